@@ -11,6 +11,7 @@ import io
 import math
 import random
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import httpx
 
 from bylot.cli import main
 from bylot_bench.http_load import ServerProcess
+from live_server import is_compiling
 from server_process import serve_store
 
 POOLS: dict[str, tuple[str, list[str | None]]] = {
@@ -224,7 +226,11 @@ def run_fault_injection(
     try:
         for name, (policy, _) in POOLS.items():
             body = {"name": name, "problem": PROBLEM, "policy": policy, "seed": seed}
-            httpx.post(f"{server.url}/v1/routers", json=body, timeout=120).raise_for_status()
+            while is_compiling(
+                made := httpx.post(f"{server.url}/v1/routers", json=body, timeout=60)
+            ):
+                time.sleep(0.1)
+            made.raise_for_status()
         observed = asyncio.run(run_campaign(server, kills, seed, callers))
         counts = compare_log_with_answers(server, observed)
     finally:

@@ -27,6 +27,12 @@ class ServerClient(httpx.Client):
     server: HttpServer
     port: int
 
+    def request(self, *arguments: Any, **options: Any) -> httpx.Response:
+        """Send a request, again and again while the server compiles a policy for it."""
+        while is_compiling(response := super().request(*arguments, **options)):
+            time.sleep(0.02)
+        return response
+
     def create_router(self, **config: Any) -> str:
         """The path of a new router of five experts, under a unique name."""
         name = f"r{secrets.token_hex(6)}"
@@ -63,6 +69,11 @@ def live_server(
     finally:
         server.handle_exit(15, None)
         thread.join()
+
+
+def is_compiling(response: httpx.Response) -> bool:
+    """Whether the server has refused a request because it compiles a policy."""
+    return response.status_code == 503 and '"code":"compiling"' in response.text
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:

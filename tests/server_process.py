@@ -8,8 +8,11 @@ from bylot_bench.http_load import ServerProcess
 SOURCES = str(Path(__file__).parent.parent / "src")
 
 
-def serve_store(store: str, log: Path | None = None) -> ServerProcess:
+def serve_store(
+    store: str, log: Path | None = None, command: str = "bylot", **environment: str
+) -> ServerProcess:
     """A server on a store; as a context manager it is stopped at the end."""
-    paths = os.pathsep.join([SOURCES, os.environ.get("PYTHONPATH", "")])
-    words = ("serve", "--store", store, "--log-level", "warning")
-    return ServerProcess("bylot", *words, log=log, environment={**os.environ, "PYTHONPATH": paths})
+    paths = os.pathsep.join([SOURCES, str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    words = ("serve", "--store", store, "--log-level", "info" if log else "warning")
+    changed = {**os.environ, "PYTHONPATH": paths, **environment}
+    return ServerProcess(command, *words, log=log, environment=changed)

@@ -29,6 +29,7 @@ from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ListedRouters
 from bylot.server.lifecycle import HttpServer
 from bylot.server.state import ServerSettings
+from live_server import is_compiling
 from played_routers import PlayedRouter, PlayedSource
 from sample_problem import make_five_expert_problem
 
@@ -423,7 +424,9 @@ def test_the_dashboard_shows_a_running_server(chromium: Any, tmp_path: Path) -> 
         httpx.Client(base_url=address) as client,
     ):
         problem = persistence.problem_to_data(make_five_expert_problem())
-        client.post("/v1/routers", json={"name": "triage", "problem": problem}, timeout=120.0)
+        body = {"name": "triage", "problem": problem}
+        while is_compiling(client.post("/v1/routers", json=body, timeout=120.0)):
+            time.sleep(0.1)
         window = BrowserWindow(
             chromium, Site(address, PlayedRouter("unused", make_five_expert_problem()))
         )

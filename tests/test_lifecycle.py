@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from bylot.server.lifecycle import open_listening_socket, run_server
 from bylot.server.state import ServerSettings
 from bylot.store import open_store
 from bylot.store.sqlite import SqliteStore
-from live_server import FIVE_EXPERTS, assert_error, live_server, wait_until
+from live_server import FIVE_EXPERTS, assert_error, is_compiling, live_server, wait_until
 from stores import create_router
 
 RUN = """
@@ -62,24 +63,13 @@ def test_the_default_policy_is_compiled_at_start(tmp_path: Path) -> None:
     with run_server_process(tmp_path) as (child, _, _):
         assert child.stderr is not None
         events = (json.loads(line) for line in child.stderr if line.startswith("{"))
-        assert "default policy is ready" in next(events)["message"]
-
-
-def test_a_router_of_a_compiled_policy_does_not_wait_for_a_compilation(tmp_path: Path) -> None:
-    compiled = threading.Event()
-    with live_server(tmp_path) as server:
-        server.create_router()
-        server.app.state.compile_pool.submit(compiled.wait)
-        try:
-            server.create_router()  # would wait forever
-        finally:
-            compiled.set()
+        assert any("policy distinct is ready" in one["message"] for one in events)
 
 
 def test_a_shutdown_does_not_wait_for_a_compilation(tmp_path: Path) -> None:
     slow = (
-        "import time; from bylot.server import app\n"
-        "app.compile_default_policy = lambda: time.sleep(60)\n"
+        "import time; from bylot.server import policy_compiler\n"
+        "policy_compiler.load_from_cache = lambda policy: time.sleep(60)\n"
     )
     command = [sys.executable, "-c", slow + RUN, f"sqlite:///{tmp_path}/bylot.db"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
@@ -106,7 +96,9 @@ def test_a_shutdown_under_load_loses_no_answered_decision(tmp_path: Path) -> Non
 
     with run_server_process(tmp_path) as (child, address, _):
         body = {"name": "r", "problem": FIVE_EXPERTS}
-        assert httpx.post(f"{address}/v1/routers", json=body, timeout=600).status_code == 201
+        while is_compiling(made := httpx.post(f"{address}/v1/routers", json=body, timeout=60)):
+            time.sleep(0.02)
+        assert made.status_code == 201
         threads = [threading.Thread(target=send_requests, args=(address,)) for _ in range(4)]
         for thread in threads:
             thread.start()

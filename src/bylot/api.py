@@ -336,6 +336,7 @@ ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
     (errors.StoreUnavailable, 503, "store_down"),
     (errors.LeaseLost, 503, "lease_lost"),
     (errors.RouterBusy, 503, "router_busy"),
+    (errors.PolicyCompiling, 503, "compiling"),
     (errors.StoreCorrupted, 500, "store_damaged"),
 )
 """Errors with a meaning for the caller: status and code; the first class that matches counts."""

@@ -208,6 +208,10 @@ class RouterBusy(StoreError):
     seconds: float = 1.0
 
 
+class PolicyCompiling(StoreError):
+    """A server is still compiling the policy of a router; nothing was done."""
+
+
 class RouterNotFound(StoreError, LookupError):
     """No router has this name."""
 

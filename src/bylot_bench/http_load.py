@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-START_TIMEOUT_S = 120.0  # a server may have to compile first
 STOP_TIMEOUT_S = 60.0
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 AsgiMessage = MutableMapping[str, Any]
@@ -49,6 +48,8 @@ class ServerProcess:
     ready: path that answers once the server is up; log: file for its output
     """
 
+    start_timeout_s = 120.0  # a server may have to compile first
+
     def __init__(
         self,
         *command: str,
@@ -75,7 +76,7 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 self.command, stdout=output, stderr=output, env=self.environment
             )
-        end = time.monotonic() + START_TIMEOUT_S
+        end = time.monotonic() + self.start_timeout_s
         while time.monotonic() < end and self.process.poll() is None:
             try:
                 with urllib.request.urlopen(self.ready, timeout=1):

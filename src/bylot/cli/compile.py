@@ -49,12 +49,12 @@ def run_compile(given: argparse.Namespace) -> None:
 
 
 def compile_policy(name: str) -> None:
-    """Play one round with a router and one in a simulation, which compiles every step of both."""
-    from bylot import Problem, Router, at_most, simulate
+    """Do once all that routers and simulations do with a policy."""
+    from bylot import simulate
     from bylot.environments import Noisy
+    from bylot.policies import resolve_policy
+    from bylot.router.core import exercise_policy, make_exercise_problem
 
-    problem = Problem(["a", "b", "c"], {"cost": [1.0, 2.0, 3.0]}, [at_most("cost", 4.0)], draws=2)
-    router = Router(problem, name)
-    router.reward(router.decide().id, 0.5)
-    router.status()
-    simulate(problem, Noisy([[0.2, 0.5, 0.8]]), name, rounds=1)
+    problem = make_exercise_problem()
+    exercise_policy(resolve_policy(name, problem))
+    simulate(problem, Noisy([[0.2, 0.5, 0.8, 0.4]]), name, rounds=1)

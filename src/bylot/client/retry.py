@@ -4,6 +4,7 @@ Nothing is sent here and nobody sleeps: `retry_until_answered` is a generator th
 outcome of each attempt and yields the seconds to wait before the next.
 """
 
+import logging
 import random
 from collections.abc import Generator
 from typing import Any
@@ -15,7 +16,10 @@ from bylot import __version__
 from bylot.client.calls import AnswerT, HttpCall, decode_error, make_error
 from bylot.errors import BylotError, ServerUnreachable, ServiceError
 
+log = logging.getLogger("bylot.client")
+
 DEFAULT_RETRIES = 15  # about half a minute: enough for a restart of server or store
+MAX_COMPILING_S = 300.0  # that a call waits in addition while the server compiles a policy
 FIRST_PAUSE_S = 0.1  # before the second attempt; each later pause is twice as long
 MAX_BACKOFF_S = 4.0  # between two attempts, unless the server asks for more
 MAX_RETRY_AFTER_S = 30.0  # the client gives up if the server asks for more
@@ -35,10 +39,9 @@ def retry_until_answered(
     call: HttpCall[AnswerT], retries: int
 ) -> Generator[float, Outcome, AnswerT]:
     """Yield the seconds to wait before each attempt; return the answer or raise an error."""
-    pause, attempts, busy = 0.0, 0, 0
+    pause, attempts, busy, compiling_s = 0.0, 0, 0, 0.0
     while True:
         outcome = yield pause
-        attempts += 1
         code, requested = "", 0.0
         if isinstance(outcome, httpx.Response):
             if outcome.status_code < 300:
@@ -49,6 +52,13 @@ def retry_until_answered(
                 return call.answers[code]
             after = outcome.headers.get("retry-after", "")
             requested = float(after) if after.isascii() and after.isdigit() else 0.0
+        if code == "compiling" and retries and compiling_s < MAX_COMPILING_S:
+            if not compiling_s and detail:
+                log.warning("waiting for the server: %s", detail.message)
+            pause = min(max(requested, FIRST_PAUSE_S), MAX_BACKOFF_S) * random.uniform(1.0, 1.5)
+            compiling_s += pause
+            continue
+        attempts += 1
         # A lease that is still held after its whole length is being renewed: do not wait for it.
         busy += code == "router_busy"
         give_up = attempts > retries or busy > MAX_BUSY_ANSWERS or requested > MAX_RETRY_AFTER_S

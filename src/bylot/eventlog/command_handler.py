@@ -131,7 +131,7 @@ class CommandHandler:
         """Close decisions that are due in a router that is not open."""
         try:
             router = self.repository.get(name, at)
-        except errors.RouterBusy:
+        except (errors.RouterBusy, errors.PolicyCompiling):
             return
         except (errors.RouterNotFound, errors.StoreCorrupted):
             del self.idle[name]

@@ -198,6 +198,7 @@ class RouterRepository:
     owner: a name that no other process has
     lease: seconds until an unrenewed lease expires
     every: events of a log between two snapshots
+    check_router: raises an error for a router that cannot be loaded now
     """
 
     def __init__(
@@ -206,7 +207,9 @@ class RouterRepository:
         owner: str,
         lease: float = LEASE_S,
         every: int = MIN_EVENTS_BETWEEN_SNAPSHOTS,
+        check_router: Callable[[Store, RouterRow], None] = lambda store, row: None,
     ) -> None:
+        self.check_router = check_router
         self.store, self.owner, self.lease, self.every = store, owner, lease, every
         self.uncommitted: dict[int, UncommittedEvents] = defaultdict(UncommittedEvents)
         self.opened: dict[str, OpenRouter] = {}
@@ -228,6 +231,7 @@ class RouterRepository:
             raise RouterNotFound(
                 f"no router named {name!r}", remedy="create it, or check the spelling"
             )
+        self.check_router(self.store, row)
         self.claim(row)
         start = time.perf_counter()
         try:

@@ -6,6 +6,7 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from bylot.policies.budget import (
 )
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
-from bylot.problem import Problem
+from bylot.problem import Problem, at_most
 from bylot.problem.validation import suggest_known_name
 from bylot.router import status as statuses
 from bylot.router.verdict import PeriodPosition
@@ -400,6 +401,27 @@ class RouterCore:
         seats = min(self.problem.draws, count) if self.policy.draws_sets else 1
         weights = visits if visits.any() else np.ones(1)
         return seats * compiled.average_distribution(self._handle, weights, available)
+
+
+@cache
+def make_exercise_problem() -> Problem:
+    """A small problem that every policy can play."""
+    costs = {"cost": [1.0, 2.0, 3.0, 1.5]}
+    return Problem(["a", "b", "c", "d"], costs, [at_most("cost", 4.0)], draws=2)
+
+
+def exercise_policy(policy: Policy) -> None:
+    """Do once all that a router does with a policy, so that all of its code is compiled.
+
+    That code does not depend on the numbers of the problem or of the settings.
+    """
+    problem = make_exercise_problem()
+    core = RouterCore(problem, policy, check_run_config(problem, 0, None, (0.0, 1.0)), 1)
+    core.learn(core.decide(None, ALL_AVAILABLE).ticket, 0.5)
+    core.status()
+    core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))
+    more = {"cost": [*problem.costs["cost"], 2.5]}
+    core.change_problem(problem.replace(experts=[*problem.experts, "e"], costs=more))
 
 
 def iterate_arrays(fields: tuple[Any, ...]) -> Iterator[Any]:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, MutableMapping
 from http import HTTPStatus
 from typing import Any
@@ -13,8 +12,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bylot.problem import Problem, at_most
-from bylot.router.router import Router
 from bylot.server.auth import check_local_request
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
@@ -72,14 +69,15 @@ class ServerApp:
         await state.writer.start()
         try:
             await self.refresh_keys()
-            state.compile_pool.submit(compile_default_policy)
+            state.compiler.start()
             refreshing = asyncio.create_task(self.refresh_keys_forever())
             yield
             refreshing.cancel()
         finally:
             await state.writer.close(state.settings.drain_timeout_s)
             await state.reader.close()
-            state.compile_pool.shutdown(wait=False, cancel_futures=True)
+            state.compiler.close()
+            state.prepare_pool.shutdown(wait=False, cancel_futures=True)
             if state.tracer:
                 state.tracer.provider.shutdown()  # sends the spans that are left
 
@@ -102,13 +100,6 @@ class ServerApp:
                 if credentials.failed_refreshes:
                     log.warning("the API keys can be read again")
                 credentials.failed_refreshes = 0
-
-
-def compile_default_policy() -> None:
-    """Load the default policy, or compile it the first time, before the first router needs it."""
-    start = time.monotonic()
-    Router(Problem(["a", "b"], {"cost": [1.0, 2.0]}, [at_most("cost", 2.0)], draws=1)).status()
-    log.info("the default policy is ready after %.1f s", time.monotonic() - start)
 
 
 async def respond_to_error(request: Request, error: Exception) -> Response:

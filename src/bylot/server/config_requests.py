@@ -1,5 +1,6 @@
 """Builds the configuration of a router from requests to create or edit it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,12 +16,19 @@ from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RouterConfig, choose_max_contexts
 from bylot.server.http_errors import ApiError
 
+MAX_LOAD_S = 1.0  # that a request waits for a policy; enough if it was compiled before
 UNCHANGED_FIELDS = ("seed", "horizon", "rewards", "memory", "wait", "default", "aggregate")
 """Of a request to create a router: as in its configuration."""
 
 
-def prepare_create(body: CreateRouterRequest) -> PreparedConfig:
-    """The configuration of a new router, validated and compiled outside the writer."""
+def prepare_create(
+    body: CreateRouterRequest, require: Callable[[policies.Policy, float], None]
+) -> PreparedConfig:
+    """The configuration of a new router, validated outside the writer.
+
+    require: raises an error if a policy is not compiled within some seconds. Nothing is created
+             then: whether a policy can keep the limits is computed by its compiled code
+    """
     data, policy = msgspec.to_builtins(body.problem), policy_from_body(body.policy)
     data["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.problem.limits)]
     config = RouterConfig(
@@ -28,10 +36,10 @@ def prepare_create(body: CreateRouterRequest) -> PreparedConfig:
         policy=policies.policy_to_data(policy),
         **{name: getattr(body, name) for name in UNCHANGED_FIELDS},
     )
-    contexts = body.max_contexts
+    problem, contexts = config.build_problem(), body.max_contexts
+    resolved = policies.resolve_policy(policy, problem)
+    require(resolved, MAX_LOAD_S)
     if contexts is None:
-        problem = config.build_problem()
-        resolved = policies.resolve_policy(policy, problem)
         contexts = choose_max_contexts(resolved, problem.size)
     return prepare_config(structs.replace(config, max_contexts=contexts))
 
@@ -68,7 +76,7 @@ def limit_from_body(body: LimitBody, number: int) -> dict[str, Any]:
 
 
 def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
-    """The next configuration of a running router, validated and compiled outside the writer."""
+    """The next configuration of a running router, validated outside the writer."""
     problem = dict(config.problem)
     if body.limits is not UNSET:
         problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.limits)]

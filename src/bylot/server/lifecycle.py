@@ -25,7 +25,8 @@ from bylot.server.app import ServerApp
 from bylot.server.auth import check_bind_address
 from bylot.server.endpoint import error_response
 from bylot.server.http_errors import ApiError
-from bylot.server.state import COMPILE_THREAD_PREFIX, ServerSettings
+from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
+from bylot.server.state import PREPARE_THREAD_PREFIX, ServerSettings
 from bylot.server.telemetry import configure_logging
 from bylot.server.writer import READER_THREAD, WRITER_THREAD
 from bylot.store import hide_password, open_store, store_exists
@@ -53,7 +54,7 @@ def exit_with_busy_threads(grace_s: float = 1.0) -> None:
     """End the process if a policy is still being compiled or the store hangs: neither can be
     interrupted, and the requests are gone. Everything that was answered is in the store.
     """
-    prefixes = (COMPILE_THREAD_PREFIX, WRITER_THREAD, READER_THREAD)
+    prefixes = (COMPILE_THREAD_PREFIX, PREPARE_THREAD_PREFIX, WRITER_THREAD, READER_THREAD)
     workers = [one for one in threading.enumerate() if one.name.startswith(prefixes)]
     for worker in workers:
         worker.join(grace_s)

@@ -23,8 +23,8 @@ async def create_router(request: ApiRequest[api.CreateRouterRequest, None]) -> H
     """Create a router; infeasible limits are rejected with a remedy."""
     body, by, loop = request.body, request.caller.id, asyncio.get_running_loop()
     request.caller.check("admin", body.name)
-    pool = request.state.compile_pool
-    prepared = await loop.run_in_executor(pool, prepare_create, body)
+    pool, compiler = request.state.prepare_pool, request.state.compiler
+    prepared = await loop.run_in_executor(pool, prepare_create, body, compiler.require)
     command = CreateRouter(body.name, prepared.config, prepared, by=by)
     view = await request.state.writer.execute(command)
     log.info("router created", extra={"router": body.name, "by": by})
@@ -75,7 +75,7 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
     loop = asyncio.get_running_loop()
     async with state.edit_lock:  # no edit may undo another one that it has not seen
         old = (await view_router(state, name)).config
-        new = await loop.run_in_executor(state.compile_pool, prepare_edit, old, body)
+        new = await loop.run_in_executor(state.prepare_pool, prepare_edit, old, body)
         version = old.version if body.version is UNSET else body.version
         view = await state.writer.execute(EditRouter(name, new.config, version, new, by=by))
     log.info("router edited", extra={"router": name, "by": by})

@@ -38,7 +38,9 @@ async def get_liveness(request: ApiRequest[None, None]) -> HttpResponse:
 
 @route("GET /readyz", None, 200, api.HealthResponse, 503)
 async def get_readiness(request: ApiRequest[None, None]) -> HttpResponse:
-    """The store and its API keys can be read, and the server is not shutting down."""
+    """The store and its API keys can be read, the policies that stored routers had at the start are
+    compiled, and the server is not shutting down.
+    """
     writer = request.state.writer
     if writer.draining or request.state.stopping:
         raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
@@ -49,6 +51,7 @@ async def get_readiness(request: ApiRequest[None, None]) -> HttpResponse:
         raise ApiError(503, "keys_unreadable", message, retry_after=1.0)
     if writer.age_s > READY_TIMEOUT_S:
         raise timeout_error(READY_TIMEOUT_S)
+    request.state.compiler.check_ready()
     await request.state.reader.read(lambda store: store.routers(limit=1), READY_TIMEOUT_S)
     return json_response(200, api.HealthResponse("ready"))
 

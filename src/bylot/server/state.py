@@ -4,14 +4,16 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.repository import LEASE_S
 from bylot.server.auth import Credentials, RateLimiter
 from bylot.server.metrics import ServerMetrics
+from bylot.server.policy_compiler import PolicyCompiler
 from bylot.server.telemetry import make_tracer
 from bylot.server.writer import MakeHandler, Reader, Writer, make_command_handler
 
-COMPILE_THREAD_PREFIX = "bylot-compile"
-COMPILE_THREADS = 4  # one compiles at a time; the others build routers of compiled policies
+PREPARE_THREAD_PREFIX = "bylot-prepare"
+PREPARE_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,17 @@ class ServerState:
     make_handler: creates the command handler, for tests
     stopping:     the server is shutting down and finishes its open requests
     edit_lock:    held while a request edits the configuration of a router
-    compile_pool: threads that validate problems and compile policies, so that no other request
+    compiler:     compiles the policies of routers; requests for others are served meanwhile
+    prepare_pool: threads that validate the configurations of routers, so that no other request
                   waits for them
     """
 
     def __init__(self, settings: ServerSettings, make_handler: MakeHandler | None = None) -> None:
         self.settings = settings
+        self.compiler = PolicyCompiler(settings.store)
         self.metrics = ServerMetrics()
         self.writer = Writer(
-            make_handler or (lambda: make_command_handler(settings.store, settings.lease_s)),
+            make_handler or self.make_handler,
             on_commit=self.metrics.record_commit,
             group_commit=settings.group_commit,
             max_queued=settings.max_queued,
@@ -74,4 +78,9 @@ class ServerState:
         self.tracer = make_tracer()
         self.stopping = False
         self.edit_lock = asyncio.Lock()
-        self.compile_pool = ThreadPoolExecutor(COMPILE_THREADS, COMPILE_THREAD_PREFIX)
+        self.prepare_pool = ThreadPoolExecutor(PREPARE_THREADS, PREPARE_THREAD_PREFIX)
+
+    def make_handler(self) -> CommandHandler:
+        """The command handler, which loads no router whose policy is not compiled."""
+        settings = self.settings
+        return make_command_handler(settings.store, settings.lease_s, self.compiler.check_router)

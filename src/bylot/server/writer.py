@@ -12,17 +12,18 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from bylot.api import RouterView
-from bylot.errors import StoreUnavailable
+from bylot.errors import PolicyCompiling, StoreUnavailable
 from bylot.eventlog.clock import SteadyClock
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command, GetRouter, MakeDecision
 from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.server.http_errors import ApiError
-from bylot.store import Store, open_store
+from bylot.store import RouterRow, Store, open_store
 
 log = logging.getLogger("bylot.server")
 QueryResult = TypeVar("QueryResult")
 MakeHandler = Callable[[], CommandHandler]
+CheckRouter = Callable[[Store, RouterRow], None]
 
 MAX_BATCHES_PER_COMMIT = 1_000  # a response waits for all that share its commit
 GROUP_COMMIT_WINDOW_S = 0.001  # used when the previous commit had more than one request
@@ -33,9 +34,12 @@ WRITER_THREAD, READER_THREAD = "bylot-writer", "bylot-reader"
 SHOW_BATCH_ROUTERS = 10
 
 
-def make_command_handler(store_url: str, lease_s: float) -> CommandHandler:
+def make_command_handler(
+    store_url: str, lease_s: float, check_router: CheckRouter = lambda store, row: None
+) -> CommandHandler:
     """The command handler of a store, under an owner name of its own."""
-    return CommandHandler(RouterRepository(open_store(store_url), make_owner_name(), lease_s))
+    store, owner = open_store(store_url), make_owner_name()
+    return CommandHandler(RouterRepository(store, owner, lease_s, check_router=check_router))
 
 
 class Batch(NamedTuple):
@@ -127,12 +131,18 @@ class Writer:
         return [in_flight_error(slot) if slot in busy else next(answers) for slot in slots]
 
     async def execute_in_slices(self, commands: Sequence[Command], size: int) -> list[Any]:
-        """A result or an exception for each command; others are served between the slices."""
+        """A result or an exception for each command; others are served between the slices.
+
+        If the policies of all routers of the first slice are being compiled, that is raised.
+        """
         results: list[Any] = []
         while len(results) < len(commands):
             some = commands[len(results) : len(results) + size]
             try:
-                results += await self.execute_all(some)
+                found = await self.execute_all(some)
+                if not results and all(isinstance(one, PolicyCompiling) for one in found):
+                    raise found[0]
+                results += found
             except ApiError as error:
                 if not results:
                     raise

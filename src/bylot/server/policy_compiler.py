@@ -1,0 +1,196 @@
+"""PolicyCompiler: which policies are compiled, and the work of compiling them beside the requests.
+
+Compiling takes up to a minute, and in a thread of the server it would delay every request. A child
+process compiles into the cache on disk, and a thread loads the result from there.
+"""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
+from typing import Any
+
+from msgspec import MsgspecError
+from numba.core import event
+
+from bylot.errors import BylotError, PolicyCompiling
+from bylot.eventlog.events import BODY_DECODERS
+from bylot.numerics.compile_cache import CACHE_FOLDER
+from bylot.numerics.jit import CompilationListener
+from bylot.policies import Policy, policy_to_data, resolve_policy
+from bylot.router.core import exercise_policy, make_exercise_problem
+from bylot.store import RouterRow, Store, open_store
+
+log = logging.getLogger("bylot.server")
+
+COMPILE_THREAD_PREFIX = "bylot-compile"
+MAX_COMPILATIONS = 2  # at once, each in a process of its own
+STORE_RETRY_S = 1.0
+CHILD_CODE = """
+import json, sys
+from bylot.policies import policy_from_data
+from bylot.router.core import exercise_policy
+exercise_policy(policy_from_data(json.loads(sys.argv[1])))
+"""
+
+
+class CompilationNeeded(Exception):
+    """Something is not in the cache."""
+
+
+class PolicyCompiler:
+    """Compiles each policy once, when it is first needed. Thread-safe.
+
+    jobs:     by the name of the compiled code: since when it is wanted, and the work for it
+    at_start: the names that stored routers and new ones need at the start; None: not known yet
+    policies: of routers by their number, since a policy cannot be edited; None: unreadable
+    """
+
+    def __init__(self, store_url: str) -> None:
+        self.store_url = store_url
+        self.jobs: dict[str, tuple[float, Future[None]]] = {}
+        self.at_start: tuple[str, ...] | None = None
+        self.policies: dict[int, Policy | None] = {}
+        self.children: set[subprocess.Popen[str]] = set()
+        self.closed = False
+        self.lock = threading.Lock()
+        self.pool = ThreadPoolExecutor(MAX_COMPILATIONS, COMPILE_THREAD_PREFIX)
+
+    def start(self) -> None:
+        """Begin with the default policy and those of all stored routers."""
+        self.pool.submit(self.request_all)
+
+    def close(self) -> None:
+        """Stop compiling."""
+        self.closed = True
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for child in tuple(self.children):
+            child.terminate()
+
+    def request_all(self) -> None:
+        """Compile the default policy and those of all stored routers."""
+        self.request(resolve_policy("auto", make_exercise_problem()))
+        while not self.closed and self.at_start is None:
+            try:
+                with closing(open_store(self.store_url, read_only=True)) as store:
+                    after = ""
+                    while rows := store.routers(after):
+                        after = rows[-1].name
+                        for policy in {self.find_policy(store, row) for row in rows} - {None}:
+                            self.request(policy)
+                self.at_start = tuple(self.jobs)
+            except Exception as error:
+                log.warning("the policies of stored routers cannot be read: %s", error)
+                time.sleep(STORE_RETRY_S)
+
+    def find_policy(self, store: Store, row: RouterRow) -> Any:
+        """The policy of a stored router, from its first event; None if that is damaged."""
+        if row.number not in self.policies:
+            first, policy = store.event(row.number, 0), None
+            with suppress(BylotError, MsgspecError):  # reported when the router is opened
+                policy = first and BODY_DECODERS["created"](first.body).config.build_policy()
+            self.policies[row.number] = policy
+        return self.policies[row.number]
+
+    def check_router(self, store: Store, row: RouterRow) -> None:
+        """PolicyCompiling if a router cannot be loaded without compiling its policy."""
+        policy = self.find_policy(store, row)
+        if policy is not None:
+            self.require(policy)
+
+    def require(self, policy: Policy, wait_s: float = 0.0) -> None:
+        """PolicyCompiling, unless a policy is compiled or will be within this time."""
+        since, work = self.request(policy)
+        wait([work], wait_s)
+        if not work.done():
+            raise PolicyCompiling(
+                f"policy {policy.name!r} is being compiled, for {time.monotonic() - since:.0f} s",
+                remedy="send the request again",
+            )
+
+    def check_ready(self) -> None:
+        """PolicyCompiling, unless all policies that are needed at the start are compiled."""
+        if self.at_start is None:
+            raise PolicyCompiling("the policies of the stored routers are being read")
+        waiting = [name for name in self.at_start if not self.jobs[name][1].done()]
+        if waiting:
+            count, seconds = len(self.at_start), time.monotonic() - self.jobs[waiting[0]][0]
+            raise PolicyCompiling(
+                f"compiling policies: {count - len(waiting)} of {count} are ready, waiting for "
+                f"{', '.join(waiting)} ({seconds:.0f} s so far)"
+            )
+
+    def request(self, policy: Policy) -> tuple[float, "Future[None]"]:
+        """Since when the code of a policy is wanted, and the work for it, which may be done."""
+        name = name_compiled_code(policy)
+        with self.lock:
+            if name not in self.jobs:
+                work = self.pool.submit(self.compile, name, policy)
+                self.jobs[name] = time.monotonic(), work
+            return self.jobs[name]
+
+    def compile(self, name: str, policy: Policy) -> None:
+        """Load the code of a policy, compiled by a child process if it is not in the cache.
+
+        If that fails, its routers are opened all the same, and their requests get the reason.
+        """
+        start, how = time.monotonic(), "loaded"
+        try:
+            if not load_from_cache(policy):
+                log.info("compiling policy %s, once for this version on this machine", name)
+                self.run_child(policy)
+                if self.closed:
+                    return
+                exercise_policy(policy)  # compiles what the child could not, or not keep
+                how = "compiled"
+            log.info("policy %s is ready, %s in %.1f s", name, how, time.monotonic() - start)
+        except Exception as error:
+            log.error("policy %s cannot be compiled: %s", name, error, exc_info=error)
+
+    def run_child(self, policy: Policy) -> None:
+        """Compile a policy into the cache, in a process of its own, if there is a cache."""
+        if CACHE_FOLDER is None or not os.access(CACHE_FOLDER, os.W_OK):
+            return
+        command = [sys.executable, "-P", "-c", CHILD_CODE, json.dumps(policy_to_data(policy))]
+        paths = os.pathsep.join(filter(None, sys.path))
+        with subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True
+        ) as child:
+            self.children.add(child)
+            said = child.communicate()[1]
+            self.children.remove(child)
+        if child.returncode and not self.closed:
+            log.warning("the process that compiles %s has failed: %s", policy.name, said[-1000:])
+
+
+def name_compiled_code(policy: Policy) -> str:
+    """What the compiled code depends on: the policy and the kinds of its parts, no numbers.
+
+    >>> from bylot.policies import NoisyOr, Omd
+    >>> name_compiled_code(NoisyOr(explore=0.1)), name_compiled_code(Omd())
+    ('noisy-or', 'omd-fixed')
+    """
+    data = policy_to_data(policy)
+    kinds = [part["kind"] for part in data.values() if isinstance(part, dict)]
+    return "-".join([data["name"], *kinds])
+
+
+def load_from_cache(policy: Policy) -> bool:
+    """Load all code of a policy into this process; whether it was in the cache."""
+    thread = threading.get_ident()
+
+    def refuse() -> None:
+        if threading.get_ident() == thread:
+            raise CompilationNeeded
+
+    try:
+        with event.install_listener("numba:compile", CompilationListener(refuse)):
+            exercise_policy(policy)
+        return True
+    except CompilationNeeded:
+        return False
