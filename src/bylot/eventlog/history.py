@@ -1,6 +1,7 @@
 """Decisions and the events of a log: from a ticket to an event, and back to what callers see."""
 
 import math
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -72,8 +73,9 @@ def floats_from_bytes(raw: bytes) -> Floats:
 def decision_from_event(name: str, event: Event, body: DecisionMade | None = None) -> Decision:
     """A decision as its caller gets it; body: of the event, if it is decoded already."""
     made: DecisionMade = body or BODY_DECODERS["decided"](event.body)
-    return structs.replace(
-        decision_from_body(str(DecisionId.of_event(name, event)), made),
+    return decision_from_body(
+        str(DecisionId.of_event(name, event)),
+        made,
         router=name,
         version=made.version,
         at=format_timestamp(event.at),
@@ -82,8 +84,8 @@ def decision_from_event(name: str, event: Event, body: DecisionMade | None = Non
     )
 
 
-def decision_from_body(id: str, made: DecisionMade) -> Decision:
-    """A decision, without what is known of stored ones only."""
+def decision_from_body(id: str, made: DecisionMade, **stored: Any) -> Decision:
+    """A decision; stored: the fields that are known of stored ones only."""
     p = made.inclusion
     return Decision(
         id=id,
@@ -98,6 +100,7 @@ def decision_from_body(id: str, made: DecisionMade) -> Decision:
         inclusion=None if p is None else dict(zip(made.draws, p, strict=True)),
         propensity=made.propensity,
         replaced=made.replaced,
+        **stored,
     )
 
 
@@ -106,22 +109,14 @@ def decision_record_from_events(
 ) -> DecisionRecord:
     """A decision and its history; opened: None if it is no longer open."""
     kinds = {event.kind for event in events.since}
-    rewards, learned = [], None
+    rewards: list[RewardRecord] = []
+    learned = None
     for event in events.since:
         body = BODY_DECODERS[event.kind](event.body)
         value = find_learned_value(body)
         learned = learned if value is None else value
         if event.kind == "rewarded":
-            rewards.append(
-                RewardRecord(
-                    at=format_timestamp(event.at),
-                    value=body.value,
-                    receipt=body.receipt,
-                    spend=body.spend,
-                    key=body.key,
-                    by=body.by,
-                )
-            )
+            rewards.append(RewardRecord(at=format_timestamp(event.at), **structs.asdict(body)))
     state: DecisionState = "closed"
     if opened is not None:
         state = "deferred" if opened.is_deferred else "waiting"

@@ -4,7 +4,6 @@ What was solved for when the policy was bound to its problem is included, so tha
 solved again. Tickets are in the log.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +19,7 @@ from bylot.policies.budget import Guard
 from bylot.policies.fallback_schedule import schedule_from_sets
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
-from bylot.router.core import RouterCore
+from bylot.router.core import RouterCore, iterate_arrays
 from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
 
@@ -57,9 +56,10 @@ def store_core(core: RouterCore) -> CoreData:
 
 def check_snapshot_size(core: RouterCore, max_contexts: int) -> None:
     """Refuse a router of which no snapshot could be stored when it has all of its contexts."""
+    states = (core.policy.start(core.rule, contexts) for contexts in (1, 2))
     one, two = (
-        sum(array.nbytes for array in iterate_stored_arrays(core, core.policy.start(core.rule, n)))
-        for n in (1, 2)
+        sum(array.nbytes for array in iterate_arrays(state, core.policy.derived))
+        for state in states
     )
     most = 1 + (MAX_STATE_BYTES - one) // max(1, two - one)
     if max_contexts > most:
@@ -70,15 +70,6 @@ def check_snapshot_size(core: RouterCore, max_contexts: int) -> None:
             expected=f"at most {most:,}" if most > 0 else "fewer experts",
             remedy=remedy,
         )
-
-
-def iterate_stored_arrays(core: RouterCore, state: Any) -> Iterator[Any]:
-    """The arrays of a state that a snapshot contains."""
-    for name, value in state._asdict().items():
-        if isinstance(value, tuple):
-            yield from iterate_stored_arrays(core, value)
-        elif name not in core.policy.derived:
-            yield value
 
 
 def restore_core(content: SnapshotContent) -> RouterCore:

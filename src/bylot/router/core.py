@@ -375,18 +375,12 @@ class RouterCore:
         """The distributions over the available experts in the contexts visited most."""
         visits, labels = self.count_visits(), list(self.contexts)
         most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
-        return tuple(
-            statuses.ContextDistribution(
-                labels[x], int(visits[x]), self._compute_distribution(x, available).tolist()
-            )
-            for x in most
-        )
-
-    def _compute_distribution(self, x: int, available: Bools) -> Floats:
-        """The distribution over the available experts in one context."""
-        alone = np.zeros(x + 1)
-        alone[x] = 1.0
-        return compiled.average_distribution(self._handle, alone, available)
+        found = []
+        for x in most:
+            only_x = np.eye(1, x + 1, x)[0]
+            q = compiled.average_distribution(self._handle, only_x, available)
+            found.append(statuses.ContextDistribution(labels[x], int(visits[x]), q.tolist()))
+        return tuple(found)
 
     def name_costs(self, sums: Floats) -> dict[str, float]:
         """Numbers under the names of the costs."""
@@ -424,10 +418,10 @@ def exercise_policy(policy: Policy) -> None:
     core.change_problem(problem.replace(experts=[*problem.experts, "e"], costs=more))
 
 
-def iterate_arrays(fields: tuple[Any, ...]) -> Iterator[Any]:
-    """All arrays of nested NamedTuples, in order."""
-    for value in fields:
+def iterate_arrays(fields: Any, without: tuple[str, ...] = ()) -> Iterator[Any]:
+    """All arrays of nested NamedTuples, in order, without those of these names."""
+    for name, value in fields._asdict().items():
         if isinstance(value, tuple):
-            yield from iterate_arrays(value)
-        else:
+            yield from iterate_arrays(value, without)
+        elif name not in without:
             yield value

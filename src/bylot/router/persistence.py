@@ -137,14 +137,8 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
 
 def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Problem) -> Problem:
     """Inverse of `problem_to_data`; by default all checks of a new problem apply."""
-    return make(
-        experts=data["experts"],
-        costs=data["costs"],
-        limits=[Limit.from_data(limit) for limit in data["limits"]],
-        draws=data["draws"],
-        floor=data["floor"],
-        period=data["period"],
-    )
+    parts = {name: data[name] for name in ("experts", "costs", "draws", "floor", "period")}
+    return make(limits=[Limit.from_data(limit) for limit in data["limits"]], **parts)
 
 
 def router_to_data(core: RouterCore, memory: int, tickets: OpenTickets) -> dict[str, Any]:

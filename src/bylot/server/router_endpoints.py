@@ -100,17 +100,10 @@ async def list_events(request: ApiRequest[None, api.EventListQuery]) -> HttpResp
     )
     if found is None:
         raise RouterNotFound(f"no router named {name!r}", remedy=ROUTERS_REMEDY)
-    events = tuple(
-        api.EventRecord(
-            one.seq,
-            one.kind,
-            one.of,
-            one.key,
-            format_timestamp(one.at),
-            Raw(encode_json(BODY_DECODERS[one.kind](one.body))),
-            one.seal.hex(),
-        )
-        for one in found[: query.limit]
-    )
+    events = []
+    for _, seq, kind, of, key, at, body, seal in found[: query.limit]:
+        content = Raw(encode_json(BODY_DECODERS[kind](body)))
+        time = format_timestamp(at)
+        events.append(api.EventRecord(seq, kind, of, key, time, content, seal.hex()))
     next_after = events[-1].seq if len(found) > query.limit else None
-    return json_response(200, api.EventList(events, next_after))
+    return json_response(200, api.EventList(tuple(events), next_after))

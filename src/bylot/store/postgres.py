@@ -205,9 +205,7 @@ class PostgresStore(protocol.Store):
         more_s = sum(len(one.body) for one in snapshots) / POSTGRES_SNAPSHOT_BYTES_PER_S
         try:
             rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
-        except (
-            psycopg.errors.UniqueViolation
-        ):  # another writer was faster: its events are visible now
+        except psycopg.errors.UniqueViolation:  # another writer was faster: we see its events now
             try:
                 rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
             except psycopg.errors.UniqueViolation as error:

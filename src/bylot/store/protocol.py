@@ -327,11 +327,8 @@ class Store(ABC):
         """All credentials, revoked ones included, oldest first."""
         rows = self._rows("SELECT * FROM keys ORDER BY created, id")
         return [
-            key._replace(
-                scopes=tuple(json.loads(str(key.scopes))),
-                routers=tuple(json.loads(str(key.routers))),
-            )
-            for key in map(ApiKey._make, rows)
+            ApiKey(*row[:3], *(tuple(json.loads(names)) for names in row[3:5]), *row[5:])
+            for row in rows
         ]
 
     def revoke(self, id: str, at: int) -> bool:

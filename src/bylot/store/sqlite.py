@@ -208,9 +208,8 @@ class SqliteStore(protocol.Store):
     def _connect(self) -> sqlite3.Connection:
         """Open the file; initialise a new one, refuse one that is not a store."""
         new = not self._inodes and not self.read_only
-        if (
-            new
-        ):  # readable by its owner only; to close a file that exists would drop our locks on it
+        if new:  # readable by its owner only
+            # exclusively: to close a file that exists would drop our locks on it
             with suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         mode = "ro" if self.read_only else "rwc" if new else "rw"
