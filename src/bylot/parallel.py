@@ -57,8 +57,7 @@ def attempt_job(work: Callable[[Job], Result], job: Job) -> FinishedJob[Job, Res
     try:
         limit_blas_threads()
         start = time.thread_time()
-        result = work(job)
-        return FinishedJob(job, result, time.thread_time() - start)
+        return FinishedJob(job, work(job), time.thread_time() - start)
     except BylotError as error:
         return FailedJob(f"{job}: {error}")
     except BaseException:  # whoever waits for this job must learn about it

@@ -31,8 +31,7 @@ class OptimumInput(NamedTuple):
         """(X,), the frequency of each context: the weight of its rounds."""
         if self.contexts is None:
             return np.ones(1)
-        shares: Floats = np.bincount(self.contexts, self.stack.weights) / self.stack.weights.sum()
-        return shares
+        return np.asarray(np.bincount(self.contexts, self.stack.weights) / self.stack.weights.sum())
 
 
 @dataclass(frozen=True)

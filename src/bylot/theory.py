@@ -165,17 +165,11 @@ def context_rate(K: int, M: int, floor: float) -> float:
 
 
 def corollary_by_visits(
-    visits: ArrayLike,
-    K: int,
-    M: int,
-    floor: float,
-    rate: float | None = None,
-    *,
-    tight: bool = False,
+    visits: ArrayLike, K: int, M: int, floor: float, a: float | None = None, *, tight: bool = False
 ) -> float:
     """The Corollary before its last step: (a + 4 G^2 / a) sum_x sqrt(T_x) / T.
 
-    Equal visits give the most, and with a = 2 G (`rate`) the Corollary as stated.
+    Equal visits give the most, and with a = 2 G, the default, the Corollary as stated.
     Tight: (a + G^2 / a) sum_x sqrt(T_x) / T, at best 2 G sum_x sqrt(T_x) / T with a = G, as in
     `theorem_1`, with sum_s G^2 / (2 a sqrt(s)) <= G^2 sqrt(T_x) / a.
 
@@ -184,7 +178,7 @@ def corollary_by_visits(
     >>> corollary_by_visits([1, 1, 1, 1], K=2, M=1, floor=0.5, tight=True)
     4.0
     """
-    a = context_rate(K, M, floor) / (2 if tight else 1) if rate is None else rate
+    a = context_rate(K, M, floor) / (2 if tight else 1) if a is None else a
     counts = np.asarray(visits, dtype=np.float64)
     factor = a + (1 if tight else 4) * second_moment(K, M, floor) / a
     return factor * float(np.sqrt(counts).sum() / counts.sum())

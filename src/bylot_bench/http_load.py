@@ -116,8 +116,7 @@ class ServerProcess:
 
     def read_stat(self) -> list[str]:
         """The fields of /proc/PID/stat after the name of the command."""
-        text = Path(f"/proc/{self.process.pid}/stat").read_text()
-        return text.rpartition(")")[2].split()
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
 
 
 class LoadResult(NamedTuple):

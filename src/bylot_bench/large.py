@@ -56,8 +56,7 @@ def fill_store(url: str, routers: int, decisions: int) -> None:
         decides = [MakeDecision(f"r{n}")] * (decisions // routers)
         commands: list[Any] = [CreateRouter(f"r{n}", config), *decides]
         for start in range(0, len(commands), FILL_BATCH_DECISIONS):
-            batch = commands[start : start + FILL_BATCH_DECISIONS]
-            for answer in handler.perform(batch, now_us()):
+            for answer in handler.perform(commands[start : start + FILL_BATCH_DECISIONS], now_us()):
                 if isinstance(answer, Exception):
                     raise answer
         if n % 50 == 49:

@@ -58,8 +58,7 @@ class KktResidual(NamedTuple):
 def compute_kkt_residual(case: ProjectionCase, q: Floats, multipliers: Floats) -> KktResidual:
     """Residual of a solution, with sums rounded once (`math.fsum`)."""
     z, floor, A = case.z, case.floor, case.A
-    cheapest = A.min(axis=1, keepdims=True)
-    t = multipliers @ (A - cheapest)
+    t = multipliers @ (A - A.min(axis=1, keepdims=True))
     free = q > floor
     S = max(1.0, np.ptp(z), t[free].max(initial=0.0))
     s = (z - z.max()) - q - t
@@ -77,9 +76,9 @@ def compute_kkt_residual(case: ProjectionCase, q: Floats, multipliers: Floats) -
     )
 
 
-def minimise_row(case: ProjectionCase, row: int = 0) -> float:
+def minimise_row(case: ProjectionCase) -> float:
     """The smallest a.q on {sum q = 1, q >= floor}: floor sum a + (1 - K floor) min a."""
-    a = case.A[row]
+    a = case.A[0]
     rest = math.fsum([1.0, *(-case.floor for _ in a)])
     return math.fsum([*(case.floor * a), rest * a.min()])
 

@@ -28,8 +28,7 @@ def project_simplex_numpy(z: Floats, floor: float) -> Floats:
     down, count = np.sort(z)[::-1], np.arange(1, z.size + 1)
     tau = (np.cumsum(down) - (1.0 - (z.size - count) * floor)) / count
     last = np.nonzero(down - tau > floor)[0][-1]
-    q: Floats = np.maximum(floor, z - tau[last])
-    return q
+    return np.asarray(np.maximum(floor, z - tau[last]))
 
 
 def project_halfspace_numpy(z: Floats, floor: float, a: Floats, b: float) -> Floats:

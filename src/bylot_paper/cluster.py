@@ -36,8 +36,7 @@ def describe_process(check: Callable[[], str]) -> dict[str, str]:
     '4f1d'
     """
     packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    python = platform.python_version()
-    return {"Python": python, "bylot": __version__, **packages, "code": check()}
+    return {"Python": platform.python_version(), "bylot": __version__, **packages, "code": check()}
 
 
 class RayCluster:
@@ -109,10 +108,8 @@ def check_cluster_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:
-        raise BylotError(
-            f"nothing answers at {address} ({error})",
-            remedy="start a cluster with `ray start --head`, or leave the address out",
-        ) from None
+        remedy = "start a cluster with `ray start --head`, or leave the address out"
+        raise BylotError(f"nothing answers at {address} ({error})", remedy=remedy) from None
 
 
 class ClusterRun:
@@ -166,10 +163,8 @@ class ClusterRun:
             host, there = answer
             names = [name for name, mine in self.here.items() if there.get(name) != mine]
             other = ", ".join(f"{x} {there.get(x, 'unknown')} (here {self.here[x]})" for x in names)
-            raise BylotError(
-                f"machine {host} of the cluster runs {other}, so results could differ",
-                remedy="install the same versions on all machines",
-            )
+            what = f"machine {host} of the cluster runs {other}, so results could differ"
+            raise BylotError(what, remedy="install the same versions on all machines")
         end = pickle.loads(answer)
         if isinstance(end, FailedJob):
             raise JobFailed(end.text)

@@ -125,8 +125,7 @@ class Crowd:
 
     @property
     def counts(self) -> CrowdCounts:
-        parts = self.workers, self.tasks, self.correct, self.reliable()
-        return CrowdCounts(*map(len, parts))
+        return CrowdCounts(*map(len, (self.workers, self.tasks, self.correct, self.reliable())))
 
     @property
     def workload(self) -> Ints:

@@ -164,8 +164,7 @@ def check_labels(
         some, other = (quote_field(file.fields[0][0]) for file in (answers, truths))
         what = f"no worker has a task with a truth: no task such as {some} is in "
         what += f"{truths.path.name!r}, which has tasks such as {other}"
-        remedy = "give files that belong together, with the same ids"
-        raise data_error(answers.path, what, remedy)
+        raise data_error(answers.path, what, "give files that belong together, with the same ids")
     given = {label for _, _, label in judged}
     wanted = {truth[task] for task, _, _ in judged}
     for file, labels, nouns in ((answers, given, "answers"), (truths, wanted, "truths")):

@@ -230,15 +230,12 @@ def explain_download_errors(downloader: ResumingDownloader) -> Iterator[None]:
         what = f"cannot download {name}: {reason}"
         raise DataUnreachable(what, remedy=DOWNLOAD_REMEDY) from None
     except OSError as error:
-        raise DataError(
-            f"cannot save {name} in {folder}: {error.strerror or error}",
-            remedy="free some space or choose another folder (XDG_CACHE_HOME sets the cache)",
-        ) from None
+        what = f"cannot save {name} in {folder}: {error.strerror or error}"
+        remedy = "free some space or choose another folder (XDG_CACHE_HOME sets the cache)"
+        raise DataError(what, remedy=remedy) from None
     except ValueError:  # pooch found another checksum and has deleted the file
-        raise DataError(
-            f"the download of {name} has sha256 {downloader.got}, expected {TREC_SHA256[name]}",
-            remedy=f"it was deleted: try again, or {MANUAL_DOWNLOAD}",
-        ) from None
+        what = f"the download of {name} has sha256 {downloader.got}, expected {TREC_SHA256[name]}"
+        raise DataError(what, remedy=f"it was deleted: try again, or {MANUAL_DOWNLOAD}") from None
 
 
 def import_extra(name: str) -> ModuleType:

@@ -156,12 +156,9 @@ def check_result_lines(lines: Iterable[ResultLine]) -> None:
         seen.add((line.policy, line.place))
         for seed, gap in line.gaps.items():
             if not math.isfinite(gap):
-                raise DataError(
-                    f"gap of {line.policy} in {line.place} for seed {seed}",
-                    got=gap,
-                    expected="a finite number",
-                    remedy="leave out seeds that were not played",
-                )
+                what = f"gap of {line.policy} in {line.place} for seed {seed}"
+                remedy = "leave out seeds that were not played"
+                raise DataError(what, got=gap, expected="a finite number", remedy=remedy)
 
 
 def choose_default(
@@ -221,8 +218,7 @@ def find_broken_limits(lines: Iterable[ResultLine]) -> dict[str, str]:
 
 
 def find_missing_propensities(lines: Iterable[ResultLine]) -> dict[str, str]:
-    why = "does not record propensities"
-    return {line.policy: why for line in lines if not line.propensities}
+    return {line.policy: "does not record propensities" for line in lines if not line.propensities}
 
 
 def find_counted_places(lines: Iterable[ResultLine]) -> dict[str, float]:

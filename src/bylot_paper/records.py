@@ -180,10 +180,8 @@ class RunFolder:
                 remedy=f"use the bylot that wrote it, or {other}",
             )
         if not isinstance(data.get("data"), dict) or type(data.get("rounds")) is not int:
-            raise BylotError(
-                f"{self.manifest} lacks the settings of the run, so it was edited",
-                remedy=f"restore it from a copy, or {other}",
-            )
+            what = f"{self.manifest} lacks the settings of the run, so it was edited"
+            raise BylotError(what, remedy=f"restore it from a copy, or {other}")
         return data
 
     def read_table(self) -> list[pl.DataFrame]:
@@ -193,20 +191,16 @@ class RunFolder:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise BylotError(
-                f"cannot read {self.table}: {error.strerror}",
-                remedy="delete it, or give another --out",
-            ) from None
+            what = f"cannot read {self.table}: {error.strerror}"
+            raise BylotError(what, remedy="delete it, or give another --out") from None
         try:
             sums = self.checksum.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             sums = [format_checksum_line(content)]
         cells = decode_parquet(content) if format_checksum_line(content) in sums else None
         if cells is None:
-            raise BylotError(
-                f"{self.table} is damaged or was not written by bylot",
-                remedy="restore it from a copy, or delete it and run again to recompute its cells",
-            )
+            remedy = "restore it from a copy, or delete it and run again to recompute its cells"
+            raise BylotError(f"{self.table} is damaged or was not written by bylot", remedy=remedy)
         return [cells]
 
 
@@ -275,10 +269,8 @@ class RecordStore(RunFolder):
                 self.manifest.unlink()  # last, so that it describes whatever is left
             if found is not None and found != self.run:
                 changes = ", ".join(list_setting_differences(found, self.run))
-                raise BylotError(
-                    f"{self.path} has a run with other settings: {changes}",
-                    remedy=f"{other}, or --fresh to delete its records",
-                )
+                what = f"{self.path} has a run with other settings: {changes}"
+                raise BylotError(what, remedy=f"{other}, or --fresh to delete its records")
             for folder in (self.path, self.parts):
                 for path in folder.glob(f".*{PARTIAL_FILE_SUFFIX}"):  # of a killed process
                     path.unlink()
@@ -386,6 +378,5 @@ def code_digest(source: Path = PACKAGE_FOLDER.parent) -> str:
     digest = hashlib.sha256()
     for path in list_sources(source, RECORD_SOURCES):
         content = path.read_bytes()
-        name = path.relative_to(source).as_posix()
-        digest.update(f"{name} {len(content)}\n".encode() + content)
+        digest.update(f"{path.relative_to(source).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:16]

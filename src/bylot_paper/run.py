@@ -6,12 +6,12 @@ default policy is played on rewards in [0, 1] in all scenarios and records only 
 
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bylot import theory
-from bylot.errors import PolicyError
+from bylot.errors import BylotError, PolicyError
 from bylot.harness import average_periods, play_cell, rolling_mean, sample_rounds
 from bylot.metrics import measure_distance_from_limits, measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
@@ -21,6 +21,7 @@ from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd
+from bylot_paper.crowd_sources import make_synthetic_crowd
 from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RECORD_SCHEMA
 from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, ComparisonScenario, CrowdScenario
@@ -79,23 +80,6 @@ def make_record(cell: Cell, **values: Any) -> CellRecord:
     return {**dict.fromkeys(RECORD_SCHEMA), "cell": cell.id, **cell._asdict(), **values}
 
 
-class CrowdPlay(NamedTuple):
-    """What a policy did on the crowd; nothing in it depends on the level of the limits.
-
-    rewards, mean_rewards: (T,) of each round, and their running mean
-    spend, mean_spend: (T, 2) workload and experts of each round, and their running mean
-    replaced: panels that the guard replaced
-    last: final distribution, for `sweep` only
-    """
-
-    rewards: Floats
-    mean_rewards: Floats
-    spend: Floats
-    mean_spend: Floats
-    replaced: int
-    last: Floats | None
-
-
 def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) -> list[CellRecord]:
     """Play the cells of the paper's experiments and those beyond; cells that differ only in what
     their policy ignores share one play.
@@ -104,7 +88,7 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
     scenario = CrowdScenario(
         setup.crowd, job.environment, job.dimensions, job.seed, rounds, job.smoothing, exact
     )
-    plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
+    plays: dict[tuple[str, str | None, int | None], Trace | PolicyError] = {}
     records = []
     for cell in job.cells:
         policy = grid.make_experiment_policy(cell.policy, cell.experiment, cell.dimensions)
@@ -112,28 +96,13 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
         guarded = cell.policy.partition(":")[0] in grid.GUARDED_POLICIES
         key = cell.policy, level, cell.period if guarded else None
         if key not in plays:
-            plays[key] = play_crowd_cell(scenario, cell, horizon)
+            plays[key] = simulate_cell(cell, scenario, rounds, horizon)
         play = plays[key]
         if isinstance(play, PolicyError):
             records.append(make_record(cell, refused=str(play)))
         else:
             records.append(record_crowd_cell(scenario, cell, play, setup.window))
     return records
-
-
-def play_crowd_cell(scenario: CrowdScenario, cell: Cell, horizon: int) -> CrowdPlay | PolicyError:
-    trace = simulate_cell(cell, scenario, scenario.rounds, horizon)
-    if isinstance(trace, PolicyError):
-        return trace
-    spend = compute_spend(trace.draws, np.array([scenario.pool.workload, scenario.pool.expert]))
-    return CrowdPlay(
-        rewards=trace.rewards,
-        mean_rewards=running_mean(trace.rewards),
-        spend=spend,
-        mean_spend=running_mean(spend),
-        replaced=int(trace.record.replaced.sum()),
-        last=trace.record.distributions[-1].copy() if cell.experiment == "sweep" else None,
-    )
 
 
 def compute_spend(draws: Ints, rows: Floats) -> Floats:
@@ -148,11 +117,11 @@ def compute_spend(draws: Ints, rows: Floats) -> Floats:
     return np.stack([(row[panels] * new).sum(axis=1) for row in rows], axis=1)
 
 
-def record_crowd_cell(
-    scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: int
-) -> CellRecord:
-    problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level).optimum
-    means, bounds = play.mean_spend, {}
+def record_crowd_cell(scenario: CrowdScenario, cell: Cell, play: Trace, window: int) -> CellRecord:
+    """The record of a play, which may be one at another level, if its policy ignores limits."""
+    problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level)[0]
+    spend = compute_spend(play.draws, np.array([scenario.pool.workload, scenario.pool.expert]))
+    means, bounds = running_mean(spend), {}
     outside = measure_worst_excess(problem, means[-1]) if problem.limits else 0.0
     if problem.limits:
         bounds = {"workload_bound": problem.bounds[0], "expert_bound": problem.bounds[1]}
@@ -160,18 +129,18 @@ def record_crowd_cell(
         bounds |= compute_theorem_bounds(problem, scenario)
     return make_record(
         cell,
-        **measure_rewards(play.rewards, outside, best, scenario.uniform),
+        **measure_play(play, outside, best, scenario.uniform),
         workload=float(means[-1, 0]),
         expert=float(means[-1, 1]),
-        replaced=play.replaced,
         **{name: float(bound) for name, bound in bounds.items()},
-        **count_bad_periods(problem, play.spend, cell.period),
-        **sample_curves(scenario, cell, play, window),
+        **count_bad_periods(problem, spend, cell.period),
+        **sample_curves(scenario, cell, play, means, window),
     )
 
 
-def measure_rewards(rewards: Floats, outside: float, best: Optimum, uniform: float) -> CellRecord:
+def measure_play(play: Trace, outside: float, best: Optimum, uniform: float) -> CellRecord:
     """The columns that every record has: reward, whether limits were kept, and the optimum."""
+    rewards = play.rewards
     reward, late = float(rewards.mean()), rewards[-max(1, len(rewards) // 10) :]
     return {
         "reward": reward,
@@ -183,6 +152,7 @@ def measure_rewards(rewards: Floats, outside: float, best: Optimum, uniform: flo
         "optimum_spread": best.spread,
         "uniform": uniform,
         "regret_true": best.value - reward,
+        "replaced": int(play.record.replaced.sum()),
     }
 
 
@@ -212,7 +182,9 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
     return bounds
 
 
-def sample_curves(scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: int) -> CellRecord:
+def sample_curves(
+    scenario: CrowdScenario, cell: Cell, play: Trace, mean_spend: Floats, window: int
+) -> CellRecord:
     """Sample the curves, and their last values; ablations and tuning runs record no curves.
 
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
@@ -220,12 +192,12 @@ def sample_curves(scenario: CrowdScenario, cell: Cell, play: CrowdPlay, window: 
     """
     step = grid.SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None
     t, problem = sample_rounds(scenario.rounds, step), scenario.problems[cell.level]
-    means, rewards = play.mean_spend[t - 1], play.mean_rewards[t - 1]
+    means, rewards = mean_spend[t - 1], running_mean(play.rewards)[t - 1]
     distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
-    best = scenario.find_optimum(cell.level).mean_rewards[t - 1]
+    best = scenario.find_optimum(cell.level)[1][t - 1]
     proxy, ends = None, {"r2": float(distance[-1])}
-    if play.last is not None:
-        proxy = running_mean(scenario.expected(play.last))[t - 1] - rewards
+    if cell.experiment == "sweep":
+        proxy = running_mean(scenario.expected(play.record.distributions[-1]))[t - 1] - rewards
         ends["regret_proxy"] = float(proxy[-1])
     if cell.experiment in grid.SHARED_SCENARIO_EXPERIMENTS:
         return ends
@@ -244,15 +216,7 @@ def run_comparison_job(
     setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int
 ) -> list[CellRecord]:
     """Play the cells of the comparison that chooses the default policy."""
-    scenario = scenarios.make_scenario(
-        job.environment,
-        setup.crowd,
-        setup.hospital,
-        dimensions=job.dimensions,
-        smoothing=job.smoothing,
-        rounds=rounds,
-        seed=job.seed,
-    )
+    scenario = make_scenario(setup, job, rounds)
     levels = dict.fromkeys(cell.level for cell in job.cells)
     references = {level: compute_references(scenario, level) for level in levels}
     records = []
@@ -265,12 +229,28 @@ def run_comparison_job(
             continue
         reference, results = references[cell.level]
         outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
-        found = measure_rewards(trace.rewards, outside, *reference) | results
+        found = measure_play(trace, outside, *reference) | results
         found |= count_bad_periods(trace.problem, trace.spend, cell.period)
         found |= {"size": trace.problem.size, "propensities": has_known_propensities(trace)}
-        replaced = int(trace.record.replaced.sum())
-        records.append(make_record(cell, **found, replaced=replaced, micros=micros))
+        records.append(make_record(cell, **found, micros=micros))
     return records
+
+
+def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonScenario:
+    """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd at
+    the levels that are played on its skills.
+    """
+    name, crowd = job.environment, setup.crowd
+    if name in scenarios.BUILT_IN_SCENARIOS:
+        return scenarios.BUILT_IN_SCENARIOS[name][1](rounds, job.seed)
+    if name == "hospital":
+        if setup.hospital is None:
+            raise BylotError("the hospital scenario needs its files", remedy="give --hospital")
+        return scenarios.make_hospital_scenario(setup.hospital, rounds, job.seed)
+    if name == "synthetic":  # besides the crowd of the run
+        crowd, name = make_synthetic_crowd(), "stochastic"
+    pool = CrowdScenario(crowd, name, job.dimensions, job.seed, rounds, job.smoothing)
+    return scenarios.make_comparison_scenario(pool.problems, pool.given.values / pool.dimensions)
 
 
 def compute_references(

@@ -17,7 +17,6 @@ from bylot.environments import NO_DELAY, Given, Noisy, Outcomes, Regime, RewardD
 from bylot.environments.base import make_block_generator
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
-from bylot.errors import BylotError
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import Optimum, ValueStack, optimum
@@ -25,7 +24,6 @@ from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.simulation import running_mean
 from bylot_paper.crowd import Crowd, WorkerPool
-from bylot_paper.crowd_sources import make_synthetic_crowd
 
 PAPER_DRAWS = 5  # M, in all of section 6
 OPTIMUM_STARTS = 2  # of the search under exact costs; 8 found the same optimum in every scenario
@@ -74,13 +72,6 @@ def make_level_problem(pool: WorkerPool, name: str) -> Problem:
     return Problem(pool.workers, costs, limits, draws=PAPER_DRAWS)
 
 
-class HindsightOptimum(NamedTuple):
-    """The constrained optimum in hindsight, and the running mean of its expected rewards."""
-
-    optimum: Optimum
-    mean_rewards: Floats
-
-
 class CrowdScenario:
     """The rounds of one seed, with everything that depends on nothing else.
 
@@ -107,7 +98,7 @@ class CrowdScenario:
         skills = self.pool.skills
         source = Noisy(skills) if environment == "stochastic" else Regime(skills, horizon=rounds)
         self.given = Given(source.rounds(0, rounds, seed).values)
-        self.optima: dict[str, HindsightOptimum] = {}
+        self.optima: dict[str, tuple[Optimum, Floats]] = {}
 
     @cached_property
     def stack(self) -> ValueStack:
@@ -119,18 +110,17 @@ class CrowdScenario:
         levels = [level for level in ALL_LEVELS if find_level_smoothing(level) == self.smoothing]
         return {level: make_level_problem(self.pool, level) for level in levels}
 
-    def find_optimum(self, level: str) -> HindsightOptimum:
-        """Find the best fixed distribution in hindsight at a level."""
+    def find_optimum(self, level: str) -> tuple[Optimum, Floats]:
+        """The constrained optimum in hindsight, and the running mean of its expected rewards."""
         if level not in self.optima:
             problem, order = self.problems[level], list(PAPER_LEVELS)
             if self.exact:
                 found = optimum(problem, self.stack, exact=True, floor=False, starts=OPTIMUM_STARTS)
             else:  # searched from that of the next looser level
                 looser = order[order.index(level) + 1 :][:1]
-                start = self.find_optimum(looser[0]).optimum.policy if looser else None
+                start = self.find_optimum(looser[0])[0].policy if looser else None
                 found = optimum(problem, self.stack, start=start)
-            rewards = running_mean(self.expected(found.policy))
-            self.optima[level] = HindsightOptimum(found, rewards)
+            self.optima[level] = found, running_mean(self.expected(found.policy))
         return self.optima[level]
 
     def expected(self, q: Floats) -> Floats:
@@ -206,6 +196,13 @@ def make_comparison_scenario(
     step = -(-values.size // MAX_OPTIMUM_VALUES)
     few = None if contexts is None else contexts[::step]
     return ComparisonScenario(problems, Given(values), ValueStack(values[::step]), few)
+
+
+def make_hospital_scenario(panel: HospitalPanel, rounds: int, seed: int) -> ComparisonScenario:
+    """Visits to the hospital; the optima are those of its expected visits."""
+    values, weights, _ = panel.visits.expected()
+    visits = Given(panel.visits.rounds(0, rounds, seed).values)
+    return ComparisonScenario({"own": panel.problem}, visits, ValueStack(values, weights=weights))
 
 
 def make_sample_crowd(size: int, rounds: int, seed: int) -> ComparisonScenario:
@@ -284,31 +281,3 @@ BUILT_IN_SCENARIOS: dict[str, tuple[int, Callable[[int, int], ComparisonScenario
 
 SHARED_POOLS = dict.fromkeys(("crowd", "re-dealt", "late"), "crowd")
 """Scenarios that have the same pool, and many of the same rounds, under the same seed."""
-
-
-def make_scenario(
-    name: str,
-    crowd: Crowd,
-    hospital: HospitalPanel | None,
-    *,
-    dimensions: int,
-    smoothing: int,
-    rounds: int,
-    seed: int,
-) -> ComparisonScenario:
-    """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd at
-    the levels that are played on its skills.
-    """
-    if name in BUILT_IN_SCENARIOS:
-        return BUILT_IN_SCENARIOS[name][1](rounds, seed)
-    if name == "hospital":
-        if hospital is None:
-            raise BylotError("the hospital scenario needs its files", remedy="give --hospital")
-        values, weights, _ = hospital.visits.expected()  # the optima are those of these visits
-        visits = Given(hospital.visits.rounds(0, rounds, seed).values)
-        stack = ValueStack(values, weights=weights)
-        return ComparisonScenario({"own": hospital.problem}, visits, stack)
-    if name == "synthetic":  # besides the crowd of the run
-        crowd, name = make_synthetic_crowd(), "stochastic"
-    pool = CrowdScenario(crowd, name, dimensions, seed, rounds, smoothing)
-    return make_comparison_scenario(pool.problems, pool.given.values / pool.dimensions)

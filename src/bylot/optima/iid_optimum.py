@@ -55,10 +55,9 @@ class Optimum:
         """Raise `ValuesError` if this is the optimum of the other kind."""
         if self.exact != exact:
             kinds = {True: "the exact limits", False: "the paper's surrogate of the limits"}
-            raise ValuesError(
-                f"expected an optimum under {kinds[exact]}, got one under {kinds[self.exact]}",
-                remedy=f"pass exact={self.exact} here, or use optimum(..., exact={exact})",
-            )
+            what = f"expected an optimum under {kinds[exact]}, got one under {kinds[self.exact]}"
+            remedy = f"pass exact={self.exact} here, or use optimum(..., exact={exact})"
+            raise ValuesError(what, remedy=remedy)
 
     def inclusion(self, draws: int) -> Floats:
         """(X, K), probability of each expert to be asked in a request: 1 - (1 - q)^M."""
@@ -131,10 +130,9 @@ def optimum(
     if start is not None:
         q = np.atleast_2d(np.asarray(start, dtype=np.float64))
         if q.shape != shape or not ((q >= 0.0).all() and np.allclose(q.sum(axis=1), 1.0)):
-            raise ValuesError(
-                f"start has shape {q.shape} and row sums {q.sum(axis=-1)}",
-                remedy=f"give probabilities of shape {shape}, one row per context, that sum to 1",
-            )
+            what = f"start has shape {q.shape} and row sums {q.sum(axis=-1)}"
+            remedy = f"give probabilities of shape {shape}, one row per context, that sum to 1"
+            raise ValuesError(what, remedy=remedy)
     found = []
     for task, rows in split_subproblems(problem, parts, floor, aggregate):
         first = None if q is None else q[rows]

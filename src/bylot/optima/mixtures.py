@@ -160,7 +160,7 @@ class MixtureProgram:
 
     def find_value(self, problem: Problem) -> float:
         """The value of the best mixture, without a certificate."""
-        vertex = self.generate_columns(problem)[1]
+        vertex = self.generate_columns(problem)[1]  # first: it appends to f
         return float(self.f @ vertex.x)
 
     def generate_columns(self, problem: Problem) -> tuple[Floats, PricedPoint, Floats]:

@@ -56,8 +56,7 @@ class Point(NamedTuple):
             return there
         for _ in range(50):
             far = low + (high - low) * min(max(at_low / (at_low - at_high), 0.1), 0.9)
-            q = self.q + far * way
-            there = Point.of(F, q)
+            there = Point.of(F, self.q + far * way)
             left = float((there.slope * way).sum())
             if 0.0 <= left <= 0.5 * rise:
                 return there

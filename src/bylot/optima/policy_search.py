@@ -144,8 +144,7 @@ class ExactCosts(NamedTuple):
         """Distance in units of each upper limit from each lower one on the same cost."""
         same = (self.rows[self.upper, None] == self.rows[None, ~self.upper]).all(axis=2)
         apart = self.bounds[self.upper, None] - self.bounds[None, ~self.upper]
-        widths: Floats = (apart / self.units[self.upper, None])[same]
-        return widths
+        return np.asarray((apart / self.units[self.upper, None])[same])
 
     def excess(self, q: Floats) -> Floats:
         """By how many units q violates each limit; negative if there is room."""
@@ -208,11 +207,9 @@ def search_exact_optimum(
     costs = ExactCosts.of(task.problem, task.shares, task.floor)
     roof = find_ceiling(task, costs.tighten(-LIMIT_SLACK))
     if roof is None:
-        raise InfeasibleLimits(
-            f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average",
-            limits=task.problem.limits,
-            remedy=f"use {task.floor_remedy}more draws, or looser limits",
-        )
+        what = f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average"
+        remedy = f"use {task.floor_remedy}more draws, or looser limits"
+        raise InfeasibleLimits(what, limits=task.problem.limits, remedy=remedy)
     first = [roof.q] if start is None else [start, roof.q]
     ceiling = roof.value + roof.gap
     for bounded in costs.variants():
@@ -279,8 +276,7 @@ def lift_above_floor(x: Floats, floor: float) -> Floats:
     """x moved onto the simplex above the floor: its excess over the floor, rescaled."""
     over = np.maximum(x - floor, 0.0) + 1e-300  # equal shares if nothing exceeds the floor
     spare = 1.0 - over.shape[1] * floor
-    q: Floats = floor + spare * over / over.sum(axis=1, keepdims=True)
-    return q
+    return np.asarray(floor + spare * over / over.sum(axis=1, keepdims=True))
 
 
 def maximise_from_start(

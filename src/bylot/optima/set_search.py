@@ -55,8 +55,7 @@ class SetValues(NamedTuple):
 
     def best_of(self, members: Members) -> Floats:
         """(rows,), the largest worth among the members; 0 for the empty set."""
-        best: Floats = self.worth[list(members)].max(axis=0, initial=0.0)
-        return best
+        return np.asarray(self.worth[list(members)].max(axis=0, initial=0.0))
 
     def value(self, members: Members) -> float:
         return float(self.best_of(members).sum())
@@ -103,8 +102,7 @@ class ListedSets(NamedTuple):
         return cls(np.concatenate(members), np.concatenate(f))
 
     def merits(self, charges: Floats) -> Floats:
-        merits: Floats = self.f - np.append(charges, 0.0)[self.members].sum(axis=1)
-        return merits
+        return np.asarray(self.f - np.append(charges, 0.0)[self.members].sum(axis=1))
 
     def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
         """The sets of largest f(A) - charge(A), and their f."""
@@ -160,8 +158,7 @@ class SetSearch(NamedTuple):
 
     def cost(self, members: Members) -> Floats:
         """(d,), the cost of a set."""
-        cost: Floats = self.rows[:, list(members)].sum(axis=1)
-        return cost
+        return np.asarray(self.rows[:, list(members)].sum(axis=1))
 
     def is_kept(self, costs: Floats, lower: bool = True) -> Bools:
         """Which costs (d, ...) keep all limits, or the upper, as all parts of a feasible set do."""
@@ -280,8 +277,7 @@ def choose_largest(net: Floats, fewest: int, most: int) -> Ints:
     array([3, 0])
     """
     order = np.argsort(-net, kind="stable")[:most]
-    chosen: Ints = order[(net[order] > 0.0) | (np.arange(len(order)) < fewest)]
-    return chosen
+    return np.asarray(order[(net[order] > 0.0) | (np.arange(len(order)) < fewest)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,8 +344,7 @@ def search_fixed_set(search: SetSearch) -> tuple[Members, bool] | None:
     seed = find_feasible_set(search)
     if seed is None:
         return None
-    starts = [search.improve(search.greedy(start)) for start in ((), seed)]
-    first = max(starts, key=search.merit)
+    first = max((search.improve(search.greedy(start)) for start in ((), seed)), key=search.merit)
     best, ceiling = search.branch(first, MAX_BRANCHING_WORK // search.sets.worth.size)
     kept, value = search.merit(best)
     return (best, ceiling <= value + 1e-12 * abs(value)) if kept else None

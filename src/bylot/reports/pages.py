@@ -12,41 +12,7 @@ from bylot._atomic_write import save_file
 from bylot.reports import blocks
 from bylot.reports.blocks import Block, TableBlock
 
-PAGE_CSS = """
-:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --faint: #595959; --line: #d4d4d4;
-  --holds: #005b8f; --fails: #a63a00; --unknown: #595959; --banner: #fff3d6; --stripe: #f6f6f6; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181b; --faint: #a6a6a6;
-  --line: #43474d; --holds: #6fbdf0; --fails: #ff9d66; --unknown: #b5b5b5; --banner: #4a3a0c;
-  --stripe: #1e2125; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 76rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
-h3 { font-size: 1.05rem; margin-top: 1.6rem; }
-.banner { background: var(--banner); padding: .7rem 1rem; border-left: .35rem solid var(--fails);
-  font-weight: 600; }
-.scroll { overflow-x: auto; margin: 0 0 1rem; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-.caption { color: var(--faint); font-size: .85rem; margin: 1rem 0 .3rem; }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
-  border-bottom: 1px solid var(--line); }
-th.word, td.word { text-align: left; white-space: normal; min-width: 4.5rem; }
-th.word:first-child, td.word:first-child { min-width: 9rem; }
-tbody tr:nth-child(even) { background: var(--stripe); }
-figure { margin: 1.5rem 0; } figure img { width: 100%; height: auto; background: #fff; }
-figcaption { color: var(--faint); font-size: .9rem; }
-@media screen and (max-width: 50rem) { .drawing { overflow-x: auto; }
-  figure img { width: auto; max-width: none; } } /* as large as drawn, or its text is too small */
-article { border-top: 1px solid var(--line); padding: .6rem 0; }
-article p { margin: .15rem 0; } .rule, .measured { font-size: .88rem; }
-.rule { color: var(--faint); }
-.verdict { font-weight: 700; } .holds { color: var(--holds); } .fails { color: var(--fails); }
-.unknown { color: var(--unknown); } code { font-size: .85em; color: var(--faint); }
-@media print { main { max-width: none; padding: 0; } body { font-size: 10pt; }
-  figure, article, tr { break-inside: avoid; } .scroll { overflow: visible; }
-  table { font-size: 7pt; } th, td { padding: .1rem .25rem; white-space: normal; } }
-"""
+PAGE_CSS = Path(__file__).with_name("pages.css").read_text(encoding="utf-8")
 
 
 def render_html(report: Sequence[Block], title: str) -> str:
@@ -55,7 +21,7 @@ def render_html(report: Sequence[Block], title: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{PAGE_CSS}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{PAGE_CSS}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 

@@ -10,7 +10,6 @@ import numpy as np
 from bylot._atomic_write import save_file
 from bylot.errors import BylotError, install_command
 from bylot.harness import SeedCurves
-from bylot.numerics.jit import Floats, Ints
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's, and grey
 PURPLE, SKY, AMBER, BLACK = "#CC79A7", "#56B4E9", "#E69F00", "#000000"
@@ -85,12 +84,7 @@ def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
 
 
 def draw_std_band(
-    axes: Any,
-    x: Floats | Ints,
-    curve: SeedCurves,
-    style: SeriesStyle,
-    alpha: float,
-    least: float = -np.inf,
+    axes: Any, x: Any, curve: SeedCurves, style: SeriesStyle, alpha: float, least: float = -np.inf
 ) -> None:
     """Shade one standard deviation around the mean, but not below `least`."""
     low, high = np.maximum(curve.mean - curve.std, least), curve.mean + curve.std

@@ -8,7 +8,7 @@ import numpy as np
 from bylot_paper import grid
 from bylot_paper.analysis import GroupKey, RecordGroups
 from bylot_paper.claims.measures import Evidence, RunShare, Untestable, paired_difference, seed_mean
-from bylot_paper.claims.predicates import ClaimFinding, format_values
+from bylot_paper.claims.predicates import Finding, format_values
 
 CASES = tuple(product((*grid.LIMITED_LEVELS, "stress"), grid.CROWD_ENVIRONMENTS))
 """The eight cases of the comparison: a level and an environment each."""
@@ -39,15 +39,15 @@ def pool_shares(evidence: Evidence, keys: Sequence[GroupKey]) -> tuple[RunShare,
     return pooled, min(keys, key=lambda key: shares[key].value)
 
 
-def always_feasible(evidence: Evidence, policy: str) -> ClaimFinding:
+def always_feasible(evidence: Evidence, policy: str) -> Finding:
     """Runs within all limits, of all and in the worst case."""
     share, worst = pool_shares(evidence, comparison_keys(policy))
     least = evidence.feasible(worst).value
     text = f"{share}; least in one case {least:.0%}"
-    return ClaimFinding(share.value == 1, text, {"share": share.value, "least": least})
+    return Finding(share.value == 1, text, {"share": share.value, "least": least})
 
 
-def small_regret(evidence: Evidence, policy: str, limit: float) -> ClaimFinding:
+def small_regret(evidence: Evidence, policy: str, limit: float) -> Finding:
     """Regret over all cases relative to OMD's."""
     ours, theirs = (
         sum(seed_mean(evidence.values(key, "regret_true")) for key in keys) / len(keys)
@@ -57,10 +57,10 @@ def small_regret(evidence: Evidence, policy: str, limit: float) -> ClaimFinding:
         raise Untestable(f"OMD's mean regret is {theirs:.4f}, so no ratio to it exists")
     ratio = ours / theirs
     text = f"{ratio:.2f} of OMD's: {ours:.4f} against {theirs:.4f}"
-    return ClaimFinding(ratio <= limit, text, {"ratio": ratio, "ours": ours, "omd": theirs})
+    return Finding(ratio <= limit, text, {"ratio": ratio, "ours": ours, "omd": theirs})
 
 
-def beats_multinomial(evidence: Evidence, policy: str) -> ClaimFinding:
+def beats_multinomial(evidence: Evidence, policy: str) -> Finding:
     """Reward minus the optimum, and in how many runs it is above the proved bound."""
     gains, proved, runs = {}, 0, 0
     for environment in grid.CROWD_ENVIRONMENTS:
@@ -73,10 +73,10 @@ def beats_multinomial(evidence: Evidence, policy: str) -> ClaimFinding:
     text = f"reward minus the optimum: {format_values(gains)}; above the proved upper bound of all "
     text += f"multinomial policies in {proved} of {runs} runs"
     numbers = {"gain": {name: gain.mean for name, gain in gains.items()}, "proved": proved}
-    return ClaimFinding(all(gain.clear for gain in gains.values()), text, numbers)
+    return Finding(all(gain.clear for gain in gains.values()), text, numbers)
 
 
-def no_bad_period(evidence: Evidence, policy: str) -> ClaimFinding:
+def no_bad_period(evidence: Evidence, policy: str) -> Finding:
     """Periods outside a limit, of all lengths."""
     keys = list_period_keys(evidence.groups, policy)
     if not keys:
@@ -86,10 +86,10 @@ def no_bad_period(evidence: Evidence, policy: str) -> ClaimFinding:
         for column in ("bad_periods", "periods")
     )
     text = f"{bad:,.0f} of {total:,.0f} periods outside a limit"
-    return ClaimFinding(bad == 0, text, {"bad": bad, "periods": total})
+    return Finding(bad == 0, text, {"bad": bad, "periods": total})
 
 
-def guard_suffices(evidence: Evidence) -> ClaimFinding:
+def guard_suffices(evidence: Evidence) -> Finding:
     """Feasible runs of the variants that have the guard."""
     parts = ["", *(part for part in grid.ABLATED_PARTS if "guard" not in part)]
     variants = product(grid.GUARDED_POLICIES, parts)
@@ -98,4 +98,4 @@ def guard_suffices(evidence: Evidence) -> ClaimFinding:
     rounds = float(np.mean([seed_mean(evidence.values(key, "replaced")) for key in keys]))
     text = f"{share}; least {evidence.feasible(worst).value:.0%} ({worst.policy}, {worst.level} "
     text += f"{worst.environment}); {rounds:.1f} rounds of a run replaced on average"
-    return ClaimFinding(share.value == 1, text, {"share": share.value, "replaced": rounds})
+    return Finding(share.value == 1, text, {"share": share.value, "replaced": rounds})

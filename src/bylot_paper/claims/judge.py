@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from bylot.policies import POLICIES
+from bylot_paper import grid
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic
 from bylot_paper.claims import checks, measures, predicates
 from bylot_paper.claims.measures import Evidence, Untestable
@@ -20,11 +22,7 @@ from bylot_paper.grid import GRIDS, PAPER_ROUNDS, PERIOD_LENGTHS, Cell, count_ro
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
 PREDICATES = {**vars(predicates), **vars(checks)}
-SECTION_EXPERIMENTS = {
-    "6.2": ("sweep",),
-    "6.3": ("crowd",),
-    "beyond": ("beyond", "ablation", "periods"),
-}
+SECTION_GRIDS = {"6.2": ["sweep"], "6.3": ["crowd"], "beyond": ["beyond", "ablation", "periods"]}
 """The experiments that the claims of a section are about."""
 
 
@@ -38,7 +36,7 @@ class Claim(NamedTuple):
     section: str
     says: str
     rule: str
-    judge: Callable[[Evidence], predicates.ClaimFinding]
+    judge: Callable[[Evidence], predicates.Finding]
     feasibility: bool = False
 
 
@@ -101,7 +99,7 @@ def judge_claim(claim: Claim, evidence: Evidence, caveats: list[str]) -> JudgedC
     try:
         finding = claim.judge(evidence)
     except Untestable as reason:
-        finding, verdict = predicates.ClaimFinding(False, str(reason), {}), UNKNOWN
+        finding, verdict = predicates.Finding(False, str(reason), {}), UNKNOWN
     else:
         verdict = HOLDS if finding.holds else FAILS
     words = (claim.id, claim.section, claim.says, claim.rule)
@@ -115,7 +113,7 @@ def judge_claims(
     evidence, differences = Evidence(cells, run), list_run_differences(run)
     caveats = {
         section: sum((describe_missing(evidence.groups, x, run) for x in experiments), differences)
-        for section, experiments in SECTION_EXPERIMENTS.items()
+        for section, experiments in SECTION_GRIDS.items()
     }
     return [judge_claim(one, evidence, caveats[one.section.split()[0]]) for one in claims.values()]
 
@@ -170,16 +168,6 @@ def describe_missing(groups: RecordGroups, experiment: str, run: RunManifest) ->
     return notes
 
 
-READING_VARIANTS = {
-    "cbwk-instant": ("cbwk", "CBwK's dual moves on the cost of the round, not the running mean"),
-    "ts-bwk-instant": ("ts-bwk", "TS-BwK's dual moves on the cost of the round, not the mean"),
-    "omd-sum": ("omd", "OMD adds the gradients of a batch instead of averaging them"),
-    "omd-frozen": ("omd", "OMD's dual is constant within a batch, as its lemma requires"),
-    "omd-plain": ("omd", "OMD without batches and baseline, as in the theorems"),
-}
-"""Other readings of the paper: the policy that each replaces, and the difference."""
-
-
 class OtherReading(NamedTuple):
     """The verdict on a claim, as usual and under another reading of the paper."""
 
@@ -197,8 +185,8 @@ def compare_readings(cells: pl.DataFrame, run: RunManifest) -> list[OtherReading
     usual = judge_by_id(Evidence(cells, run))
     present = set(cells["policy"].unique().to_list())
     found = []
-    for variant in [one for one in READING_VARIANTS if one in present]:
-        base = READING_VARIANTS[variant][0]
+    for variant in [one for one in grid.VARIANT_POLICIES if one in present]:
+        base = POLICIES[variant].name
         others = cells.filter(pl.col("policy") != base)
         evidence = Evidence(others.with_columns(pl.col("policy").replace({variant: base})), run)
         for claim in CLAIMS.values():
@@ -206,8 +194,7 @@ def compare_readings(cells: pl.DataFrame, run: RunManifest) -> list[OtherReading
                 evidence.asked.clear()
                 after = judge_claim(claim, evidence, [])
                 verdicts = usual[claim.id], after.verdict
-                depends_on_base = any(key.policy == base for key in evidence.asked)
-                if depends_on_base and UNKNOWN not in verdicts:
+                if any(key.policy == base for key in evidence.asked) and UNKNOWN not in verdicts:
                     found.append(OtherReading(variant, claim.id, *verdicts, after.measured))
     return found
 

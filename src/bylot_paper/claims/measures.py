@@ -15,7 +15,7 @@ from scipy import stats
 from bylot.errors import BylotError
 from bylot.numerics.jit import Floats, Ints
 from bylot_paper import analysis
-from bylot_paper.analysis import GroupKey
+from bylot_paper.analysis import GroupKey, RunManifest
 from bylot_paper.grid import SWEEP_STEP_ROUNDS
 
 MIN_VERDICT_SEEDS = 3  # fewer seeds say nothing about a spread
@@ -73,9 +73,7 @@ class Evidence:
     near:  the share of the true constrained optimum that counts as near-optimal
     """
 
-    def __init__(
-        self, cells: pl.DataFrame, run: analysis.RunManifest, near: float = NEAR_OPTIMAL
-    ) -> None:
+    def __init__(self, cells: pl.DataFrame, run: RunManifest, near: float = NEAR_OPTIMAL) -> None:
         self.groups = analysis.RecordGroups(cells)
         self.run, self.near = run, near
         self.asked: set[GroupKey] = set()
@@ -103,13 +101,11 @@ class Evidence:
             seeds = analysis.format_seed_count((found, found))
             raise Untestable(f"{seeds}{lacking} of {key}; a verdict needs {MIN_VERDICT_SEEDS}")
 
-    def each(
-        self, key: GroupKey, column: str, measure: Callable[[Ints, Floats], float]
-    ) -> SeedValues:
+    def each(self, key: GroupKey, column: str, find: Callable[[Ints, Floats], float]) -> SeedValues:
         """A number computed from each seed's curve."""
         curve = self.curve(key, column)
         rows = zip(curve.names, curve.seeds, strict=True)
-        return {seed: float(measure(curve.t, row)) for seed, row in rows}
+        return {seed: float(find(curve.t, row)) for seed, row in rows}
 
     def kept(self, key: GroupKey) -> SeedValues:
         """1 for a seed within all limits exactly, else 0."""
@@ -309,10 +305,8 @@ def spread_ratio(evidence: Evidence, key: GroupKey, *others: GroupKey) -> float:
     def late_std(t: Ints, y: Floats) -> float:
         return float(select_rounds(evidence, 0.5, 1.0, t, y).std())
 
-    ours, *theirs = (
-        seed_mean(evidence.each(one, "curve_reward", late_std)) for one in (key, *others)
-    )
-    return ours / max(*theirs, 1e-12)
+    spreads = [seed_mean(evidence.each(one, "curve_reward", late_std)) for one in (key, *others)]
+    return spreads[0] / max(*spreads[1:], 1e-12)
 
 
 def feasible_rounds(evidence: Evidence, key: GroupKey) -> float:
@@ -354,9 +348,7 @@ def peak(evidence: Evidence, key: GroupKey, column: str) -> float:
 def bump(evidence: Evidence, key: GroupKey, column: str) -> SeedValues:
     """How far each seed's curve rises from n = 3 to its largest value up to n = 100."""
     require_update(evidence.curve(key, column), 100)
-    return evidence.each(
-        key, column, lambda t, y: y[(t >= 30) & (t <= 1_000)].max() - y[t >= 30][0]
-    )
+    return evidence.each(key, column, lambda t, y: y[(t >= 30) & (t <= 1000)].max() - y[t >= 30][0])
 
 
 def last_policy_shortfall(evidence: Evidence, key: GroupKey) -> float:

@@ -20,7 +20,7 @@ SeedMeasure = Callable[..., measures.SeedValues]
 POLICY_LABELS = {**{name: style.name for name, style in PAPER_POLICY_STYLES.items()}, "omd": "OMD"}
 
 
-class ClaimFinding(NamedTuple):
+class Finding(NamedTuple):
     """What a predicate found; the verdict follows from `holds` alone."""
 
     holds: bool
@@ -108,7 +108,7 @@ def every(
     also: Measure | None = None,
     also_number: str | None = None,
     uniform: bool = False,
-) -> ClaimFinding:
+) -> Finding:
     """The measure is within bounds in every case.
 
     least_only: report the smallest value only
@@ -128,7 +128,7 @@ def every(
         said.append(format_values(others, ".5g"))
         numbers |= numbers_from(others, also_number) if also_number else {}
     measured = text.format(*said) + (note_uniform(evidence, cases) if uniform else "")
-    return ClaimFinding(holds, measured, numbers)
+    return Finding(holds, measured, numbers)
 
 
 def note_uniform(evidence: Evidence, cases: Cases) -> str:
@@ -145,7 +145,7 @@ def clearly_larger(
     columns: Mapping[str, str] | None = None,
     text: str = "{}",
     number: str | None = None,
-) -> ClaimFinding:
+) -> Finding:
     """In every case, the first group is larger than the last by more than two standard errors.
 
     other:   the measure of the last group, if it is a different one
@@ -160,7 +160,7 @@ def clearly_larger(
     }
     measured = text.format(describe_differences(found))
     numbers = numbers_from({label: gap.mean for label, gap in found.items()}, number)
-    return ClaimFinding(all(gap.clear for gap in found.values()), measured, numbers)
+    return Finding(all(gap.clear for gap in found.values()), measured, numbers)
 
 
 def describe_differences(gaps: Mapping[str, measures.PairedDifference]) -> str:
@@ -184,7 +184,7 @@ def mean_clearly_larger(
     text: str = "{}",
     number: str | None = None,
     logarithms: bool = False,
-) -> ClaimFinding:
+) -> Finding:
     """The means of some cases exceed that of another by `by` and by two standard errors."""
     seeds = {label: measure(evidence, *keys) for label, keys in cases.items()}
     gaps = {label: paired_difference(seeds[label], seeds[than]) for label in larger}
@@ -195,12 +195,10 @@ def mean_clearly_larger(
     named = {POLICY_LABELS.get(label, label): gap for label, gap in gaps.items()}
     apart = ("difference " if len(gaps) == 1 else "") + describe_differences(named)
     measured = f"{text.format(format_values(means, form))}; {apart}"
-    return ClaimFinding(holds, measured, numbers_from(means, number))
+    return Finding(holds, measured, numbers_from(means, number))
 
 
-def only_omd(
-    evidence: Evidence, cases: Cases, measure: Measure, near_optimal: bool
-) -> ClaimFinding:
+def only_omd(evidence: Evidence, cases: Cases, measure: Measure, near_optimal: bool) -> Finding:
     """Of all cases, which are policies, OMD alone is at 100% (and near-optimal) in every group."""
 
     def is_able(key: GroupKey) -> bool:
@@ -210,47 +208,47 @@ def only_omd(
     able = [policy for policy, keys in cases.items() if all(map(is_able, keys))]
     who = ", ".join(POLICY_LABELS[policy] for policy in able) or "no policy"
     if near_optimal:
-        return ClaimFinding(able == ["omd"], f"does both: {who}", {"both": able})
+        return Finding(able == ["omd"], f"does both: {who}", {"both": able})
     shares = {name: [measure(evidence, key).value for key in keys] for name, keys in cases.items()}
-    return ClaimFinding(able == ["omd"], f"in all runs: {who}", {"share": shares})
+    return Finding(able == ["omd"], f"in all runs: {who}", {"share": shares})
 
 
-def interval_meets(evidence: Evidence, cases: Cases, low: float, high: float) -> ClaimFinding:
+def interval_meets(evidence: Evidence, cases: Cases, low: float, high: float) -> Finding:
     """Wilson's 95% interval of the share of feasible runs meets [low, high]."""
     [[key]] = cases.values()
     share = evidence.feasible(key)
     bottom, top = share.interval
-    return ClaimFinding(bottom <= high and low <= top, str(share), {"share": share.value})
+    return Finding(bottom <= high and low <= top, str(share), {"share": share.value})
 
 
-def never_falls(evidence: Evidence, cases: Cases) -> ClaimFinding:
+def never_falls(evidence: Evidence, cases: Cases) -> Finding:
     """The share of feasible runs never falls along the groups of a case."""
     shares = {name: [evidence.feasible(key).value for key in keys] for name, keys in cases.items()}
     falling = [label for label, along in shares.items() if along != sorted(along)]
     measured = f"{len(shares) - len(falling)} of {len(shares)} never fall"
     measured += f"; these do: {', '.join(falling)}" if falling else ""
-    return ClaimFinding(not falling, measured, {"share": shares})
+    return Finding(not falling, measured, {"share": shares})
 
 
 def close_together(
     evidence: Evidence, cases: Cases, measure: Measure, within: float, number: str
-) -> ClaimFinding:
+) -> Finding:
     """All cases are within a share of the largest."""
     found = {label: measure(evidence, *keys) for label, keys in cases.items()}
     apart = 1 - min(found.values()) / max(found.values())
     measured = f"{apart:.1%} apart: {format_values(found, '.3f')}"
-    return ClaimFinding(apart <= within, measured, {number: found})
+    return Finding(apart <= within, measured, {number: found})
 
 
-def above_all(evidence: Evidence, cases: Cases, share: float) -> ClaimFinding:
+def above_all(evidence: Evidence, cases: Cases, share: float) -> Finding:
     """The first group is above all the others at more than a share of the sampled rounds."""
     [[ours, *rivals]] = cases.values()
     some = {"both": rivals, **{POLICY_LABELS[one.policy]: [one] for one in rivals}}
     found = {label: measures.share_above(evidence, ours, *keys) for label, keys in some.items()}
-    return ClaimFinding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
+    return Finding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
 
 
-def largest_bump(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
+def largest_bump(evidence: Evidence, cases: Cases, column: str) -> Finding:
     """The bump of the last case is clearly larger than those with the same N or the same level."""
     *others, (ours,) = cases.values()
     first = measures.bump(evidence, ours, column)
@@ -264,10 +262,10 @@ def largest_bump(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
     means = {label: seed_mean(other) for label, other in seeds.items()}
     numbers = {"rise": seed_mean(first), "others": means}
     holds = all(gap.clear for gap in gaps.values())
-    return ClaimFinding(holds, f"bump {seed_mean(first):.4f}; {said}", numbers)
+    return Finding(holds, f"bump {seed_mean(first):.4f}; {said}", numbers)
 
 
-def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> ClaimFinding:
+def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> Finding:
     """The bump is clearly larger in the second case, but not per dimension of reward."""
     (low,), (high,) = cases.values()
     more, less = (measures.bump(evidence, key, column) for key in (high, low))
@@ -278,10 +276,10 @@ def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> ClaimFindi
     )
     numbers = {"difference": plain.mean, "per_dimension": scaled.mean}
     measured = f"difference {plain}, per dimension {scaled}"
-    return ClaimFinding(plain.clear and not scaled.clear, measured, numbers)
+    return Finding(plain.clear and not scaled.clear, measured, numbers)
 
 
-def only_tight_violates(evidence: Evidence, cases: Cases) -> ClaimFinding:
+def only_tight_violates(evidence: Evidence, cases: Cases) -> Finding:
     """The peak of R2 is above 0.01 at the tight level and below a quarter of that at the others."""
     peaks: dict[str, float] = {}
     holds = True
@@ -290,10 +288,10 @@ def only_tight_violates(evidence: Evidence, cases: Cases) -> ClaimFinding:
         tight, *others = found.values()
         peaks |= {f"{label} {level}": one for level, one in found.items()}
         holds = holds and tight > 0.01 and max(others) < tight / 4
-    return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
+    return Finding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
 
 
-def starts_above_cap(evidence: Evidence, cases: Cases) -> ClaimFinding:
+def starts_above_cap(evidence: Evidence, cases: Cases) -> Finding:
     """The mean number of experts at the first update is above the cap."""
     starts, caps = {}, {}
     for label, (key,) in cases.items():
@@ -302,10 +300,10 @@ def starts_above_cap(evidence: Evidence, cases: Cases) -> ClaimFinding:
     measured = f"experts per round at n = 1: {format_values(starts, '.2f')}; "
     measured += f"cap: {format_values(caps, 'g')}"
     holds = all(starts[label] > caps[label] for label in starts)
-    return ClaimFinding(holds, measured, {"start": starts, "cap": caps})
+    return Finding(holds, measured, {"start": starts, "cap": caps})
 
 
-def small_early_violation(evidence: Evidence, cases: Cases) -> ClaimFinding:
+def small_early_violation(evidence: Evidence, cases: Cases) -> Finding:
     """R2 of the medium level is above 0 up to n = 30, and always below the tight level's peak."""
     peaks: dict[str, float] = {}
     holds = True
@@ -316,10 +314,10 @@ def small_early_violation(evidence: Evidence, cases: Cases) -> ClaimFinding:
         largest = measures.peak(evidence, tight, "curve_r2")
         peaks |= {f"{label} medium": early, f"{label} tight": largest}
         holds = holds and early > measures.NO_VIOLATION and float(curve.mean.max()) < largest
-    return ClaimFinding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
+    return Finding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
 
 
-def ignores_limits(evidence: Evidence, cases: Cases) -> ClaimFinding:
+def ignores_limits(evidence: Evidence, cases: Cases) -> Finding:
     """Limits do not change the use of experts, and most infeasible runs are above the cap."""
     moved, over, broken = 0.0, 0, 0
     for tight, free in cases.values():
@@ -332,22 +330,20 @@ def ignores_limits(evidence: Evidence, cases: Cases) -> ClaimFinding:
         over += sum(used[seed] > cap[seed] for seed in infeasible)
     measured = f"largest change {moved:.4f}; above the cap in {over} of {broken} infeasible runs"
     numbers = {"moved": moved, "over_cap": over, "infeasible": broken}
-    return ClaimFinding(moved <= 1e-9 and 2 * over > broken, measured, numbers)
+    return Finding(moved <= 1e-9 and 2 * over > broken, measured, numbers)
 
 
-def near_optimal_and_feasible(evidence: Evidence, cases: Cases) -> ClaimFinding:
+def near_optimal_and_feasible(evidence: Evidence, cases: Cases) -> Finding:
     """In every case the reward is near-optimal and every run is feasible."""
     ratio = min(evidence.ratio(key) for (key,) in cases.values())
     share = min((evidence.feasible(key) for (key,) in cases.values()), key=number_from)
     measured = f"least reward {ratio:.1%} of the optimum, least feasible {share}"
     measured += note_uniform(evidence, cases)
     holds = ratio >= evidence.near and share.value == 1
-    return ClaimFinding(holds, measured, {"ratio": ratio, "share": share.value})
+    return Finding(holds, measured, {"ratio": ratio, "share": share.value})
 
 
-def range_larger_when_binding(
-    evidence: Evidence, cases: Cases, aware: Sequence[str]
-) -> ClaimFinding:
+def range_larger_when_binding(evidence: Evidence, cases: Cases, aware: Sequence[str]) -> Finding:
     """Policies differ more in feasibility, and the aware ones in reward, where limits bind."""
 
     def span(keys: Sequence[GroupKey], level: str, column: str) -> float:
@@ -366,4 +362,4 @@ def range_larger_when_binding(
             tight, medium, loose, none = spans
             excess[f"{environment} {column}"] = (tight + medium - loose - none) / 2
     measured = f"excess of the range: {format_values(excess, '+.3f')}"
-    return ClaimFinding(min(excess.values()) > 0, measured, {"excess": excess})
+    return Finding(min(excess.values()) > 0, measured, {"excess": excess})

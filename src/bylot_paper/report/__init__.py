@@ -51,9 +51,7 @@ def draw_figures(cells: pl.DataFrame, run: RunManifest, folder: Path) -> dict[st
     return {name: draw(cells, run, target) for name, draw in FIGURE_DRAWERS.items()}
 
 
-def write_report(
-    records: Records, folder: Path, core_seconds: float | None = None
-) -> ReportContent:
+def write_report(records: Records, out: Path, core_seconds: float | None = None) -> ReportContent:
     """Write figures, report.md, report.html, summary.json and the verdicts as JSON.
 
     The verdicts are in claims.json (the paper's experiments), beyond.json and default.json.
@@ -61,10 +59,10 @@ def write_report(
     """
     if core_seconds is None:
         with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-            core_seconds = float(json.loads((folder / "summary.json").read_text())["core_seconds"])
-    drawn = draw_figures(records.cells, records.run, folder)
+            core_seconds = float(json.loads((out / "summary.json").read_text())["core_seconds"])
+    drawn = draw_figures(records.cells, records.run, out)
     content = compose_report(records, drawn, core_seconds)
-    pages = write_pages(content.blocks, content.title, folder, content.data)
+    pages = write_pages(content.blocks, content.title, out, content.data)
     return content._replace(paths=[*chain(*drawn.values()), *pages])
 
 

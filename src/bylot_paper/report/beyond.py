@@ -299,10 +299,8 @@ def collect_sweeps(groups: RecordGroups) -> list[SettingsSweep]:
         seeds = min((len(groups[key]) for key in all_keys), default=0)
         if default not in whole or seeds < 2:
             continue
-        tables = [[keys[case] for case in HARD_CASES] for keys in whole.values()]
-        lost = np.array(
-            [[groups.read(key, "regret_true")[:seeds] for key in row] for row in tables]
-        )
+        rows = [[keys[case] for case in HARD_CASES] for keys in whole.values()]
+        lost = np.array([[groups.read(key, "regret_true")[:seeds] for key in row] for row in rows])
         kept = np.concatenate([groups.read(key, "outside") <= 0 for key in all_keys])
         usual, by_seed = list(whole).index(default), lost.mean(axis=1)  # (S, seeds)
         gains = []

@@ -89,7 +89,7 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
         top.set_title(f"N = {dimensions} dimensions of reward")
         draw_sweep_panel(top, groups, dimensions, "curve_r1_true", "curve_r1_proxy")
         set_log_scales(top, 1e-2)
-        draw_sweep_panel(bottom, groups, dimensions, "curve_r2", least=0.0)  # R2 is never negative
+        draw_sweep_panel(bottom, groups, dimensions, "curve_r2")
         set_log_scales(bottom, 1e-3)
         bottom.set_ylim(bottom=-3e-4)
         bottom.set_xlabel("updates of OMD, n = t/10")
@@ -110,16 +110,12 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
 
 
 def draw_sweep_panel(
-    axes: Any,
-    groups: RecordGroups,
-    dimensions: int,
-    column: str,
-    dotted: str | None = None,
-    least: float = -np.inf,
+    axes: Any, groups: RecordGroups, dimensions: int, column: str, dotted: str | None = None
 ) -> None:
-    """Means over seeds, with bands of one standard deviation that end at `least`; and c/√n through
-    the tight curve at n = ANCHOR_UPDATE, unless that curve is not above 0.
+    """Means over seeds, with bands of one standard deviation; and c/√n through the tight curve at
+    n = ANCHOR_UPDATE, unless that curve is not above 0.
     """
+    least = 0.0 if column == "curve_r2" else -np.inf  # R2 is never negative
     for level in LIMITED_LEVELS:
         style, key = LEVEL_STYLES[level], sweep_key(dimensions, level)
         if dotted and (other := groups.curve(key, dotted)):
@@ -168,8 +164,7 @@ class Comparison(NamedTuple):
 
     def title(self, text: str, run: RunManifest, groups: RecordGroups) -> str:
         """The title of a figure, which says so if it is not one of the paper's."""
-        beyond = self.experiment == "beyond"
-        title = f"Beyond the paper: {text}" if beyond else text.capitalize()
+        title = f"Beyond the paper: {text}" if self.experiment == "beyond" else text.capitalize()
         return analysis.make_figure_title(title, run, groups.seeds(self.experiment))
 
 
@@ -279,8 +274,7 @@ def make_panels_over_time(
         panel.set_ylabel(label)
     for panel in axes[-1]:
         panel.set_xlabel("round t")
-    cases = product(shown.environments, shown.levels)
-    return figure, dict(zip(cases, axes.flat, strict=True))
+    return figure, dict(zip(product(shown.environments, shown.levels), axes.flat, strict=True))
 
 
 def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
@@ -351,8 +345,7 @@ def draw_regret(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pat
         return []
     rows, columns = len(shown.environments), len(shown.levels)
     size, label = (1.5 + 3.4 * columns, 1.2 + 3.5 * rows), "reward lost per round, mean so far"
-    text = "regret against the best multinomial policy under exact costs"
-    title = shown.title(text, run, groups)
+    title = shown.title("regret against the best multinomial policy under exact costs", run, groups)
     figure, axes = make_panels_over_time(shown, size, title, label, sharey=True)
     for (environment, level), panel in axes.items():
         for key in shown.keys(environment, level):

@@ -81,7 +81,7 @@ def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
     return [
         Heading("Other readings"),
         Paragraph(f"{len(rows)} of {len(found)} verdicts on feasibility would change."),
-        Bullets([f"{variant}: {judge.READING_VARIANTS[variant][1]}." for variant in used]),
+        Bullets([f"{variant}: {TEXTS['readings'][variant]}." for variant in used]),
         *fill_table("readings", rows),
     ]
 
@@ -114,8 +114,7 @@ def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
             means = (groups.read(key, column) for column in ("r2", "expert", "workload"))
             numbers = *map(format_mean_std, rewards), *shares, *map(format_mean, means)
             rows.append((*names, str(len(groups[key])), *numbers))
-    label = ENVIRONMENT_LABELS[environment].capitalize()
-    return fill_table("comparison", rows, environment=label)
+    return fill_table("comparison", rows, environment=ENVIRONMENT_LABELS[environment].capitalize())
 
 
 def format_share(outside: Floats, tolerance: float) -> str:
