@@ -13,7 +13,7 @@ import httpx
 from bylot.router.persistence import problem_to_data
 from bylot.server.app import ServerApp
 from bylot.server.lifecycle import HttpServer, open_listening_socket
-from bylot.server.state import ServerSettings
+from bylot.server.settings import ServerSettings
 from bylot.server.writer import MakeHandler
 from sample_problem import make_five_expert_problem
 

@@ -10,14 +10,8 @@ import pytest
 
 from bylot.errors import BylotError
 from bylot.server import app
-from bylot.server.auth import (
-    SCOPES,
-    Credentials,
-    Scope,
-    check_bind_address,
-    digest_secret,
-    issue_key,
-)
+from bylot.server.auth import Credentials, check_bind_address, digest_secret, issue_key
+from bylot.server.settings import SCOPES, Scope
 from bylot.store import ApiKey, Store, open_store
 from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server, wait_until
 

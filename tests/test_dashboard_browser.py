@@ -28,7 +28,7 @@ from bylot.server.dashboard.render import asset_url
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ListedRouters
 from bylot.server.lifecycle import HttpServer
-from bylot.server.state import ServerSettings
+from bylot.server.settings import ServerSettings
 from live_server import is_compiling
 from played_routers import PlayedRouter, PlayedSource
 from sample_problem import make_five_expert_problem

@@ -10,7 +10,7 @@ import pytest
 
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.repository import RouterRepository
-from bylot.server.state import ServerSettings
+from bylot.server.settings import ServerSettings
 from bylot.server.writer import make_command_handler
 from bylot.store import open_store
 from live_server import ServerClient, assert_error, live_server, wait_until

@@ -25,7 +25,7 @@ from bylot.server.lifecycle import GC_THRESHOLD_OBJECTS
 from bylot.server.personalizer import MAX_FEATURES, context_from_features
 from bylot.server.request_parsing import MAX_OBJECT_FIELDS, read_body, reject_duplicate_fields
 from bylot.server.routes import ROUTES
-from bylot.server.state import ServerSettings
+from bylot.server.settings import ServerSettings
 from live_server import FIVE_EXPERTS
 from page_client import PageClient
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from msgspec import structs
 
 from bylot.errors import BylotError, StoreUnavailable
 from bylot.eventlog.repository import identify_machine
 from bylot.server.lifecycle import open_listening_socket, run_server
-from bylot.server.state import ServerSettings
+from bylot.server.settings import ServerSettings
 from bylot.store import open_store
 from bylot.store.sqlite import SqliteStore
 from live_server import FIVE_EXPERTS, assert_error, is_compiling, live_server, wait_until
@@ -26,7 +27,7 @@ from stores import create_router
 RUN = """
 import sys
 from bylot.server.lifecycle import run_server
-from bylot.server.state import ServerSettings
+from bylot.server.settings import ServerSettings
 
 sys.exit(run_server(ServerSettings(store=sys.argv[1], port=0)))
 """
@@ -160,9 +161,10 @@ def test_a_store_whose_leases_cannot_be_released_is_an_error(
 
 def test_a_password_in_an_address_is_not_printed(tmp_path: Path) -> None:
     with live_server(tmp_path) as server:
-        object.__setattr__(server.server.settings, "store", "postgresql://me:secret@host/db")
-        assert "secret" not in server.server.describe("127.0.0.1", 1)
-        assert "store postgresql://me@host/db;" in server.server.describe("127.0.0.1", 1)
+        http, usual = server.server, server.server.settings
+        http.settings = structs.replace(usual, store="postgresql://me:secret@host/db")
+        assert "secret" not in http.describe("127.0.0.1", 1)
+        assert "store postgresql://me@host/db;" in http.describe("127.0.0.1", 1)
         address_with_query = "postgresql://me@/db?host=/run/pg&password=secret"
-        object.__setattr__(server.server.settings, "store", address_with_query)
-        assert "store postgresql://me@/run/pg/db;" in server.server.describe("127.0.0.1", 1)
+        http.settings = structs.replace(usual, store=address_with_query)
+        assert "store postgresql://me@/run/pg/db;" in http.describe("127.0.0.1", 1)

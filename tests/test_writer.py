@@ -15,7 +15,7 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import MakeDecision
 from bylot.eventlog.repository import RouterRepository
 from bylot.server.http_errors import ApiError
-from bylot.server.state import ServerSettings
+from bylot.server.settings import ServerSettings
 from bylot.server.writer import Writer
 from bylot.store import Event, Snapshot, Store, open_store
 from live_server import assert_error, live_server, wait_until

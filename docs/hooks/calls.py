@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylot.api import ERROR_CODES
-from bylot.server.auth import SCOPES
 from bylot.server.endpoint import ApiRoute
 from bylot.server.openapi import STATUS_DESCRIPTIONS, build_openapi, error_statuses
 from bylot.server.routes import ROUTES
+from bylot.server.settings import SCOPES
 
 HEAD = f"""# HTTP
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bylot.errors import BylotError, install_command
+from bylot.server.settings import SETTINGS, LoadedSettings, Setting, load_settings
 
 if TYPE_CHECKING:
     from bylot.client import Client
@@ -94,10 +95,14 @@ class VerbParser(argparse.ArgumentParser):
         self.add_option("--key", None, key)
         self.add_json()
 
-    def add_store(self) -> None:
-        """Add the URL of a store."""
-        text = "sqlite:///FILE, sqlite:////ABSOLUTE/FILE or postgresql://USER@HOST/DATABASE"
-        self.add_argument("--store", default="sqlite:///bylot.db", metavar="URL", help=text)
+    def add_settings(self, *names: str) -> None:
+        """Add --config and the flags of settings of a server."""
+        self.add_path("--config", "configuration file of the server (default: $BYLOT_CONFIG)")
+        for one in (SETTINGS[name] for name in names):
+            default = "" if one.default is None else f" or {one.default}"
+            text = f"{one.text} (default: ${one.variable}{default})"
+            parse = make_setting_parser(one)
+            self.add_argument(one.flag, type=parse, choices=one.choices or None, help=text)
 
     def add_problem(self) -> None:
         """Add the problem file, and the experts file that can replace the one it names."""
@@ -159,7 +164,25 @@ parse_positive = make_number_parser(
 )
 parse_fraction = make_number_parser(float, lambda x: 0 < x < 1, "a number between 0 and 1")
 parse_amount = make_number_parser(float, lambda x: 0 <= x < math.inf, "a number of 0 or more")
-parse_port = make_number_parser(int, lambda n: 0 <= n < 65_536, "a number from 0 to 65,535")
+
+
+def make_setting_parser(setting: Setting) -> Callable[[str], Any]:
+    """Make an option type of a setting."""
+
+    def parse(text: str) -> Any:
+        try:
+            return setting.parse(text, "value")
+        except BylotError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def read_settings(given: argparse.Namespace) -> LoadedSettings:
+    """The settings from the flags of a verb, the environment and the configuration file."""
+    flags = {name: getattr(given, name, None) for name in SETTINGS}
+    used = {name: value for name, value in flags.items() if value is not None}
+    return load_settings(used, given.config)
 
 
 def parse_names(text: str) -> list[str]:

@@ -1,17 +1,23 @@
 """`bylot serve`, `replay` and `keys`: run a server, verify a stored log, and manage API keys."""
 
 import argparse
+import json
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import add_group, add_verb, explain_missing_extra, parse_port, print_result
+from bylot.cli.options import (
+    add_group,
+    add_verb,
+    explain_missing_extra,
+    print_result,
+    read_settings,
+)
 from bylot.errors import BylotError
+from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS
 
 if TYPE_CHECKING:
     from bylot.store import Store
-
-KEY_SCOPES = ("decide", "reward", "read", "admin")
 
 
 def add(verbs: Any) -> None:
@@ -38,14 +44,16 @@ def add(verbs: Any) -> None:
     create.add_argument("label", metavar="LABEL", help="purpose of the key, e.g. triage-frontend")
     text = "what the key may do; repeatable (default: all but admin, which creates, edits and "
     text += "deletes routers)"
-    create.add_argument("--scope", action="append", choices=KEY_SCOPES, help=text)
+    create.add_argument("--scope", action="append", choices=SCOPES, help=text)
     text = "restrict the key to this router; repeatable (default: all routers)"
     create.add_list("--router", "NAME", text)
+    text = "do not store the key; print it, and the table of a configuration file that declares it"
+    create.add_flag("--for-config", text)
     listing = add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
     revoke = add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
     revoke.add_argument("id", metavar="ID", help="id of the key, as shown by `bylot keys list`")
     for verb in (replay, create, listing, revoke):
-        verb.add_store()
+        verb.add_settings("store")
         verb.add_json()
 
 
@@ -59,30 +67,23 @@ def add_serve(verbs: Any) -> None:
         "is on disk before it is answered, so the server can be killed at any time. Without API "
         "keys (`bylot keys create`) it accepts requests from this machine only.",
     )
-    serve.add_store()
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    text = "port to listen on; 0 picks a free one"
-    serve.add_argument("--port", type=parse_port, default=8000, help=text)
-    levels = ["debug", "info", "warning", "error"]
-    text = "amount of logging on standard error; debug logs every request"
-    serve.add_argument("--log-level", choices=levels, default="info", help=text)
-    text = "requests per second and key, in the long run (default: any)"
-    serve.add_option("--rate", None, text, float)
-    text = "requests per key at once before --rate applies (default: 2 seconds' worth, at least 10)"
-    serve.add_count("--burst", None, text)
-    text = "commit concurrent requests in one transaction, or each in its own; every request is "
-    text += "on disk before it is answered either way"
-    serve.add_choice("--commit", ["group", "each"], text)
+    serve.add_settings(*SETTINGS)
+    text = "print each setting and where it comes from, check keys and problem files, and exit"
+    serve.add_flag("--check", text)
 
 
 def run_serve(given: argparse.Namespace) -> None:
     with explain_missing_extra("serve"):
         from bylot.server.lifecycle import run_server
-        from bylot.server.state import ServerSettings
+        from bylot.server.provision import describe_settings
 
-    names = ("store", "host", "port", "log_level", "rate", "burst")
-    options = {name: getattr(given, name) for name in names}
-    run_server(ServerSettings(**options, group_commit=given.commit == "group"))
+    loaded = read_settings(given)
+    for warning in loaded.warnings:
+        print(f"bylot: warning: {warning}", file=sys.stderr)
+    if given.check:
+        print(describe_settings(loaded))
+    else:
+        run_server(loaded.settings)
 
 
 def run_replay(given: argparse.Namespace) -> int:
@@ -90,7 +91,7 @@ def run_replay(given: argparse.Namespace) -> int:
     from bylot.eventlog.audit import audit_router
     from bylot.store import open_store
 
-    with closing(open_store(given.store, read_only=True)) as store:
+    with closing(open_store(read_settings(given).settings.store, read_only=True)) as store:
         found = audit_router(store, given.name)
     counts = f"{given.name}: {found.events:,} events"
     if given.json or found.fault is None:
@@ -103,20 +104,27 @@ def run_replay(given: argparse.Namespace) -> int:
 
 def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store":
     """Open the store; `create` makes a new one if there is none."""
-    from bylot.store import open_store, store_exists
+    from bylot.store import hide_password, open_store, store_exists
 
-    if not create and not store_exists(given.store):
+    url = read_settings(given).settings.store
+    if not create and not store_exists(url):
         remedy = "give the --store of the server, or create the first key with `bylot keys create`"
-        raise BylotError(f"no store at {given.store}", remedy=remedy)
-    return open_store(given.store)
+        raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
+    return open_store(url)
 
 
 def run_create_key(given: argparse.Namespace) -> None:
     from bylot.eventlog.events import now_us
     from bylot.server.auth import issue_key
 
-    scopes: Any = given.scope or KEY_SCOPES[:3]
+    scopes: Any = given.scope or DEFAULT_SCOPES
     secret, key = issue_key(given.label, scopes, given.router, now_us())
+    if given.for_config:
+        table = f'digest = "{key.id}:{key.digest.hex()}"\nscopes = {json.dumps(scopes)}'
+        routers = f"\nrouters = {json.dumps(given.router)}" if given.router else ""
+        text = f"{secret}\n\n[keys.{json.dumps(given.label)}]\n{table}{routers}"
+        print_result(given, {"key": secret, "id": key.id, "digest": key.digest.hex()}, text)
+        return
     with closing(open_key_store(given, create=True)) as store:
         store.add_key(key)
     data = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}

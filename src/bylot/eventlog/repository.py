@@ -19,6 +19,7 @@ from bylot.errors import LeaseLost, RouterBusy, RouterNotFound, StoreCorrupted, 
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.clock import BOOT_CLOCK, compute_clock_lead
 from bylot.eventlog.events import BODY_DECODERS, read_decision_by_key, read_decision_events
+from bylot.router.config import RouterConfig
 from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store
 
 EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
@@ -99,13 +100,22 @@ def iterate_events(
         after = page[-1].seq
 
 
-def has_wait(store: Store, row: RouterRow) -> bool:
-    """Whether decisions of a router are closed after some time, by its latest configuration."""
+def read_stored_config(store: Store, row: RouterRow) -> RouterConfig | None:
+    """The configuration in force of a router, without a lease; None if its log is damaged, which
+    is reported when the router is opened.
+    """
     last = next(iter(store.edits(row.number, 1)), None) or store.event(row.number, 0)
     try:
-        return last is not None and BODY_DECODERS[last.kind](last.body).config.wait is not None
-    except (LookupError, MsgspecError):  # damaged; it is reported when the router is opened
-        return False
+        config: RouterConfig | None = last and BODY_DECODERS[last.kind](last.body).config
+    except (LookupError, MsgspecError):
+        return None
+    return config
+
+
+def has_wait(store: Store, row: RouterRow) -> bool:
+    """Whether decisions of a router are closed after some time, by its latest configuration."""
+    config = read_stored_config(store, row)
+    return config is not None and config.wait is not None
 
 
 def make_owner_name() -> str:

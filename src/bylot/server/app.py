@@ -19,7 +19,8 @@ from bylot.server.endpoint import AsgiSend, error_response, send_response
 from bylot.server.http_errors import ApiError
 from bylot.server.request_parsing import AsgiReceive
 from bylot.server.routes import RouteTable
-from bylot.server.state import ServerSettings, ServerState
+from bylot.server.settings import ServerSettings
+from bylot.server.state import ServerState
 from bylot.server.writer import MakeHandler
 
 log = logging.getLogger("bylot.server")
@@ -83,7 +84,8 @@ class ServerApp:
 
     async def refresh_keys(self) -> None:
         keys = await self.state.reader.read(lambda store: store.keys())
-        self.state.credentials.keys = {key.id: key for key in keys}
+        credentials = self.state.credentials
+        credentials.keys = {**credentials.declared, **{key.id: key for key in keys}}
 
     async def refresh_keys_forever(self) -> None:
         """Refresh the keys regularly; while they cannot be read, the last known ones count."""

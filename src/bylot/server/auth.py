@@ -7,14 +7,13 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, get_args
+from types import MappingProxyType
+from typing import NamedTuple
 
 from bylot.errors import BylotError
 from bylot.server.http_errors import ApiError
+from bylot.server.settings import SCOPES, Scope
 from bylot.store import ApiKey
-
-Scope = Literal["decide", "reward", "read", "admin"]
-SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 AZURE_KEY_HEADER = b"ocp-apim-subscription-key"  # where clients of Personalizer send their key
 PROXY_HEADERS = (
@@ -75,13 +74,15 @@ def digest_secret(secret: str) -> bytes:
 
 
 class Credentials:
-    """The API keys of the store, as of the last refresh.
+    """The API keys of the configuration and, as of the last refresh, of the store.
 
-    host: address that the server listens on; keys are required unless it is a loopback address
+    host:     address that the server listens on; keys are required unless it is a loopback address
+    declared: the keys of the configuration, by id; one of the store with the same id replaces it
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, declared: Mapping[str, ApiKey] = MappingProxyType({})) -> None:
         self.is_local = is_loopback(host)
+        self.declared = declared
         self.keys: Mapping[str, ApiKey] = {}
         self.failed_refreshes = 0  # since the last one that succeeded
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from bylot.server.auth import Caller, Scope
+from bylot.server.auth import Caller
 from bylot.server.http_errors import ApiError, RawHeaders, to_api_error
 from bylot.server.request_parsing import (
     AsgiReceive,
@@ -18,6 +18,7 @@ from bylot.server.request_parsing import (
     parse_query,
     read_body,
 )
+from bylot.server.settings import Scope
 from bylot.server.state import ServerState
 
 log = logging.getLogger("bylot.server")

@@ -26,7 +26,9 @@ from bylot.server.auth import check_bind_address
 from bylot.server.endpoint import error_response
 from bylot.server.http_errors import ApiError
 from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
-from bylot.server.state import PREPARE_THREAD_PREFIX, ServerSettings
+from bylot.server.provision import build_keys, create_declared_routers
+from bylot.server.settings import ServerSettings
+from bylot.server.state import PREPARE_THREAD_PREFIX
 from bylot.server.telemetry import configure_logging
 from bylot.server.writer import READER_THREAD, WRITER_THREAD
 from bylot.store import hide_password, open_store, store_exists
@@ -38,12 +40,14 @@ MAX_FRAMING_BYTES = 16 * MAX_HEAD_BYTES  # chunk sizes and trailers of a body
 
 def run_server(settings: ServerSettings) -> int:
     """Serve until interrupted; 0 after a clean shutdown."""
+    declared = build_keys(settings.keys).values()
     if not store_exists(settings.store):
-        check_bind_address(settings.host, ())  # before a store is created in vain
-    with contextlib.closing(open_store(settings.store)) as store:
-        check_bind_address(settings.host, store.keys())
-        release_dead_leases(store)  # a store that is not writable fails here, with one line
+        check_bind_address(settings.host, declared)  # before a store is created in vain
     configure_logging(settings.log_level)
+    with contextlib.closing(open_store(settings.store)) as store:
+        check_bind_address(settings.host, (*declared, *store.keys()))
+        release_dead_leases(store)  # a store that is not writable fails here, with one line
+        create_declared_routers(store, settings.store, settings.routers)
     server = HttpServer(ServerApp(settings))
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
     exit_with_busy_threads()
@@ -61,6 +65,14 @@ def exit_with_busy_threads(grace_s: float = 1.0) -> None:
     if any(worker.is_alive() for worker in workers):
         sys.stderr.flush()
         os._exit(0)
+
+
+def notify_systemd(state: str) -> None:
+    """Report a state to systemd, if it started this process as a service of type notify."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(state.encode(), address.replace("@", "\0", 1))
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
@@ -235,6 +247,7 @@ class HttpServer(uvicorn.Server):
         gc.set_threshold(GC_THRESHOLD_OBJECTS, *gc.get_threshold()[1:])
         if self.started and sockets:
             print(self.describe(*sockets[0].getsockname()[:2]), file=sys.stderr, flush=True)
+            notify_systemd("READY=1")
 
     def describe(self, host: str, port: int) -> str:
         """Address, store, and who may send requests."""
@@ -258,3 +271,4 @@ class HttpServer(uvicorn.Server):
         """Stop after open requests; a second Ctrl-C stops at once."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.app.state.stopping = self.should_exit = True
+        notify_systemd("STOPPING=1")

@@ -10,9 +10,9 @@ from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import ActivateDecision, DecisionId, MakeDecision, RecordReward
 from bylot.router.decision import Decision
 from bylot.server import request_parsing
-from bylot.server.auth import Scope
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
+from bylot.server.settings import Scope
 
 MAX_FEATURES = 50  # of a context, nested ones and the groups around them included
 

@@ -1,0 +1,246 @@
+"""The settings of a server, and where they come from: flags, environment variables, a file.
+
+`ServerSettings` is the only list of names, defaults and help texts. Each field with a text is the
+flag `--name`, the variable `BYLOT_NAME` and an entry of the file, in the section that it names. A
+field of entries by name, such as `keys`, is a group of tables of the file. To add a section, add
+its fields here.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from bylot.errors import BylotError, LocatedError
+
+ENV_PREFIX = "BYLOT_"
+CONFIG_VARIABLE = f"{ENV_PREFIX}CONFIG"
+OTHER_VARIABLES = (CONFIG_VARIABLE, "BYLOT_SERVER", "BYLOT_KEY")  # the last two: of the client
+
+Scope = Literal["decide", "reward", "read", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+DEFAULT_SCOPES = SCOPES[:3]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Rate = Annotated[float, Meta(gt=0, le=1e9)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+
+SQLITE_FORMS = "sqlite:///FILE, sqlite:////ABSOLUTE/FILE"
+COMMIT_TEXT = "commit concurrent requests together, or each on its own; all are on disk before they"
+COMMIT_TEXT += " are answered"
+LOG_TEXT = "amount of logging on standard error; debug logs every request"
+BURST_TEXT = (
+    "requests per key at once before the rate applies (none: 2 seconds' worth, at least 10)"
+)
+DRAIN_TEXT = "seconds for open requests when the server stops, and then for the last snapshots"
+
+
+class KeyEntry(Struct, frozen=True, kw_only=True):
+    """An API key. Its secret is in a file, in an environment variable, or only its digest is known
+    (as `bylot keys create --for-config` prints it).
+    """
+
+    scopes: tuple[Scope, ...] = DEFAULT_SCOPES
+    routers: tuple[str, ...] = ()  # empty: all
+    file: Path | None = None
+    env: str | None = None
+    digest: str | None = None
+
+
+class RouterEntry(Struct, frozen=True, kw_only=True):
+    """A router that is created if the store has none of its name; see `RouterConfig`."""
+
+    problem: Path
+    policy: str = "auto"
+    seed: int = 0
+    horizon: int | None = None
+    rewards: tuple[float, float] | None = None  # None: as in the problem file
+    max_contexts: int | None = None
+    memory: int = 100_000
+    wait: float | None = None
+    default: float | None = None
+    aggregate: Literal["earliest", "last", "sum"] = "earliest"
+
+
+def describe(text: str, section: str = "") -> Meta:
+    """The help text of a setting, and the section of the file that it is in."""
+    return Meta(description=text, extra={"section": section})
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """Settings of one server."""
+
+    store: Annotated[str, describe(f"{SQLITE_FORMS} or postgresql://USER@HOST/DATABASE")] = (
+        "sqlite:///bylot.db"
+    )
+    commit: Annotated[Literal["group", "each"], describe(COMMIT_TEXT)] = "group"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], describe(LOG_TEXT)] = "info"
+    lease_s: Annotated[Seconds, describe("seconds without renewal that a router is owned")] = 10.0
+    host: Annotated[str, describe("address to listen on", "listen")] = "127.0.0.1"
+    port: Annotated[Port, describe("port to listen on; 0 picks a free one", "listen")] = 8000
+    rate: Annotated[Rate | None, describe("requests per second and key (none: any)", "limits")] = (
+        None
+    )
+    burst: Annotated[Count | None, describe(BURST_TEXT, "limits")] = None
+    max_queued: Annotated[Count, describe("commands that may wait", "limits")] = 10_000
+    max_body_bytes: Annotated[Count, describe("size of a request body", "limits")] = 1_000_000
+    body_timeout_s: Annotated[Seconds, describe("seconds for a request body", "limits")] = 10.0
+    idle_timeout_s: Annotated[Seconds, describe("seconds for a request head", "limits")] = 30.0
+    request_timeout_s: Annotated[Seconds, describe("seconds for a result", "limits")] = 25.0
+    drain_timeout_s: Annotated[Seconds, describe(DRAIN_TEXT, "limits")] = 30.0
+    keys: dict[str, KeyEntry] = {}
+    routers: dict[str, RouterEntry] = {}
+
+
+class Setting(NamedTuple):
+    """A field of `ServerSettings` that is also a flag and an environment variable."""
+
+    name: str
+    kind: Any
+    text: str
+    section: str
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return ENV_PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        """Its option of the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it can be, if it is one of some words."""
+        kind = self.kind.__origin__
+        return get_args(kind) if getattr(kind, "__origin__", None) is Literal else ()
+
+    def parse(self, value: Any, what: str, *, strict: bool = False) -> Any:
+        """A valid value, also from a text unless `strict`."""
+        try:
+            return msgspec.convert(value, self.kind, strict=strict)
+        except msgspec.ValidationError as error:
+            expected = " or ".join(self.choices) or explain_kind_error(error)
+            linked = str(value).startswith("tcp://")
+            remedy = "Kubernetes sets it: use enableServiceLinks: false" if linked else None
+            raise BylotError(what, got=value, expected=expected, remedy=remedy) from None
+
+
+def list_settings() -> Iterator[Setting]:
+    """The fields of `ServerSettings` that have a text."""
+    hints = get_type_hints(ServerSettings, include_extras=True)
+    for field in msgspec.structs.fields(ServerSettings):
+        kind = hints[field.name]
+        if hasattr(kind, "__metadata__"):
+            meta = kind.__metadata__[-1]
+            yield Setting(field.name, kind, meta.description, meta.extra["section"], field.default)
+
+
+SETTINGS = {one.name: one for one in list_settings()}
+TABLES: Mapping[str, type[Struct]] = {"keys": KeyEntry, "routers": RouterEntry}
+
+
+def explain_kind_error(error: msgspec.ValidationError) -> str:
+    """What msgspec expected, in words.
+
+    >>> explain_kind_error(msgspec.ValidationError("Expected `int` <= 65535"))
+    'a whole number <= 65535'
+    >>> explain_kind_error(msgspec.ValidationError("Expected `float`, got `str` - at `$.wait`"))
+    'a number'
+    """
+    text = str(error).partition(" - at `")[0].partition(", got `")[0].removeprefix("Expected ")
+    words = {"`int`": "a whole number", "`float`": "a number", "`str`": "a text"}
+    return re.sub("`[a-z]+`", lambda found: words.get(found[0], found[0].strip("`")), text)
+
+
+class LoadedSettings(NamedTuple):
+    """The settings in force; where each one that is not a default comes from; and warnings about
+    variables `BYLOT_...` that no setting has.
+    """
+
+    settings: ServerSettings
+    origins: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def load_settings(
+    flags: Mapping[str, Any], config: str | Path | None, environ: Mapping[str, str] = os.environ
+) -> LoadedSettings:
+    """The settings from flags, else the environment, else the file, else the defaults."""
+    path = config or environ.get(CONFIG_VARIABLE)
+    values = dict(read_config_file(Path(path))) if path else {}
+    origins = dict.fromkeys(values, str(path))
+    for name, one in SETTINGS.items():
+        if text := environ.get(one.variable):  # compose files set unknown variables to ""
+            values[name], origins[name] = one.parse(text, one.variable), one.variable
+        if name in flags:
+            values[name], origins[name] = flags[name], one.flag
+    settings = ServerSettings(**values)
+    known = {*OTHER_VARIABLES, *(one.variable for one in SETTINGS.values())}
+    known |= {key.env for key in settings.keys.values() if key.env}
+    unknown = sorted({name for name in environ if name.startswith(ENV_PREFIX)} - known)
+    warnings = [f"unknown variable {name}; {suggest_field(name, known)}" for name in unknown]
+    return LoadedSettings(settings, origins, tuple(warnings))
+
+
+def read_config_file(path: Path) -> Iterator[tuple[str, Any]]:
+    """The settings and tables of a TOML file."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LocatedError(f"cannot be read: {error.strerror}", path=path) from None
+    except ValueError as error:
+        raise LocatedError(f"not valid TOML: {error}", path=path) from None
+    try:
+        sections = {one.section for one in SETTINGS.values()} - {""}
+        tables = {name: data.pop(name) for name in (*TABLES, *sections) if name in data}
+        for name, table in [("", data), *tables.items()]:
+            if not isinstance(table, dict):
+                raise BylotError(name, got=table, expected=f"a table [{name}]")
+            if name in TABLES:
+                yield name, {key: read_entry(path, name, key, table[key]) for key in table}
+                continue
+            known = [key for key, one in SETTINGS.items() if one.section == name]
+            check_names(table, known if name else [*known, *sections, *TABLES], name)
+            for key, value in table.items():
+                yield key, SETTINGS[key].parse(value, f"{name}.{key}".strip("."), strict=True)
+    except BylotError as error:
+        raise LocatedError(**vars(error), path=path) from None
+
+
+def read_entry(path: Path, table: str, name: str, data: Any) -> Struct:
+    """An entry of a table; files in it are relative to the configuration file."""
+    kind, place = TABLES[table], f"{table}.{name}"
+    if not isinstance(data, dict):
+        raise BylotError(place, expected=f"a table [{place}]")  # the value may be a secret
+    check_names(data, kind.__struct_fields__, place)
+    try:
+        return msgspec.convert(data, kind, dec_hook=lambda _, text: path.parent / text)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise BylotError(f"{place}: {error}") from None
+
+
+def suggest_field(name: str, known: Iterable[str]) -> str:
+    """The remedy for an unknown name."""
+    from bylot.problem.validation import suggest_known_name
+
+    return suggest_known_name(name, sorted(known), "names", can_add=False)
+
+
+def check_names(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+    """Reject an unknown field; it may be in another section."""
+    for name in table:
+        if name not in known:
+            remedy = suggest_field(name, known)
+            if name in SETTINGS:
+                section = SETTINGS[name].section
+                remedy = f"move it to [{section}]" if section else "move it above the first table"
+            where = f" in [{place}]" if place else ""
+            raise BylotError(f"unknown field {name!r}{where}", remedy=remedy)
