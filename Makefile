@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := constraints.txt
 # The tests start some hundred processes, which share the compiled bytecode as installed copies do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test browser slow check format bench docs clean
+.PHONY: demo test browser slow check format bench faults package docs clean
 
 demo: .venv/.demo
 	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
@@ -40,6 +40,10 @@ bench: .venv/.dev
 faults: .venv/.dev
 	BYLOT_KILLS=100 BYLOT_DAMAGES=20 BYLOT_BODIES=20000 $(BIN)/python -m pytest -q -s -n 0 \
 	  tests/test_faults.py tests/test_corruption.py tests/test_hostile_load.py
+
+package: .venv/.dev
+	rm -rf out/package
+	$(BIN)/python tests/build_package.py out/package
 
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -72,7 +72,7 @@ def limit_blas_threads() -> Any:
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        remedy = install_command("reproduce")
+        remedy = install_command("plot")
         raise BylotError("parallel jobs need threadpoolctl", remedy=remedy) from None
     return threadpool_limits(1)
 
@@ -90,7 +90,7 @@ def show_progress(total: int, known: int = 0, unit: str = "cell") -> Iterator[Pr
     try:
         from tqdm import tqdm
     except ModuleNotFoundError:
-        raise BylotError("progress needs tqdm", remedy=install_command("reproduce")) from None
+        raise BylotError("progress needs tqdm", remedy=install_command("plot")) from None
 
     class Bar(tqdm):  # type: ignore[type-arg]
         monitor_interval = 0  # no monitoring thread that outlives the bar
