@@ -49,7 +49,7 @@ def check_problem_files(folder: Path) -> None:
 
 def check_simulation(folder: Path) -> None:
     """A tiny what-if report."""
-    words = ("--rounds", "40", "--seeds", "1", "--policies", "random", "--out", str(folder / "out"))
+    words = ("--rounds", "40", "--seeds", "1", "--policy", "random", "--out", str(folder / "out"))
     run_bylot("simulate", str(folder / "pool.yaml"), *words)
     assert any((folder / "out").iterdir())
 

@@ -14,7 +14,7 @@ from bylot.cli.options import (
     read_settings,
 )
 from bylot.errors import BylotError
-from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS
+from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS, TABLES, LoadedSettings
 
 if TYPE_CHECKING:
     from bylot.store import Store
@@ -75,15 +75,39 @@ def add_serve(verbs: Any) -> None:
 def run_serve(given: argparse.Namespace) -> None:
     with explain_missing_extra("serve"):
         from bylot.server.lifecycle import run_server
-        from bylot.server.provision import describe_settings
 
     loaded = read_settings(given)
     for warning in loaded.warnings:
         print(f"bylot: warning: {warning}", file=sys.stderr)
     if given.check:
-        print(describe_settings(loaded))
+        print_settings(loaded)
     else:
         run_server(loaded.settings)
+
+
+def print_settings(loaded: LoadedSettings) -> None:
+    """Print each setting without secrets, and where it comes from; read keys and problem files."""
+    from bylot._text import format_table
+    from bylot.server.provision import build_config, build_keys
+    from bylot.store import hide_password
+
+    settings = loaded.settings
+    build_keys(settings.keys)
+    for router in settings.routers.values():
+        build_config(router)
+    rows = {name: getattr(settings, name) for name in SETTINGS}
+    rows["store"] = hide_password(settings.store)
+    for table in TABLES:
+        for label, entry in getattr(settings, table).items():
+            fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+            if fields.get("digest"):
+                fields["digest"] = fields["digest"].partition(":")[0]
+            rows |= {f"{table}.{label}.{key}": value for key, value in fields.items() if value}
+    lines = [
+        (name, str(value), loaded.origins.get(name.partition(".")[0], "default"))
+        for name, value in rows.items()
+    ]
+    print("\n".join(format_table([("setting", "value", "from"), *lines])))
 
 
 def run_replay(given: argparse.Namespace) -> int:

@@ -4,21 +4,23 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 
 from msgspec import structs
 
-from bylot import problem_files
-from bylot._text import format_table
+from bylot import policies, problem_files
 from bylot.errors import BylotError, RouterExists
 from bylot.eventlog.commands import CreateRouter
 from bylot.eventlog.config_validation import validate_config
-from bylot.eventlog.repository import read_stored_config
-from bylot.eventlog.stored_router import StoredRouter
-from bylot.policies.registry import fill_auto_contexts, find_policy
-from bylot.router.config import RouterConfig
+from bylot.eventlog.events import now_us
+from bylot.eventlog.repository import LEASE_S, read_stored_config
+from bylot.policies.registry import fill_auto_contexts
+from bylot.router.config import RouterConfig, choose_max_contexts
+from bylot.router.persistence import problem_to_data
 from bylot.server.auth import digest_secret
-from bylot.server.settings import TABLES, KeyEntry, LoadedSettings, RouterEntry
-from bylot.store import ApiKey, Store, hide_password
+from bylot.server.settings import KeyEntry, RouterEntry
+from bylot.server.writer import make_command_handler
+from bylot.store import ApiKey, Store
 
 log = logging.getLogger("bylot.server")
 
@@ -66,13 +68,16 @@ def read_secret(what: str, entry: KeyEntry, environ: Mapping[str, str]) -> str:
 def build_config(entry: RouterEntry) -> RouterConfig:
     """The configuration of a declared router, validated, in its canonical form."""
     file = problem_files.read(entry.problem)
-    contexts = entry.max_contexts or len(file.contexts) or None
-    settings = structs.asdict(entry) | {"rewards": entry.rewards or file.rewards}
-    policy = fill_auto_contexts(find_policy(settings.pop("policy")), contexts)
-    if entry.max_contexts is None:
-        del settings["max_contexts"]
-    del settings["problem"]
-    return validate_config(RouterConfig.make(file.problem, policy, **settings))[0]
+    problem, contexts = file.problem, entry.max_contexts or len(file.contexts) or None
+    policy = fill_auto_contexts(policies.find_policy(entry.policy), contexts)
+    resolved = policies.resolve_policy(policy, problem)
+    config = structs.asdict(entry) | {
+        "problem": problem_to_data(problem),
+        "policy": policies.policy_to_data(policy),
+        "rewards": entry.rewards or file.rewards,
+        "max_contexts": entry.max_contexts or choose_max_contexts(resolved, problem.size),
+    }
+    return validate_config(RouterConfig(**config))[0]
 
 
 def create_declared_routers(store: Store, url: str, entries: Mapping[str, RouterEntry]) -> None:
@@ -81,13 +86,10 @@ def create_declared_routers(store: Store, url: str, entries: Mapping[str, Router
         config, row = build_config(entry), store.find(name)
         if row is None:
             log.info("creating router %s from %s", name, entry.problem)
-            router = StoredRouter(url, name)
-            try:
-                router.send(CreateRouter(name, config))
-            except RouterExists:  # another server was faster
-                pass
-            finally:
-                router.close()
+            with closing(make_command_handler(url, LEASE_S)) as handler:
+                (result,) = handler.perform([CreateRouter(name, config)], now_us())
+            if isinstance(result, Exception) and not isinstance(result, RouterExists):
+                raise result  # if it exists by now, another server was faster
             continue
         differences = ", ".join(list_differences(config, read_stored_config(store, row)))
         if differences:
@@ -106,25 +108,3 @@ def list_differences(declared: RouterConfig, stored: RouterConfig | None) -> Ite
             yield from (f"problem.{part}" for part in mine if mine[part] != other.get(part))
         elif name not in ("version", "paused") and mine != other:
             yield name
-
-
-def describe_settings(loaded: LoadedSettings) -> str:
-    """Each setting, its value without secrets, and its source; keys and problem files are read."""
-    build_keys(loaded.settings.keys)
-    rows = [("setting", "value", "from")]
-    for name, value in structs.asdict(loaded.settings).items():
-        source = loaded.origins.get(name, "default")
-        if name not in TABLES:
-            shown = hide_password(value) if name == "store" else value
-            rows.append((name, "-" if value is None else str(shown), source))
-            continue
-        for label, entry in value.items():
-            if isinstance(entry, RouterEntry):
-                build_config(entry)
-            for field in structs.fields(entry):
-                inner = getattr(entry, field.name)
-                if inner != field.default:
-                    text = inner.partition(":")[0] if field.name == "digest" else inner
-                    text = " ".join(map(str, text)) if isinstance(text, tuple) else text
-                    rows.append((f"{name}.{label}.{field.name}", str(text), source))
-    return "\n".join(format_table(rows))
