@@ -96,10 +96,8 @@ def make_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
         try:
             return decoder.decode(body)
         except msgspec.MsgspecError as error:
-            raise ServiceError(
-                f"unexpected response ({error})",
-                remedy="check that it is a bylot server of the same version",
-            ) from None
+            remedy = "check that it is a bylot server of the same version"
+            raise ServiceError(f"unexpected response ({error})", remedy=remedy) from None
 
     return read
 

@@ -85,10 +85,9 @@ class RouterAggregate:
                 f"router {name!r}: replaying event 0 of its log gives another one"
             )
         if made.name != name:
-            raise errors.StoreCorrupted(
-                f"router {name!r}: its log is that of router {made.name!r}",
-                remedy="the names in the store were changed; restore it from a backup",
-            )
+            what = f"router {name!r}: its log is that of router {made.name!r}"
+            remedy = "the names in the store were changed; restore it from a backup"
+            raise errors.StoreCorrupted(what, remedy=remedy)
         return made
 
     @classmethod
@@ -234,10 +233,8 @@ class RouterAggregate:
         """A decision that is no longer open, unless it was cancelled."""
         found = self.decision_events(of)
         if any(one.kind == "cancelled" for one in found.since):
-            raise errors.DecisionStateError(
-                f"decision {DecisionId.of_event(self.name, found.decided)} was cancelled",
-                remedy="use another key for another one",
-            )
+            what = f"decision {DecisionId.of_event(self.name, found.decided)} was cancelled"
+            raise errors.DecisionStateError(what, remedy="use another key for another one")
         body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}

@@ -159,11 +159,8 @@ class CommandHandler:
     def create(self, command: commands.CreateRouter) -> RouterView:
         """Create a router, if its configuration is valid and its name is free."""
         if not is_router_name(command.name):
-            raise errors.StoreError(
-                "router name",
-                got=command.name,
-                expected="lower-case letters, digits, - and _, at most 63, a letter or digit first",
-            )
+            expected = "lower-case letters, digits, - and _, at most 63, a letter or digit first"
+            raise errors.StoreError("router name", got=command.name, expected=expected)
         made, first = RouterAggregate.create(
             0, command.name, command.config, self.at, command.by, command.prepared
         )
@@ -318,7 +315,5 @@ def check_same_request(before: Event, command: commands.MakeDecision) -> None:
     body = BODY_DECODERS["decided"](before.body)
     was = body.context, body.available, body.defer
     if was != (command.context, command.available, command.defer):
-        raise errors.IdempotencyKeyReused(
-            f"key {command.key!r} was used for another request to router {command.name!r}",
-            remedy="use a new key for each request",
-        )
+        what = f"key {command.key!r} was used for another request to router {command.name!r}"
+        raise errors.IdempotencyKeyReused(what, remedy="use a new key for each request")

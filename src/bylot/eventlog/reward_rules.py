@@ -90,17 +90,12 @@ def check_spend(spend: Any, problem: Problem) -> dict[str, float] | None:
     for name, cost in spend.items():
         if name not in costs:
             remedy = suggest_known_name(name, costs, "costs that can be settled")
-            raise RewardError(
-                f"no cost {name!r} to settle", remedy=f"{remedy}; nothing was changed"
-            )
+            remedy = f"{remedy}; nothing was changed"
+            raise RewardError(f"no cost {name!r} to settle", remedy=remedy)
         number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
         if not number or not 0 <= cost <= MAX_COST:
-            raise RewardError(
-                f"spend on {name!r}",
-                got=cost,
-                expected=f"a number from 0 to {MAX_COST:g}",
-                remedy="nothing was changed",
-            )
+            expected, remedy = f"a number from 0 to {MAX_COST:g}", "nothing was changed"
+            raise RewardError(f"spend on {name!r}", got=cost, expected=expected, remedy=remedy)
     return {name: float(cost) for name, cost in spend.items()}
 
 

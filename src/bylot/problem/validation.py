@@ -52,12 +52,9 @@ def check_experts(given: Iterable[str]) -> tuple[str, ...]:
 def check_costs(names: tuple[str, ...], given: Mapping[str, object]) -> dict[str, Floats]:
     """Require for each cost name one finite number of 0 or more for each expert."""
     if not isinstance(given, Mapping):
-        raise ProblemError(
-            "costs",
-            got=given,
-            expected="a mapping from cost names to one number per expert",
-            remedy="write costs={'usd': [...]}, or costs={} if nothing is limited",
-        )
+        expected = "a mapping from cost names to one number per expert"
+        remedy = "write costs={'usd': [...]}, or costs={} if nothing is limited"
+        raise ProblemError("costs", got=given, expected=expected, remedy=remedy)
     for name in given:
         if not isinstance(name, str) or not name:
             raise ProblemError("name of a cost", got=name, expected="a non-empty string")
@@ -76,19 +73,14 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
             raise ProblemError(f"limits[{j}]", got=limit, expected="a limit", remedy=remedy)
         if (other := sides.setdefault(limit.key, limit)) is not limit:
             tighter = min(limit, other, key=lambda one: -one.sign * one.bound)
-            raise ProblemError(
-                "{limits} limit the same cost on the same side",
-                limits=(other, limit),
-                remedy=f"keep the tighter: {tighter}",
-            )
+            what = "{limits} limit the same cost on the same side"
+            raise ProblemError(what, limits=(other, limit), remedy=f"keep the tighter: {tighter}")
     for (name, sign), limit in sides.items():
         upper = sides.get((name, UPPER))
         if sign == LOWER and upper and limit.bound > upper.bound:
-            raise InfeasibleLimits(
-                "{limits} exclude each other: the first is above the second",
-                limits=(limit, upper),
-                remedy="swap the two bounds, or lower the first",
-            )
+            what = "{limits} exclude each other: the first is above the second"
+            remedy = "swap the two bounds, or lower the first"
+            raise InfeasibleLimits(what, limits=(limit, upper), remedy=remedy)
     return limits
 
 

@@ -55,9 +55,8 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             return policies.policy_from_data(self.policy)
         except (LookupError, TypeError, AttributeError) as error:
-            raise PolicyError(
-                "policy", got=self.policy, expected=f"{{'name': ..., settings}} ({error!r})"
-            ) from error
+            expected = f"{{'name': ..., settings}} ({error!r})"
+            raise PolicyError("policy", got=self.policy, expected=expected) from error
 
     def build_run(self, problem: Problem) -> RunConfig:
         """Seed, horizon and range of rewards, checked."""

@@ -257,7 +257,6 @@ def read_saved_file(path: Path) -> dict[str, Any]:
             remedy="use the bylot that wrote it, or start with Router(problem)",
         )
     if data.get("checksum") != compute_checksum(data):
-        raise SavedFileError(
-            f"{path} was changed after it was saved", remedy="restore it from a backup"
-        )
+        remedy = "restore it from a backup"
+        raise SavedFileError(f"{path} was changed after it was saved", remedy=remedy)
     return dict(data)

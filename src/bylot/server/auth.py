@@ -168,10 +168,8 @@ def is_loopback(host: str) -> bool:
 def check_bind_address(host: str, keys: Iterable[ApiKey]) -> None:
     """Refuse to listen beyond loopback without an API key."""
     if not is_loopback(host) and not any(key.revoked is None for key in keys):
-        raise BylotError(
-            f"--host {host} can be reached from other machines, and the store has no API keys",
-            remedy="create one with `bylot keys create`, or listen on 127.0.0.1",
-        )
+        what = f"--host {host} can be reached from other machines, and the store has no API keys"
+        raise BylotError(what, remedy="create one with `bylot keys create`, or listen on 127.0.0.1")
 
 
 class RateLimiter:

@@ -49,10 +49,8 @@ def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
     if isinstance(body, str):
         return policies.find_policy(body)
     if body.settings and ":" in body.name:
-        raise PolicyError(
-            f"policy {body.name!r} has settings in its name and in settings",
-            remedy="use one of them",
-        )
+        what = f"policy {body.name!r} has settings in its name and in settings"
+        raise PolicyError(what, remedy="use one of them")
     defaults = policies.policy_to_data(policies.find_policy(body.name))
     check_setting_names(body.name, body.settings, [name for name in defaults if name != "name"])
     try:

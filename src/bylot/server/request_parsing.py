@@ -34,9 +34,8 @@ def check_router_name(name: str) -> str:
 def check_decision_id(id: str) -> str:
     """Return an id that a decision can have."""
     if decision_id_from_text(id) is None:
-        raise DecisionNotFound(
-            f"no decision {id[:MAX_TEXT_CHARS]!r}", remedy="use the id returned with the decision"
-        )
+        remedy = "use the id returned with the decision"
+        raise DecisionNotFound(f"no decision {id[:MAX_TEXT_CHARS]!r}", remedy=remedy)
     return id
 
 

@@ -310,10 +310,9 @@ def parse_postgres_url(address: str) -> dict[str, Any]:
     except psycopg.ProgrammingError:
         said = {"port": "none"}
     if not set(str(said.get("port", ""))) <= set("0123456789,"):
-        raise errors.UnsupportedStore(
-            "the URL of the PostgreSQL store cannot be parsed",
-            remedy="use postgresql://user:password@host:port/database, with %40 for an @ and so on",
-        )
+        what = "the URL of the PostgreSQL store cannot be parsed"
+        remedy = "use postgresql://user:password@host:port/database, with %40 for an @ and so on"
+        raise errors.UnsupportedStore(what, remedy=remedy)
     return said
 
 

@@ -21,10 +21,8 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
         try:
             from bylot.store.postgres import PostgresStore
         except ImportError as error:
-            raise UnsupportedStore(
-                f"a store at {POSTGRES_PREFIXES[0]}… needs psycopg ({error})",
-                remedy=install_command("postgres"),
-            ) from None
+            what = f"a store at {POSTGRES_PREFIXES[0]}… needs psycopg ({error})"
+            raise UnsupportedStore(what, remedy=install_command("postgres")) from None
         return PostgresStore(address, read_only=read_only)
     scheme = address.split(":")[0]  # what follows may have a password in it
     raise UnsupportedStore(
@@ -52,7 +50,6 @@ def path_from_url(address: str) -> Path:
     """The file of a URL, taken literally: nothing is decoded."""
     name = address.removeprefix(SQLITE_PREFIX)
     if not name or name == ":memory:" or "\0" in name:
-        raise UnsupportedStore(
-            f"{address!r} names no file", remedy=f"use {SQLITE_PREFIX}routers.db"
-        )
+        remedy = f"use {SQLITE_PREFIX}routers.db"
+        raise UnsupportedStore(f"{address!r} names no file", remedy=remedy)
     return Path(name)
