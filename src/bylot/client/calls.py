@@ -121,10 +121,8 @@ def make_error(
 ) -> BylotError:
     """The exception for an error response; `invalid` is for invalid requests."""
     if detail is None:
-        return ServiceError(
-            f"unexpected response with status {status}",
-            remedy="check that the address is that of a bylot server",
-        )
+        remedy = "check that the address is that of a bylot server"
+        return ServiceError(f"unexpected response with status {status}", remedy=remedy)
     field = "" if detail.field is UNSET else f" (in {detail.field})"
     if detail.code in ERROR_BY_CODE:
         return ERROR_BY_CODE[detail.code](detail.message + field)

@@ -86,15 +86,11 @@ def final_error(call: HttpCall[AnswerT], outcome: Outcome, attempts: int) -> Byl
     request = f"{call.method} {call.path}"
     reason = f"{type(outcome).__name__}: {outcome}".rstrip(": ")
     if not isinstance(outcome, UNSENT_ERRORS) and not call.idempotent:
-        return ServerUnreachable(
-            f"{request}: the response was lost ({reason}); the request may have succeeded",
-            remedy="check before you send it again",
-        )
+        what = f"{request}: the response was lost ({reason}); the request may have succeeded"
+        return ServerUnreachable(what, remedy="check before you send it again")
     times = f"{attempts} attempt{'s' * (attempts != 1)}"
-    return ServerUnreachable(
-        f"{request}: no response after {times} ({reason})",
-        remedy="check that the server is running",
-    )
+    remedy = "check that the server is running"
+    return ServerUnreachable(f"{request}: no response after {times} ({reason})", remedy=remedy)
 
 
 def httpx_settings(url: str, key: str | None) -> dict[str, Any]:

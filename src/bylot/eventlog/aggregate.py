@@ -422,6 +422,5 @@ class RouterAggregate:
 
 def make_unknown_decision_error(id: str) -> errors.DecisionNotFound:
     """For an id that no decision has."""
-    return errors.DecisionNotFound(
-        f"no decision has id {id!r}", remedy="use the id that `decide` returned"
-    )
+    remedy = "use the id that `decide` returned"
+    return errors.DecisionNotFound(f"no decision has id {id!r}", remedy=remedy)

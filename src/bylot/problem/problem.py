@@ -190,10 +190,8 @@ class Problem:
         """
         upper = self.signs < 0
         ceiling = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
-        low, high = (
-            np.where(upper, 0, self.bounds),
-            np.where(upper, self.bounds / self.draws, ceiling),
-        )
+        low = np.where(upper, 0, self.bounds)
+        high = np.where(upper, self.bounds / self.draws, ceiling)
         return Box(lock_array(low), lock_array(high))
 
     @cached_property

@@ -38,13 +38,10 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
     if b"idempotency-key" in request.headers:
         message = "unexpected header Idempotency-Key: each item of a batch has its own key"
         raise ApiError(422, "invalid", message, field="Idempotency-Key")
-    contexts = [
-        normalize_context(one.context, f"decisions[{n}].context") for n, one in enumerate(items)
-    ]
-    batch = [
-        commands.MakeDecision(name, context, one.available, one.key, one.defer, by=by)
-        for context, one in zip(contexts, items, strict=True)
-    ]
+    batch = []
+    for n, one in enumerate(items):
+        context = normalize_context(one.context, f"decisions[{n}].context")
+        batch.append(commands.MakeDecision(name, context, one.available, one.key, one.defer, by=by))
     return await execute_batch(request, batch, 201, api.DecisionResult)
 
 

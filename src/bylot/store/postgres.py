@@ -172,10 +172,7 @@ class PostgresStore(protocol.Store):
     )
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
-        self._target: dict[str, Any] = {
-            **POSTGRES_CONNECTION_DEFAULTS,
-            **parse_postgres_url(address),
-        }
+        self._target = POSTGRES_CONNECTION_DEFAULTS | parse_postgres_url(address)
         self.address, self.read_only = format_postgres_url(self._target), read_only
         self.ends, self._made = LogEnds(), False
         timeout_ms = str(self._target["tcp_user_timeout"])  # libpq refuses what is no number
@@ -196,12 +193,8 @@ class PostgresStore(protocol.Store):
         starts = self._first_seqs(events, snapshots)
         count = len(starts)
         values = [list(starts), list(starts.values()), self.owner]
-        values += [
-            *columns_from_rows(Event, events),
-            count,
-            *columns_from_rows(Snapshot, snapshots),
-            count,
-        ]
+        values += [*columns_from_rows(Event, events), count]
+        values += [*columns_from_rows(Snapshot, snapshots), count]
         more_s = sum(len(one.body) for one in snapshots) / POSTGRES_SNAPSHOT_BYTES_PER_S
         try:
             rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)

@@ -340,7 +340,6 @@ class Store(ABC):
 
 def make_unstorable_value_error(error: Exception) -> errors.StoreError:
     """For texts and numbers that the database cannot represent."""
-    return errors.StoreError(
-        f"a text or number cannot be stored ({str(error).splitlines()[0]})",
-        remedy="use texts without NUL and lone surrogates, and numbers below 2**63",
-    )
+    what = f"a text or number cannot be stored ({str(error).splitlines()[0]})"
+    remedy = "use texts without NUL and lone surrogates, and numbers below 2**63"
+    return errors.StoreError(what, remedy=remedy)

@@ -196,10 +196,8 @@ class SqliteStore(protocol.Store):
         if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             self.close()
         if code in SQLITE_DAMAGE_CODES:
-            return StoreCorrupted(
-                f"{self.path} is not a store of bylot, or is damaged ({error})",
-                remedy="restore it from a backup, or name another file",
-            )
+            what = f"{self.path} is not a store of bylot, or is damaged ({error})"
+            return StoreCorrupted(what, remedy="restore it from a backup, or name another file")
         reason = SQLITE_REMEDIES.get(code, "SQLite cannot use it")
         return StoreUnavailable(f"{self.path}: {reason} ({error})")
 
