@@ -121,7 +121,7 @@ class PlayedRouter:
                 )
                 for context, i in list(self.router.core.contexts.items())[:12]
             ),
-            counters=Counters(**self.counts),
+            counters=Counters(**dict[str, Any](self.counts)),
             timeline=self.timeline.points(one.decisions),
         )
 

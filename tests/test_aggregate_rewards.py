@@ -24,8 +24,9 @@ def compute_first_distribution(logged: LoggedRouter) -> Any:
 
 
 def list_nonzero_counters(logged: LoggedRouter) -> dict[str, int]:
-    """The counters that are not 0."""
-    return {name: n for name, n in asdict(logged.aggregate.counters).items() if n}
+    """The numbers of events that are not 0."""
+    counters = asdict(logged.aggregate.counters)
+    return {name: n for name, n in counters.items() if n and isinstance(n, int)}
 
 
 # Once.

@@ -1,14 +1,15 @@
 """Metrics, log lines and traces of a server."""
 
+import itertools
 import json
 import logging
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bylot.errors import StoreUnavailable
 from bylot.server.metrics import MAX_LABELLED_ROUTERS, ServerMetrics
 from bylot.server.telemetry import JsonLineFormatter, RequestTracer, make_tracer
 from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server
@@ -49,7 +50,7 @@ def test_a_router_has_metrics_of_its_limits(server: ServerClient) -> None:
     spend = {"value": 1, "spend": {"usd": 2.25}}
     server.post(f"/v1/decisions/{decision}/reward", json=spend)
     metrics = scrape_metrics(server)
-    assert metrics["bylot_router_decisions", name] == 1
+    assert metrics["bylot_router_decisions_total", name] == 1
     assert metrics["bylot_router_mean_reward", name] == 1
     assert metrics["bylot_limit_mean", "usd", name, "at_most"] == 2.25
     assert metrics["bylot_limit_bound", "usd", name, "at_most"] == 3.0
@@ -58,6 +59,63 @@ def test_a_router_has_metrics_of_its_limits(server: ServerClient) -> None:
     assert period == pytest.approx(2.25, rel=1e-12)
     assert metrics["bylot_limit_missed_periods_total", "usd", name, "at_most"] == 0
     assert 1 < metrics["bylot_router_effective_experts", name] <= 5
+
+
+def test_counters_of_spend_and_reward_never_decrease(server: ServerClient) -> None:
+    """Costs that are settled lower, and cancelled decisions, are counted apart."""
+    router = server.create_router(rewards=[-1, 1], policy="random")
+    name, seen = router.rpartition("/")[2], list[dict[tuple[str, ...], float]]()
+    decisions = [server.decide(router) for _ in range(4)]
+    stated = sum(one["spend"]["usd"] for one in decisions)
+    lower, higher, cancelled, _ = decisions
+    for id, value, change in ((lower["id"], -1.0, -0.5), (higher["id"], 0.25, 0.75)):
+        seen.append(scrape_metrics(server))
+        decision = lower if id == lower["id"] else higher
+        spend = {"usd": decision["spend"]["usd"] + change}
+        server.post(f"/v1/decisions/{id}/reward", json={"value": value, "spend": spend})
+    seen.append(scrape_metrics(server))
+    server.post(f"/v1/decisions/{cancelled['id']}/cancel")
+    seen.append(scrape_metrics(server))
+    for before, after in itertools.pairwise(seen):
+        assert all(after[key] >= old for key, old in before.items() if key[0].endswith("_total"))
+    last, cost = seen[-1], ("usd", name)
+    assert last["bylot_spend_total", *cost] == pytest.approx(stated)
+    assert last["bylot_spend_added_total", *cost] == pytest.approx(0.75)
+    saved = 0.5 + cancelled["spend"]["usd"]
+    assert last["bylot_spend_saved_total", *cost] == pytest.approx(saved)
+    settled = server.get(f"{router}/status").json()["costs"]["usd"]["settled"]
+    assert settled == pytest.approx(stated + 0.75 - saved)
+    assert last["bylot_router_earned_total", name] == pytest.approx(0 + 1.25)
+    assert last["bylot_router_rewards_total", name] == 2
+    assert last["bylot_router_lowest_reward", name] == -1
+    assert seen[0]["bylot_router_earned_total", name] == 0
+
+
+def test_counters_continue_after_a_restart(tmp_path: Path) -> None:
+    with live_server(tmp_path) as server:
+        router = server.create_router()
+        server.post(f"/v1/decisions/{server.decide(router)['id']}/reward", json={"value": 0.5})
+        before = scrape_metrics(server)
+    with live_server(tmp_path) as server:
+        server.decide(router)
+        after = scrape_metrics(server)
+    for name in ("decisions", "rewards", "earned"):
+        key = f"bylot_router_{name}_total", router.rpartition("/")[2]
+        assert after[key] == before[key] + (name == "decisions")
+
+
+def test_a_server_that_is_not_ready_still_has_metrics(tmp_path: Path) -> None:
+    with live_server(tmp_path) as server:
+        router = server.create_router()
+        server.decide(router)
+        assert scrape_metrics(server)["bylot_ready",] == 1
+        server.app.state.writer.store_error = StoreUnavailable("the disk is gone")
+        found = scrape_metrics(server)
+        assert found["bylot_ready",] == 0
+        assert found["bylot_decisions_total",] == 1
+        assert ("bylot_router_decisions_total", router.rpartition("/")[2]) not in found
+        assert server.get("/readyz").status_code == 503
+        assert scrape_metrics(server)["bylot_errors_total", "store_down"] == 1
 
 
 def test_a_tightened_limit_that_holds_since_is_reported_as_kept(server: ServerClient) -> None:
@@ -93,7 +151,7 @@ def test_a_policy_without_periods_has_no_metric_of_missed_periods(server: Server
     router = server.create_router(policy="random")
     server.decide(router)
     metrics, limit = scrape_metrics(server), ("usd", router.rpartition("/")[2], "at_most")
-    assert math.isnan(metrics["bylot_limit_period_mean", *limit])
+    assert ("bylot_limit_period_mean", *limit) not in metrics
     assert ("bylot_limit_missed_periods_total", *limit) not in metrics
 
 

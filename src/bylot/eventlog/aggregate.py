@@ -4,6 +4,7 @@ An event is a function of the earlier events and of the inputs, the time among t
 log is to do everything again and compare. Storing events is left to the repository.
 """
 
+import copy
 from collections.abc import Callable
 from hashlib import sha256
 
@@ -148,6 +149,7 @@ class RouterAggregate:
         self.timeline.add_decision(body.t, event.at, body.spend)
         for name, cost in body.spend.items():
             self.stated[name] += cost
+        self.counters.count_spend(body.spend)
         self.counters.replaced += body.replaced
         self.counters.infeasible += not body.feasible
         for dropped in self.open.drop_before(body.t - self.config.memory + 1):
@@ -187,6 +189,7 @@ class RouterAggregate:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(spend, one.spend, rewards)
             self.core.settle(corrections)
+            self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
         body = RewardReceived(value, receipt, spend, key, by=command.by)
         self.apply_reward(of, one, body)
@@ -210,6 +213,7 @@ class RouterAggregate:
         """Learn from a reward, by the probabilities of its decision."""
         assert one.ticket is not None  # it was loaded, and is of this pool
         self.core.learn(one.ticket, value)
+        self.counters.earned += max(0.0, value - self.core.run.low)
         self.timeline.add_reward(one.t, value)
 
     def load_ticket(self, of: int, one: OpenDecision) -> OpenDecision:
@@ -273,6 +277,7 @@ class RouterAggregate:
         for name, cost in booked.items():
             self.stated[name] -= cost
         self.counters.cancelled += 1
+        self.counters.count_corrections({name: -cost for name, cost in booked.items()})
         self.open.close(of)
         return self.append(at, events.DecisionCancelled(by=by), of=of)
 
@@ -410,7 +415,7 @@ class RouterAggregate:
                 name: structs.replace(cost, stated=self.stated[name])
                 for name, cost in status.costs.items()
             },
-            counters=structs.replace(self.counters),
+            counters=copy.deepcopy(self.counters),
             distributions=self.core.list_distributions(self.active),
             timeline=self.timeline.points(status.decisions),
         )

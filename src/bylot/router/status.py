@@ -104,7 +104,7 @@ class PeriodStatus(Struct, frozen=True):
 
 
 class Counters(Struct):
-    """Events of a stored router, counted since its first decision.
+    """Events and amounts of a stored router since its first decision; none ever decreases.
 
     learned:    rewards that the policy learned from, without those of `defaulted`
     noted:      rewards of decisions that had one already, or were made before the pool changed
@@ -113,7 +113,11 @@ class Counters(Struct):
     defaulted:  decisions whose deadline passed and for which the default was learned
     cancelled:  decisions that were never used
     replaced:   panels that the guard replaced
-    infeasible: decisions at which a limit was out of reach
+    infeasible: decisions at which a limit would have been missed
+    earned:     sum of the rewards that were learned, each above the lowest of its range
+    booked:     stated costs of all decisions, by name
+    added:      what was reported beyond the stated costs
+    saved:      what was reported below them, and the costs of cancelled decisions
     """
 
     learned: int = 0
@@ -124,6 +128,21 @@ class Counters(Struct):
     cancelled: int = 0
     replaced: int = 0
     infeasible: int = 0
+    earned: float = 0.0
+    booked: dict[str, float] = {}
+    added: dict[str, float] = {}
+    saved: dict[str, float] = {}
+
+    def count_spend(self, spend: Mapping[str, float]) -> None:
+        """Count the stated costs of a decision."""
+        for name, cost in spend.items():
+            self.booked[name] = self.booked.get(name, 0.0) + cost
+
+    def count_corrections(self, corrections: Mapping[str, float]) -> None:
+        """Count what decisions cost more or less than was stated, by name."""
+        for name, more in corrections.items():
+            sums = self.added if more > 0 else self.saved
+            sums[name] = sums.get(name, 0.0) + abs(more)
 
 
 class ContextDistribution(Struct, frozen=True):

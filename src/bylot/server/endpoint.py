@@ -120,7 +120,9 @@ class Endpoint:
                 check_duplicate_headers(scope["headers"])
             response = await self.respond(scope, headers, receive, target)
         except Exception as error:
-            response = error_response(error)
+            found = to_api_error(error)
+            self.state.metrics.errors.labels(found.code).inc()
+            response = error_response(found)
         except asyncio.CancelledError:  # the server stops, and has waited long enough
             message = "the server is shutting down; repeat the request with the same key"
             draining = ApiError(503, "draining", message, retry_after=1.0)

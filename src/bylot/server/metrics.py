@@ -1,20 +1,23 @@
 """Prometheus metrics: of requests as they are served, of routers when they are scraped."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
 
+from msgspec import structs
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bylot.api import ReceiptName, RewardReceipt, RouterView
 from bylot.router.decision import Decision
-from bylot.router.status import LimitStatus
+from bylot.router.status import Counters
+from bylot.router.verdict import VERDICTS
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
+WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "internal_error")
 LIMIT_LABELS = ("router", "cost", "side")
 
 
@@ -41,6 +44,10 @@ class ServerMetrics:
         self.commits = Histogram("bylot_commit_seconds", said, buckets=seconds, registry=into)
         said = "Commands that wait for their commit"
         self.queue = Gauge("bylot_queue_commands", said, registry=into)
+        self.ready = Gauge("bylot_ready", "1 if /readyz responds 200", registry=into)
+        self.errors = Counter("bylot_errors", "Requests that failed", ["code"], registry=into)
+        for code in WATCHED_ERROR_CODES:
+            self.errors.labels(code)  # from 0 on, so that the first one is an increase
         self.recent: dict[str, None] = {}  # names of routers, the last used at the end
 
     def record_commit(self, size: int, seconds: float) -> None:
@@ -72,61 +79,89 @@ class ServerMetrics:
 
 
 class RouterCollector(Collector):
-    """Collects the status of routers."""
+    """Collects the status of routers. What is counted continues from the log after a restart."""
 
     def __init__(self, views: Sequence[RouterView]) -> None:
         self.views = views
 
     def collect(self) -> Iterator[Metric]:
-        """One family per number of a router or of a limit."""
-        limits = [
-            ([view.name, one.cost, one.side], one)
-            for view in self.views
-            for one in view.status.limits
-        ]
-        for name, said in ROUTER_GAUGES.items():
-            family = GaugeMetricFamily(f"bylot_router_{name}", said, labels=["router"])
-            for view in self.views:
-                family.add_metric([view.name], float_or_nan(getattr(view.status, name)))
-            yield family
-        for name, (said, of_limit) in LIMIT_GAUGES.items():
-            family = GaugeMetricFamily(f"bylot_limit_{name}", said, labels=LIMIT_LABELS)
-            for labels, one in limits:
-                family.add_metric(labels, float_or_nan(of_limit(one)))
-            yield family
-        said = "Periods that ended outside the limit since its bound last changed"
-        missed = CounterMetricFamily("bylot_limit_missed_periods", said, labels=LIMIT_LABELS)
-        for labels, one in limits:
-            if one.current is not None:
-                missed.add_metric(labels, one.current.missed)
-        yield missed
+        """One family per number of a router, of one of its costs, or of a limit."""
+        routers, costs, limits, verdicts = [], [], [], []
+        for view in self.views:
+            name, status = view.name, view.status
+            counters = structs.asdict(status.counters or Counters())
+            more = {"lowest_reward": view.config.rewards[0]}
+            routers.append(((name,), counters | structs.asdict(status) | more))
+            for cost in status.costs:
+                sums = {field: counters[field].get(cost, 0.0) for field in SPEND_COUNTERS}
+                costs.append(((name, cost), sums))
+            for one in status.limits:
+                labels, now = (name, one.cost, one.side), one.current
+                period = {"period_mean": now.mean, "missed_periods": now.missed} if now else {}
+                limits.append((labels, structs.asdict(one) | period))
+                verdicts += [
+                    ((*labels, word), {"verdict": word == one.verdict}) for word in VERDICTS
+                ]
+        yield from make_families(GaugeMetricFamily, ROUTER_GAUGES, ("router",), routers)
+        yield from make_families(CounterMetricFamily, ROUTER_COUNTERS, ("router",), routers)
+        yield from make_families(CounterMetricFamily, SPEND_COUNTERS, ("router", "cost"), costs)
+        yield from make_families(GaugeMetricFamily, LIMIT_GAUGES, LIMIT_LABELS, limits)
+        yield from make_families(CounterMetricFamily, LIMIT_COUNTERS, LIMIT_LABELS, limits)
+        every = *LIMIT_LABELS, "verdict"
+        yield from make_families(GaugeMetricFamily, VERDICT_GAUGES, every, verdicts)
 
 
-def float_or_nan(value: float | None) -> float:
-    """NaN for an unknown value."""
-    return math.nan if value is None else float(value)
+def make_families(
+    make: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    names: Mapping[str, tuple[str, str]],
+    labels: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Mapping[str, Any]]],
+) -> Iterator[Metric]:
+    """A family for each name, with a sample of every row that has it; an unknown value is NaN."""
+    for field, (name, said) in names.items():
+        family = make(name, said, labels=labels)
+        for values, numbers in rows:
+            if field in numbers:
+                value = numbers[field]
+                family.add_metric(values, math.nan if value is None else float(value))
+        yield family
 
 
 ROUTER_GAUGES = {
-    "decisions": "Decisions since the router was created",
-    "rewards": "Rewards learned since the router was created",
-    "waiting": "Decisions that wait for their reward",
-    "mean_reward": "Mean reward",
-    "kept": "1 if all limits are kept, see bylot_limit_kept",
-    "effective_experts": "Effective number of experts, exp(entropy)",
+    "waiting": ("bylot_router_waiting", "Decisions that wait for their reward"),
+    "mean_reward": ("bylot_router_mean_reward", "Mean reward since the first decision"),
+    "lowest_reward": ("bylot_router_lowest_reward", "Lowest reward of the range"),
+    "kept": ("bylot_router_kept", "1 if all limits are kept, see bylot_limit_kept"),
+    "effective_experts": ("bylot_router_effective_experts", "exp(entropy) of the selection"),
 }
-"""By their names in a status: the description."""
-LIMIT_GAUGES: Mapping[str, tuple[str, Callable[[LimitStatus], float | None]]] = {
-    "mean": ("Average settled cost since the first decision", lambda one: one.mean),
-    "period_mean": (
-        "Average settled cost in the current period",
-        lambda one: None if one.current is None else one.current.mean,
-    ),
-    "bound": ("Bound of the limit", lambda one: one.bound),
-    "price": ("Shadow price: reward per decision for one unit of the bound", lambda one: one.price),
-    "kept": (
-        "1 if the limit can hold at the end of this period; without periods, if it holds",
-        lambda one: one.kept,
-    ),
+"""By the name of the number: the name of the metric, and its description."""
+ROUTER_COUNTERS = {
+    "decisions": ("bylot_router_decisions", "Decisions"),
+    "rewards": ("bylot_router_rewards", "Rewards that were learned, defaults included"),
+    "learned": ("bylot_router_learned", "Rewards that arrived in time and were learned"),
+    "earned": ("bylot_router_earned", "Sum of learned rewards, each above the lowest of the range"),
+    "replaced": ("bylot_router_replaced", "Panels that the guard replaced"),
+    "infeasible": ("bylot_router_infeasible", "Decisions at which a limit would be missed"),
+    "missing": ("bylot_router_missing", "Decisions without a reward when their deadline passed"),
+    "late": ("bylot_router_late", "Rewards after the deadline"),
+    "cancelled": ("bylot_router_cancelled", "Decisions that were cancelled"),
 }
-"""By name: the description, and how to read the value from a status."""
+SPEND_COUNTERS = {
+    "booked": ("bylot_spend", "Stated costs of decisions, in the unit of the cost"),
+    "added": ("bylot_spend_added", "Costs reported beyond the stated ones"),
+    "saved": ("bylot_spend_saved", "Costs reported below the stated ones, or cancelled"),
+}
+LIMIT_GAUGES = {
+    "mean": ("bylot_limit_mean", "Average settled cost since the first decision"),
+    "period_mean": ("bylot_limit_period_mean", "Average settled cost in the current period"),
+    "bound": ("bylot_limit_bound", "Bound of the limit"),
+    "price": ("bylot_limit_price", "Reward per decision that one unit of the bound would buy"),
+    "kept": ("bylot_limit_kept", "0 if the limit is outside, missed or will be missed"),
+}
+LIMIT_COUNTERS = {
+    "missed_periods": (
+        "bylot_limit_missed_periods",
+        "Periods that ended outside the limit since its bound last changed",
+    )
+}
+VERDICT_GAUGES = {"verdict": ("bylot_limit_verdict", "1 for the verdict, 0 for the other ones")}

@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from bylot import api
+from bylot.errors import BylotError
 from bylot.server import decision_endpoints, personalizer, router_endpoints
 from bylot.server.endpoint import (
     ApiRequest,
@@ -41,28 +42,38 @@ async def get_readiness(request: ApiRequest[None, None]) -> HttpResponse:
     """The store and its API keys can be read, the policies that stored routers had at the start are
     compiled, and the server is not shutting down.
     """
-    writer = request.state.writer
-    if writer.draining or request.state.stopping:
+    await check_readiness(request.state)
+    return json_response(200, api.HealthResponse("ready"))
+
+
+async def check_readiness(state: ServerState) -> None:
+    """Raise the reason why the server is not ready, if there is one."""
+    writer = state.writer
+    if writer.draining or state.stopping:
         raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
     if writer.store_error is not None:
         raise writer.store_error
-    if request.state.credentials.failed_refreshes >= MAX_FAILED_REFRESHES:
+    if state.credentials.failed_refreshes >= MAX_FAILED_REFRESHES:
         message = "the API keys of the store cannot be read; the server log has the reason"
         raise ApiError(503, "keys_unreadable", message, retry_after=1.0)
     if writer.age_s > READY_TIMEOUT_S:
         raise timeout_error(READY_TIMEOUT_S)
-    request.state.compiler.check_ready()
-    await request.state.reader.read(lambda store: store.routers(limit=1), READY_TIMEOUT_S)
-    return json_response(200, api.HealthResponse("ready"))
+    state.compiler.check_ready()
+    await state.reader.read(lambda store: store.routers(limit=1), READY_TIMEOUT_S)
 
 
 @route("GET /metrics", "read", 200, str)
 async def get_metrics(request: ApiRequest[None, None]) -> HttpResponse:
-    """Metrics for Prometheus; per router for those that were used last."""
-    state, metrics = request.state, request.state.metrics
-    names = [name for name in metrics.recent if request.caller.can_access(name)]
-    found = (await state.writer.show_routers(names)).values()
-    views = [one for one in found if isinstance(one, api.RouterView)]
+    """Metrics for Prometheus; per router for those that were used last, if the server is ready."""
+    state, metrics, views = request.state, request.state.metrics, list[api.RouterView]()
+    try:
+        await check_readiness(state)
+        names = [name for name in metrics.recent if request.caller.can_access(name)]
+        found = (await state.writer.show_routers(names)).values()
+        views = [one for one in found if isinstance(one, api.RouterView)]
+        metrics.ready.set(1)
+    except BylotError:  # the other metrics say why
+        metrics.ready.set(0)
     metrics.queue.set(state.writer.pending)
     return HttpResponse(200, metrics.render(views), PROMETHEUS_HEADERS)
 
