@@ -2,6 +2,8 @@
 
 import itertools
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +243,65 @@ def test_the_report_is_complete_and_loads_nothing(
         assert sentence in "".join(page.words)
 
 
+def test_every_output_starts_with_what_to_do(tmp_path: Path) -> None:
+    """The terminal, both reports and the data say the same; ts-bwk violates limits here."""
+    write_problem_file(tmp_path)
+    text = StringIO()
+    with redirect_stdout(text):
+        assert main(make_arguments(tmp_path, "--per-day", "3000", "--jobs", "1")) == 0
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    first = found["summary"][0]
+    lines = text.getvalue().splitlines()
+    assert lines[0] == first
+    assert first.startswith(
+        "Run distinct, which keeps all 2 limits in every run: at 3,000 requests"
+    )
+    report = (tmp_path / "out" / "report.md").read_text().split("\n\n")
+    assert report[1:3] == ["## What to do", f"**{first}**"]
+    assert first in "".join(Page((tmp_path / "out" / "report.html").read_text()).words)
+    advice, distinct = found["advice"], found["policies"]["distinct"]
+    assert (advice["policy"], advice["requests"]) == ("distinct", found["requests_per_day"])
+    assert advice["total_reward"]["value"] == pytest.approx(3_000 * distinct["reward"])
+    assert [advice["reward"]["low"], advice["reward"]["high"]] == distinct["interval"]
+    assert advice["spend"]["usd"] == pytest.approx(np.dot(distinct["asked"], [4, 3, 1, 1]))
+    assert found["policies"]["ts-bwk"]["keeps"] is False
+    assert found["summary"][-1].startswith("Not allowed, because they break limits: ts-bwk (")
+    rows = [line.split() for line in lines if line.startswith(POLICIES)]
+    allowed = {row[0]: row[1] for row in rows if row[1] in ("yes", "NO")}
+    assert allowed == {"distinct": "yes", "omd": "yes", "ts-bwk": "NO"}
+    assert list(allowed)[-1] == "ts-bwk"
+
+
+def test_noisy_or_is_played_by_default(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(TABLE)
+    arguments = [str(write_problem_file(tmp_path)), "--outcomes", str(tmp_path / "table.csv")]
+    arguments += ["--rounds", "200", "--seeds", "1", "--out", str(tmp_path / "out")]
+    assert main(["simulate", *arguments]) == 0
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert found["policies"]["noisy-or"]["runs"]
+    assert next(iter(found["policies"])) == "distinct"
+
+
+def test_the_requests_of_a_day_are_counted_by_the_times_of_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """6 questions in 2 dimensions from noon to noon are 3 requests a day, on 2 dates 1.5."""
+    lines = TABLE.splitlines()
+    for times, rate in (
+        (["2026-05-01T12:00"] * 5 + ["2026-05-02T12:00+00:00"], 3.0),
+        (["2026-05-01"] * 4 + ["2026-05-02"] * 2, 1.5),
+    ):
+        rows = [f"{a},{b}" for a, b in zip(lines, ["asked", *times], strict=True)]
+        (tmp_path / "times.csv").write_text("\n".join(rows))
+        arguments = make_arguments(tmp_path, "--policy", "omd", "--time", "asked", "--json")
+        arguments[arguments.index(str(tmp_path / "table.csv"))] = str(tmp_path / "times.csv")
+        write_problem_file(tmp_path)
+        assert main(arguments) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["requests_per_day"] == pytest.approx(rate)
+        assert "asked" not in found["scenario"]["unused"]
+
+
 def test_any_number_of_workers_gives_the_same_bytes(run_folder: Path, tmp_path: Path) -> None:
     write_problem_file(tmp_path)
     assert main(make_arguments(tmp_path, "--jobs", "2", "--sweep", "usd=0.2:5:4")) == 0
@@ -278,7 +339,7 @@ def test_a_scenario_can_come_from_skills(
     arguments += ["--policy", "omd", "--seeds", "2", "--rounds", "300", "--out", str(tmp_path)]
     assert main(arguments) == 0
     out = capsys.readouterr().out
-    assert "omd earns" in out
+    assert out.startswith("Run omd, which keeps all 2 limits in every run: expect a reward of ")
     assert "SYNTHETIC" not in out
     found = json.loads((tmp_path / "whatif.json").read_text())
     assert found["scenario"]["dimensions"] == ["heart", "skin"]
@@ -432,6 +493,11 @@ def test_an_interrupted_run_reports_its_finished_jobs(
         (["--dimension", "topics"], "no column 'topics'; did you mean 'topic'?"),
         (["--out", "{folder}/table.csv"], "cannot be a folder for figures"),
         (["--experts", "nowhere.csv"], "experts"),
+        (["--time", "tpoic"], "no column 'tpoic'; did you mean 'topic'?"),
+        (
+            ["--time", "topic"],
+            "table.csv, line 2: topic 'heart' is not a time; write it as in 2026",
+        ),
     ],
 )
 def test_invalid_options_are_explained(

@@ -1,8 +1,10 @@
 """The sentences of a what-if report follow the numbers: other numbers, other sentences."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,8 @@ from bylot.scenario import synthetic_scenario
 from bylot.whatif import Reference, WhatifPlan, WhatifResults
 from bylot.whatif.plan import WhatifJob
 from bylot.whatif.report import describe_policy
-from bylot.whatif.summary import compare_rewards, summarize_results
+from bylot.whatif.results import find_reward_interval
+from bylot.whatif.summary import compare_rewards, make_advice, summarize_results
 
 POOL = """\
 draws: 1
@@ -57,21 +60,125 @@ def whatif_results(tmp_path: Path) -> WhatifResults:
     return WhatifResults(plan, {}, {}, results)
 
 
-def test_the_summary_starts_with_the_best_policy_within_the_limits(
-    whatif_results: WhatifResults,
-) -> None:
-    earned, kept, cost = summarize_results(whatif_results)
-    assert earned == (
-        "distinct earns 0.600 of 1 per request over 200 requests (mean of 1 seed): 20.0% less than "
-        "the best mixture of full panels under the limits (0.750) and 50.0% more than asking all "
-        "experts equally often (0.400)."
+def summarize(results: WhatifResults) -> list[str]:
+    """The sentences: what to do, rewards, costs of the limits, what is not allowed."""
+    return summarize_results(results, make_advice(results))
+
+
+def test_the_summary_starts_with_what_to_do(whatif_results: WhatifResults) -> None:
+    advice, earned, cost, broken = summarize(whatif_results)
+    assert advice == (
+        "Run distinct, which keeps the limit in every period: expect a reward of 600 for 1,500 US "
+        "dollars per 1,000 requests; what limits cost is unknown."
     )
-    assert kept == (
-        "distinct kept the limit in every period; ts violated a limit in 2 of 2 periods."
+    assert earned == (
+        "distinct earns 0.600 of 1 per request over 200 requests (mean of 1 seed), 0.600 in the "
+        "last tenth: 20.0% less than the best mixture of full panels under the limits (0.750) and "
+        "50.0% more than asking all experts equally often under the limits (0.400)."
     )
     assert cost == (
         "Together the limits cost 0.188 per request, 20.0% of what panels of different experts "
         "earn without them."
+    )
+    assert broken == (
+        "Not allowed, because they break limits: ts (0.800; it violated a limit in 2 of 2 periods) "
+        "and the best fixed panel (0.900)."
+    )
+
+
+def add_prices(results: WhatifResults, **changes: Any) -> WhatifResults:
+    """The same with a shadow price of 0.2 per dollar."""
+    price = ShadowPrice(results.plan.problem.limits[0], 0.2, 1e-3, 0.2, 0.2, "agrees")
+    best = Reference(0.75, 0.75, prices=(replace(price, **changes),))
+    return change_result(results, WhatifJob("panels"), best)
+
+
+def test_the_first_sentence_says_what_a_looser_limit_buys(whatif_results: WhatifResults) -> None:
+    """A step of 10 dollars is less than 5 % of the bound of 1,500."""
+    priced = add_prices(whatif_results)
+    assert summarize(priced)[0].endswith(
+        '; to earn more, loosen "usd at most 1.5 per request" first: 10 more US dollars per 1,000 '
+        "requests would buy up to 2 more reward."
+    )
+    kink = add_prices(whatif_results, above=0.1, verdict="kink")
+    assert "would buy up to 1 more reward." in summarize(kink)[0]
+    unsure = add_prices(whatif_results, verdict="differs")
+    assert summarize(unsure)[0].endswith("more reward (by a price that is not confirmed).")
+    free = add_prices(whatif_results, price=0.0)
+    assert summarize(free)[0].endswith("; no single limit is worth loosening.")
+
+
+def test_totals_are_per_day_if_the_requests_per_day_are_known(
+    whatif_results: WhatifResults,
+) -> None:
+    daily = replace(whatif_results, plan=replace(whatif_results.plan, per_day=20_000))
+    text = summarize(add_prices(daily))[0]
+    assert (
+        "at 20,000 requests a day expect a reward of 12,000 for 30,000 US dollars a day; " in text
+    )
+    assert "first: 1,000 more US dollars a day would buy up to 200 more reward." in text
+
+
+def test_solved_requests_are_counted_as_such(whatif_results: WhatifResults) -> None:
+    plan = whatif_results.plan
+    binary = replace(plan, scenario=replace(plan.scenario, solves=True))
+    text = summarize(add_prices(replace(whatif_results, plan=binary)))[0]
+    assert "expect 600 solved requests for 1,500 US dollars per 1,000 requests" in text
+    assert text.endswith("would buy up to 2 more solved requests.")
+
+
+def test_the_interval_covers_the_seeds_and_the_sample_of_questions(
+    whatif_results: WhatifResults,
+) -> None:
+    runs = [make_play_summary(reward)._replace(spread=0.3) for reward in (0.5, 0.7)]
+    far = 12.706204736 * 0.1  # of Student's t with one degree of freedom; 0.1 = s / sqrt(2)
+    assert find_reward_interval(runs[:1], 0, (0.0, 1.0)) is None
+    assert find_reward_interval(runs, 0, (-9.0, 9.0)) == pytest.approx((0.6 - far, 0.6 + far))
+    assert find_reward_interval(runs, 0, (0.0, 1.0)) == (0.0, 1.0)  # no reward is outside
+    both = math.hypot(far, 1.959963985 * 0.3 / math.sqrt(40))
+    found = find_reward_interval(runs, 40, (-9.0, 9.0))
+    assert found == pytest.approx((0.6 - both, 0.6 + both))
+    plan = replace(whatif_results.plan, seeds=[0, 1])
+    results: dict[WhatifJob, object] = {
+        WhatifJob("distinct", seed): make_play_summary(0.6 + 0.001 * seed) for seed in (0, 1)
+    }
+    text = summarize(WhatifResults(plan, {}, {}, results))[0]
+    assert "expect a reward of 600.5 (95% interval 594.1 to 606.9) for" in text
+
+
+def test_the_advice_has_the_numbers_of_its_sentence(whatif_results: WhatifResults) -> None:
+    advice = make_advice(add_prices(whatif_results))
+    assert advice is not None
+    data = advice.to_data()
+    assert (data["policy"], data["keeps"], data["requests"]) == ("distinct", True, 1_000)
+    assert data["reward"] == {"value": 0.6}
+    assert data["total_reward"] == {"value": 600.0}
+    assert (data["spend"], data["total_spend"]) == ({"usd": 1.5}, {"usd": 1_500.0})
+    (looser,) = data["loosen"]
+    assert looser == {
+        "limit": "usd",
+        "side": "at_most",
+        "bound": 1.5,
+        "per": "request",
+        "step": 10.0,
+        "gain": pytest.approx(2.0),
+        "verdict": "agrees",
+    }
+
+
+def test_a_policy_that_is_as_good_is_named_as_such(whatif_results: WhatifResults) -> None:
+    plan = replace(whatif_results.plan, seeds=[0, 1, 2], policies=["noisy-or", "distinct", "ts"])
+    rewards = {"noisy-or": (0.6, 0.61, 0.62), "distinct": (0.6, 0.6, 0.6), "ts": (0.5, 0.51, 0.52)}
+    results: dict[WhatifJob, object] = {
+        WhatifJob(name, seed): make_play_summary(reward)
+        for name, each in rewards.items()
+        for seed, reward in enumerate(each)
+    }
+    earned = summarize(WhatifResults(plan, {}, {}, results))[1]
+    assert " distinct (0.600, not clearly less) and ts (0.510) kept the limits too. " in earned
+    assert earned.endswith(
+        "To evaluate other policies from its log, run distinct: noisy-or does not record all "
+        "propensities."
     )
 
 
@@ -85,32 +192,33 @@ def change_result(whatif_results: WhatifResults, job: WhatifJob, result: object)
         (
             lambda f: change_result(f, WhatifJob("ts", 0), make_play_summary(0.8)),
             0,
-            "ts earns 0.800",
+            "Run ts, which keeps the limit in every period: expect a reward of 800",
         ),
         (
             lambda f: change_result(f, WhatifJob("ts", 0), make_play_summary(0.8)),
             1,
-            "distinct and ts kept the limit in",
+            "distinct (0.600, not clearly less) kept the limits too.",
         ),
         (
             lambda f: change_result(f, WhatifJob("distinct", 0), make_play_summary(0.6, bad=1)),
-            1,
-            "No policy kept the limit in every period; distinct violated a limit in 1 of 2",
+            0,
+            "Do not go live like this: no policy kept the limit in every period. distinct, which "
+            "violated a limit in 1 of 2 periods, would earn a reward of 600",
         ),
         (
             lambda f: change_result(f, WhatifJob("distinct", 0), make_play_summary(0.675)),
-            0,
+            1,
             "10.0% less than the best",
         ),
         (
             lambda f: change_result(f, WhatifJob("panels"), Reference(0.6)),
-            0,
+            1,
             "as much as the best mixture",
         ),
         (
             lambda f: change_result(f, WhatifJob("tangent", 0), make_play_summary(0.7)),
-            0,
-            "(mean of 1 seed): 40.0% more than the best distribution of independent draws",
+            1,
+            "0.700 in the last tenth: 40.0% more than the best distribution of independent draws",
         ),
         (
             lambda f: change_result(f, WhatifJob("tangent", 0), make_play_summary(0.7)),
@@ -119,8 +227,8 @@ def change_result(whatif_results: WhatifResults, job: WhatifJob, result: object)
         ),
         (
             lambda f: change_result(f, WhatifJob("distinct", 0), make_play_summary(0.6, bad=1)),
-            0,
-            "ts, which violates limits, earns",
+            3,
+            "distinct (0.600; it violated a limit in 1 of 2 periods), ts (0.800; it violated",
         ),
         (
             lambda f: change_result(
@@ -128,18 +236,18 @@ def change_result(whatif_results: WhatifResults, job: WhatifJob, result: object)
                 WhatifJob("ts", 0),
                 make_play_summary(0.8, periods=0, outside=0.1),
             ),
-            1,
-            "No period of 100 requests is complete, so no limit can be judged.",
+            0,
+            "No period of 100 requests is complete, so no limit can be judged: use --rounds 100",
         ),
         (
             lambda f: change_result(f, WhatifJob("set"), Reference(0.3)),
-            0,
+            1,
             "100% more than the best fixed panel under the limits (0.300)",
         ),
         (
             lambda f: change_result(f, WhatifJob("equal"), Reference(0.4, kept=False)),
-            0,
-            "equally often (0.400, which violates limits)",
+            3,
+            "and asking all experts equally often (0.400).",
         ),
         (
             lambda f: change_result(f, WhatifJob("panels"), Reference(0.9375)),
@@ -159,8 +267,8 @@ def test_the_sentences_change_with_the_numbers(
     which: int,
     expected: str,
 ) -> None:
-    assert expected not in summarize_results(whatif_results)[which]
-    assert expected in summarize_results(change(whatif_results))[which]
+    assert expected not in " ".join(summarize(whatif_results)[which:])
+    assert expected in " ".join(summarize(change(whatif_results))[which:])
 
 
 def test_every_policy_has_a_sentence() -> None:
@@ -219,7 +327,7 @@ def test_the_gain_at_a_kink_uses_the_price_of_loosening(whatif_results: WhatifRe
 
 
 def test_without_results_the_summary_says_so(whatif_results: WhatifResults) -> None:
-    assert summarize_results(replace(whatif_results, results={})) == [
+    assert summarize(replace(whatif_results, results={})) == [
         "No policy ran, so there are no results."
     ]
 

@@ -44,6 +44,7 @@ class PlaySummary(NamedTuple):
     t: Ints  # (n,) the sampled rounds of the curves
     reward_curve: Floats  # (n,) rolling mean
     spend_curve: Floats  # (n, d) running mean
+    spread: float = 0.0  # standard deviation of the reward of a request
 
     @property
     def kept(self) -> bool:
@@ -78,6 +79,7 @@ def summarize_play(
         t=t,
         reward_curve=low + span * rolling_mean(trace.rewards, window)[t - 1],
         spend_curve=running_mean(trace.spend)[t - 1],
+        spread=span * float(trace.rewards.std()),
     )
 
 

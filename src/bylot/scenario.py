@@ -46,6 +46,7 @@ class Scenario:
     questions: int = 0  # lines of the table of outcomes; 0 if there is none
     blanks: int = 0  # missing answers in the table; they count as 0
     unused: tuple[str, ...] = ()  # columns of the table that belong to no expert of the problem
+    solves: bool = False  # whether a request is rewarded by 1 if it is solved, and by 0 if not
 
     @property
     def size(self) -> int:
@@ -56,6 +57,15 @@ class Scenario:
     def cells(self) -> int:
         """Number of answers that the table could hold."""
         return self.questions * self.environment.shape[1]
+
+    @property
+    def requests(self) -> float:
+        """Number of requests for which the questions of the table are enough."""
+        return self.questions / max(1, len(self.dimensions))
+
+    @property
+    def reward_noun(self) -> str:
+        return "solved requests" if self.solves else "reward"
 
     def optimum_input(self, rounds: int, seeds: Sequence[int]) -> OptimumInput:
         """The expected request of a table of outcomes, or as many sampled rounds of each seed."""
@@ -99,6 +109,9 @@ def scenario_from_outcomes(
         questions=len(table.questions),
         blanks=int(table.blanks.sum()),
         unused=table.unused,
+        solves=dimension is None
+        and file.rewards == (0.0, 1.0)
+        and bool(np.isin(np.nan_to_num(table.table), (0.0, 1.0)).all()),
     )
 
 

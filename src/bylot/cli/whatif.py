@@ -3,13 +3,17 @@
 import argparse
 import csv
 import os
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options
 from bylot.cli.options import add_verb, print_result, read_scenario
 from bylot.errors import BylotError, PolicyError
 
-USUAL_POLICIES = ["distinct", "tangent", "omd", "ts-bwk"]
+if TYPE_CHECKING:
+    from bylot.scenario import Scenario
+
+USUAL_POLICIES = ["distinct", "noisy-or", "tangent", "omd", "ts-bwk"]
 
 
 def add(verbs: Any) -> None:
@@ -49,6 +53,12 @@ def add_simulate(verbs: Any) -> None:
     text = "also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
     text += "NAME.at_most or NAME.at_least if the cost is limited on both sides"
     verb.add_option("--sweep", "NAME=FROM:TO:COUNT", text)
+    rate = verb.add_mutually_exclusive_group()
+    text = "requests per day, for totals per day (default: totals per 1,000 requests)"
+    rate.add_argument("--per-day", type=options.parse_amount, metavar="REQUESTS", help=text)
+    text = "column with the time of a question, in the same table as --dimension: counts the "
+    text += "requests per day"
+    rate.add_argument("--time", metavar="COLUMN", help=text)
     verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
     verb.add_path("--out", "folder for results", "out/whatif")
     verb.add_json()
@@ -114,19 +124,31 @@ def run_simulate(given: argparse.Namespace) -> int:
     from bylot.whatif import run as run_whatif
 
     file, scenario = read_scenario(given)
+    unused = tuple(column for column in scenario.unused if column != given.time)
     plan = WhatifPlan(
         file=file,
-        scenario=scenario,
+        scenario=replace(scenario, unused=unused),
         policies=check_policies(given.policy or USUAL_POLICIES),
         seeds=range(given.seeds),
         rounds=given.rounds,
         sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
+        per_day=given.per_day if given.time is None else count_daily_requests(given, scenario),
     )
     result = run_whatif(plan, given.out, given.jobs)
     print_result(given, result.data, render(result))
     if result.results.stopped:
         return 130
     return 0 if result.results.policies else 1
+
+
+def count_daily_requests(given: argparse.Namespace, scenario: "Scenario") -> float:
+    """The requests per day for which the questions of the table are enough, by their times."""
+    from bylot.outcome_tables.outcomes import count_questions_per_day
+
+    if given.outcomes is None:
+        raise BylotError("--time is a column of --outcomes, which is missing", remedy="add it")
+    rate = count_questions_per_day(given.questions or given.outcomes, given.time)
+    return rate * scenario.requests / scenario.questions
 
 
 def check_policies(policies: list[str]) -> list[str]:

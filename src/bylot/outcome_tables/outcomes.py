@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,6 +133,24 @@ def read_outcomes(
         table=lock_array(parse_outcomes(outcomes, chosen)[[row[question] for question in ids]]),
         unused=unused,
     )
+
+
+def count_questions_per_day(path: Path, column: str) -> float:
+    """Questions of a table per day from its first to its last time; dates are whole days."""
+    sheet, times = open_sheet(path), []
+    for row, text in enumerate(sheet.column(column)):
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            what = f"{column} {quote_field(text)} is not a time"
+            remedy = "write it as in 2026-05-31 or 2026-05-31T08:30"
+            raise data_error(path, what, remedy, sheet.place(row)) from None
+        times.append(time if time.tzinfo else time.replace(tzinfo=UTC))
+    days = (max(times) - min(times)) / timedelta(days=1)
+    days += all(time.time() == datetime.min.time() for time in times)
+    if not days:
+        raise data_error(path, f"all times in {column} are equal", "use --per-day instead")
+    return len(times) / days
 
 
 def read_labels(about: Sheet, column: str) -> list[str]:

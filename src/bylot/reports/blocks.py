@@ -13,7 +13,10 @@ class Heading(NamedTuple):
 
 
 class Paragraph(NamedTuple):
+    """A paragraph; a `lead` says the most important thing and stands out."""
+
     text: str
+    lead: bool = False
 
 
 class Banner(NamedTuple):

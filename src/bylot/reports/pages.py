@@ -30,8 +30,8 @@ def render_block_html(block: Block) -> str:
     match block:
         case blocks.Heading(text, level):
             return f"<h{level}>{escape(text)}</h{level}>"
-        case blocks.Paragraph(text):
-            return f"<p>{escape(text)}</p>"
+        case blocks.Paragraph(text, lead):
+            return f"<p{' class=lead' if lead else ''}>{escape(text)}</p>"
         case blocks.Banner(text):
             return f'<p class="banner">{escape(text)}</p>'
         case blocks.Bullets(items):
@@ -75,8 +75,8 @@ def render_block_markdown(block: Block, folder: Path) -> str:
     match block:
         case blocks.Heading(text, level):
             return f"{'#' * level} {escape_markdown(text)}"
-        case blocks.Paragraph(text):
-            return escape_markdown(text)
+        case blocks.Paragraph(text, lead):
+            return f"**{escape_markdown(text)}**" if lead else escape_markdown(text)
         case blocks.Banner(text):
             return f"> **{escape_markdown(text)}**"
         case blocks.Bullets(items):

@@ -63,13 +63,14 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
         curve = curve._replace(t=curve.t[full], seeds=curve.seeds[:, full])
         style.draw_std_band(axes, curve.t, curve, series, alpha=0.15)
         line = {"color": series.colour, "linestyle": series.line, "marker": series.marker}
+        label = f"{policy}{', not allowed' if results.policies[policy].bad_periods else ''}"
         axes.plot(
-            *(curve.t, curve.mean), markevery=0.1, markersize=5, linewidth=1.8, label=policy, **line
+            *(curve.t, curve.mean), markevery=0.1, markersize=5, linewidth=1.8, label=label, **line
         )
     for name, (label, dashes) in REFERENCE_LINES.items():
         one = results.reference(name)
         if one is not None and (one.kept or name == "equal"):
-            note = "" if one.kept else ", violates limits"
+            note = "" if one.kept else ", not allowed"
             label = f"{label}{note}: {one.value:.3f}"
             axes.axhline(one.value, color=style.BLACK, linewidth=1.2, linestyle=dashes, label=label)
     draw_period_ends(axes, plan)

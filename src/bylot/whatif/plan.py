@@ -105,6 +105,12 @@ class WhatifPlan:
     seeds: Sequence[int]
     rounds: int
     sweep: BoundSweep | None = None
+    per_day: float | None = None  # requests; None: unknown
+
+    @property
+    def per_requests(self) -> str:
+        """What totals are of, in a sentence."""
+        return "a day" if self.per_day else "per 1,000 requests"
 
     @property
     def problem(self) -> Problem:

@@ -41,6 +41,8 @@ READING_NOTES = (
     "ceiling. The paper's surrogate of the limits is linear, and stricter than the limits.",
     "The best fixed panel is found by a greedy search with swaps, and proved optimal where that "
     "is feasible.",
+    "The 95% interval of the expected reward covers the seeds and, with a table of outcomes, that "
+    "its questions are a sample. The limit to loosen first is the one of which 1% buys most.",
     "All numbers, with every seed and curve, are in whatif.json.",
 )
 
@@ -57,8 +59,9 @@ def build_whatif_report(
     return [
         Heading(whatif_title(results), 1),
         *build_banners(results),
-        Heading("Summary"),
-        Bullets(sentences),
+        Heading("What to do"),
+        Paragraph(sentences[0], lead=True),
+        *([Bullets(sentences[1:])] if sentences[1:] else []),
         Heading("What was simulated"),
         Bullets([*describe_setup(results)]),
         *build_reward_section(results, paths),
@@ -151,17 +154,17 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
         f"vs {REFERENCE_COLUMNS[name]}{'' if one.kept else ' ✗'}" for name, one in shown.items()
     ]
     rows = []
-    for name, policy in results.policies.items():
+    for policy in results.ranked:
         own = results.reference(policy.kind)
         values = [own.value if own else None, *(one.value for one in shown.values())]
         gaps = ["-" if one is None else f"{policy.reward - one:+.4f}" for one in values]
-        rows.append((name, *policy.cells[:3], *gaps, *policy.cells[3:]))
+        rows.append((policy.policy, policy.allowed, *policy.cells[:3], *gaps, *policy.cells[3:]))
     kinds = [
         f"{join_words(names, 'and')}: {kind.plays}"
         for key, kind in DISTRIBUTION_KINDS.items()
         if (names := [name for name, one in results.policies.items() if one.kind == key])
     ]
-    head = ("policy", "reward", "±", "last tenth", "vs best of its kind")
+    head = ("policy", "allowed", "reward", "±", "last tenth", "vs best of its kind")
     blocks: list[Block] = [
         Heading("Rewards"),
         *figure_blocks(
@@ -173,10 +176,11 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
         ),
         TableBlock(
             "Mean reward of a request, its standard deviation over seeds (±), and the difference "
-            f"from each reference (✗: the reference violates limits). Kinds: {'; '.join(kinds)}. "
-            "Seeds and periods within all limits.",
+            "from each reference. Policies that are not allowed violated a limit; ✗: so does the "
+            f"reference. Kinds: {'; '.join(kinds)}. Seeds and periods within all limits.",
             [*head, *columns, "seeds within", "periods within"],
             rows,
+            words=2,
         ),
     ]
     references, notes = [], []

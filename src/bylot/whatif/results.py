@@ -1,11 +1,13 @@
 """The results of a what-if run, as objects and as data: runs, references, prices, the sweep."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from bylot.harness import PlaySummary, SeedCurves, seed_std
 from bylot.numerics.jit import Floats
@@ -31,6 +33,12 @@ class PolicyResult(NamedTuple):
     periods: int  # number of complete periods of all seeds
     bad_periods: int  # those that ended outside a limit
     keeps: bool  # whether every period of every seed kept the limits
+    interval: tuple[float, float] | None  # 95% confidence interval of the reward; None: one seed
+
+    @property
+    def allowed(self) -> str:
+        """Whether it kept all limits, in a word."""
+        return "yes" if self.keeps else "NO" if self.periods else "?"
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
@@ -53,12 +61,15 @@ class PolicyResult(NamedTuple):
         return SeedCurves(t, np.array(curves)[:, :, limit], [*self.seeds])
 
 
-def combine_runs(policy: str, kind: str, found: Mapping[int, PlaySummary]) -> PolicyResult:
+def combine_runs(
+    policy: str, kind: str, found: Mapping[int, PlaySummary], plan: WhatifPlan
+) -> PolicyResult:
     """The result of a policy from its run under each seed."""
     seeds, runs = list(found), list(found.values())
+    reward = float(np.mean([run.reward for run in runs]))
     return PolicyResult(
         *(policy, kind, seeds, runs),
-        reward=float(np.mean([run.reward for run in runs])),
+        reward=reward,
         late=float(np.mean([run.late for run in runs])),
         spend=np.mean([run.spend for run in runs], axis=0),
         asked=np.mean([run.asked for run in runs], axis=0),
@@ -67,7 +78,25 @@ def combine_runs(policy: str, kind: str, found: Mapping[int, PlaySummary]) -> Po
         periods=sum(run.periods for run in runs),
         bad_periods=sum(run.bad_periods for run in runs),
         keeps=all(run.kept_in_all_periods for run in runs),
+        interval=find_reward_interval(runs, plan.scenario.requests, plan.file.rewards),
     )
+
+
+def find_reward_interval(
+    runs: Sequence[PlaySummary], requests: float, rewards: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Interval of the mean reward of live requests, of which a table has a sample.
+
+    Its variance is that of the mean over n seeds, s^2 / n, and that of the mean over the requests
+    of which the questions of the table are enough, spread^2 / requests.
+    """
+    n, mean = len(runs), float(np.mean([run.reward for run in runs]))
+    if n < 2:
+        return None
+    by_seed = stdtrit(n - 1, 0.975) * float(seed_std(np.array([run.reward for run in runs])))
+    by_table = ndtri(0.975) * max(run.spread for run in runs) if requests else 0.0
+    half = math.hypot(by_seed / math.sqrt(n), by_table / math.sqrt(requests or 1.0))
+    return max(rewards[0], mean - half), min(rewards[1], mean + half)
 
 
 @dataclass(frozen=True)
@@ -92,7 +121,7 @@ class WhatifResults:
             jobs = {seed: self.results.get(WhatifJob(policy, seed, level)) for seed in seeds}
             runs = {seed: run for seed, run in jobs.items() if isinstance(run, PlaySummary)}
             if runs:
-                found[policy] = combine_runs(policy, self.plan.kind(policy, level), runs)
+                found[policy] = combine_runs(policy, self.plan.kind(policy, level), runs, self.plan)
         return found
 
     def refusals(self, level: int) -> dict[str, str]:
@@ -112,11 +141,18 @@ class WhatifResults:
         found = {name: self.results.get(WhatifJob(name)) for name in REFERENCES}
         return {name: one for name, one in found.items() if one is not None}
 
+    @cached_property
+    def ranked(self) -> list[PolicyResult]:
+        """The policies, those that violated limits least often first, then by reward."""
+        return sorted(
+            self.policies.values(),
+            key=lambda one: (one.bad_periods / max(1, one.periods), -one.reward),
+        )
+
     @property
     def headline(self) -> PolicyResult:
-        """The best policy that kept the limits in every period, or else the best of all."""
-        keeping = [one for one in self.policies.values() if one.keeps]
-        return max(keeping or self.policies.values(), key=lambda one: one.reward)
+        """The best policy that kept the limits, or else the one that violated them least often."""
+        return self.ranked[0]
 
     @property
     def prices(self) -> dict[str, tuple[ShadowPrice, ...]]:
@@ -146,12 +182,15 @@ class WhatifResults:
         )
 
 
-def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, Any]:
+def results_data(
+    results: WhatifResults, sentences: Sequence[str], advice: dict[str, Any] | None
+) -> dict[str, Any]:
     """All numbers: the content of `whatif.json`."""
     plan, file, scenario = results.plan, results.plan.file, results.plan.scenario
     low, high = file.rewards
     return {
         "summary": list(sentences),
+        "advice": advice,
         "stopped": results.stopped,
         "problem": {
             "file": str(file.path),
@@ -180,6 +219,7 @@ def results_data(results: WhatifResults, sentences: Sequence[str]) -> dict[str, 
         "rounds": plan.rounds,
         "seeds": list(plan.seeds),
         "horizon": plan.horizon,
+        "requests_per_day": plan.per_day,
         "window": plan.window,
         "policies": {
             policy: {
@@ -213,7 +253,7 @@ def policy_data(result: PolicyResult) -> dict[str, Any]:
     numbers = ("reward", "deviation", "late", "keeps", "kept", "periods", "bad_periods")
     runs = zip(result.seeds, result.runs, strict=True)
     return {
-        **plain_data(result, *numbers, "spend", "asked"),
+        **plain_data(result, *numbers, "spend", "asked", "interval"),
         "runs": [{"seed": seed, **plain_data(run, *run._fields)} for seed, run in runs],
     }
 

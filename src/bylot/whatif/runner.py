@@ -17,7 +17,7 @@ from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
 from bylot.whatif.report import build_whatif_report, describe_partial_period, whatif_title
 from bylot.whatif.results import WhatifResults, results_data
-from bylot.whatif.summary import summarize_results
+from bylot.whatif.summary import make_advice, summarize_results
 
 WARMUP_ROUNDS = 20  # enough to compile all that a longer run needs
 
@@ -35,8 +35,9 @@ def run(plan: WhatifPlan, out: Path, workers: int) -> WhatifOutput:
     load_pyplot()  # fails now, if at all, and not after the work
     folder = make_figure_folder(out / "figures")
     results = compute_results(plan, workers)
-    sentences = summarize_results(results)
-    data = results_data(results, sentences)
+    advice = make_advice(results)
+    sentences = summarize_results(results, advice)
+    data = results_data(results, sentences, None if advice is None else advice.to_data())
     print_progress("... figures and report")
     figures = draw_whatif(results, folder)
     blocks = build_whatif_report(results, sentences, figures)
@@ -100,15 +101,19 @@ def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
 
 
 def render(output: WhatifOutput) -> str:
-    """The text for people: the summary, a table, and the paths of the report."""
+    """The text for people: the summary, a table, what was simulated, the paths of the report."""
     results, plan = output.results, output.results.plan
-    lines = [plan.scenario.description]
+    head = ("policy", "allowed", "reward", "±", "last tenth", "periods within limits")
+    rows = []
+    for one in results.ranked:
+        reward, deviation, late, _, periods = one.cells
+        rows.append((one.policy, one.allowed, reward, deviation, late, periods))
+    about = [plan.scenario.description]
+    lines = [*output.data["summary"], "", *format_table([head, *rows])]
+    lines = [*about, "", *lines] if plan.scenario.synthetic else [*lines, "", *about]
     if plan.rounds != plan.complete:
         lines.append(describe_partial_period(plan))
     lines += [f"{one} here" for one in plan.auto_choices()]
-    head = ("policy", "reward", "±", "last tenth", "seeds within limits", "periods within limits")
-    rows = [(name, *one.cells) for name, one in results.policies.items()]
-    lines += ["", *output.data["summary"], "", *format_table([head, *rows])]
     lines += [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
     pages = [str(path) for path in output.paths if path.suffix in (".html", ".md", ".json")]
     return "\n".join([*lines, "", *pages])

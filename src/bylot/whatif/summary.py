@@ -1,40 +1,206 @@
-"""The summary of a what-if run in three sentences: rewards, limits, costs of the limits."""
+"""The summary of a what-if run: what to do, what else is allowed, what the limits cost."""
 
-from bylot._text import format_percent, join_words
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from bylot._text import format_number, format_percent, join_words
+from bylot.harness import seed_std
+from bylot.problem_files import WrittenLimit
 from bylot.whatif.references import DISTRIBUTION_KINDS
-from bylot.whatif.results import WhatifResults
+from bylot.whatif.results import PolicyResult, WhatifResults
 
-COMPARED_REFERENCES = {
-    "set": "the best fixed panel under the limits",
-    "equal": "asking all experts equally often",
-}
+COMPARED_REFERENCES = {"set": "the best fixed panel", "equal": "asking all experts equally often"}
+MAX_STEP = 0.05  # of a bound; a shadow price holds for small changes only
 
 
-def summarize_results(results: WhatifResults) -> list[str]:
+class LooserLimit(NamedTuple):
+    """The limit to loosen first, and what a small step buys in the requests of an `Advice`."""
+
+    limit: WrittenLimit
+    step: float  # a power of ten, in the unit of the cost
+    gain: float  # at most: the optimum gains it
+    verdict: str  # of the check of the shadow price
+
+
+class Advice(NamedTuple):
+    """What to run and what to expect of it."""
+
+    result: PolicyResult
+    requests: float  # of a day, or 1,000
+    spend: Mapping[str, float]  # of a request, by cost
+    loosen: tuple[LooserLimit, ...]  # the best two
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data for JSON; totals are over `requests`."""
+        one = self.result
+        names = ("value", "low", "high") if one.interval else ("value",)
+        reward = dict(zip(names, (one.reward, *(one.interval or ())), strict=True))
+        return {
+            "policy": one.policy,
+            "keeps": one.keeps,
+            "requests": self.requests,
+            "reward": reward,
+            "total_reward": {name: value * self.requests for name, value in reward.items()},
+            "spend": dict(self.spend),
+            "total_spend": {name: cost * self.requests for name, cost in self.spend.items()},
+            "loosen": [
+                {
+                    "limit": looser.limit.limit.name,
+                    "side": looser.limit.limit.side,
+                    "bound": looser.limit.written,
+                    "per": looser.limit.per,
+                    "step": looser.step,
+                    "gain": looser.gain,
+                    "verdict": looser.verdict,
+                }
+                for looser in self.loosen
+            ],
+        }
+
+
+def make_advice(results: WhatifResults) -> Advice | None:
+    """What to run: the best policy that kept the limits; None if no policy ran."""
     if not results.policies:
+        return None
+    plan, one = results.plan, results.headline
+    costs = plan.problem.costs
+    spend = {name: float(costs[name] @ one.asked) for name in plan.file.units}
+    requests = plan.per_day or 1_000
+    return Advice(one, requests, spend, find_limits_to_loosen(results, requests))
+
+
+def find_limits_to_loosen(results: WhatifResults, requests: float) -> tuple[LooserLimit, ...]:
+    """The limits of which 1 % buys most; none if no limit binds or no price is known."""
+    prices = results.prices.get(results.headline.kind, ())
+    gains = {n: results.gain(price) for n, price in enumerate(prices)}
+    found = []
+    for n in sorted(gains, key=gains.__getitem__, reverse=True)[:2]:
+        if gains[n] > 1e-7 * results.plan.file.span:
+            bound = prices[n].limit.bound
+            step = 10.0 ** math.floor(math.log10(MAX_STEP * bound * requests))
+            gain = gains[n] / (0.01 * bound) * step
+            found.append(LooserLimit(results.plan.file.limits[n], step, gain, prices[n].verdict))
+    return tuple(found)
+
+
+def summarize_results(results: WhatifResults, advice: Advice | None) -> list[str]:
+    """The sentences of the summary; the first one says what to do."""
+    if advice is None:
         return ["No policy ran, so there are no results."]
-    return [describe_reward(results), describe_limits(results), describe_costs(results)]
+    parts = (
+        describe_advice(results, advice),
+        describe_reward(results),
+        describe_costs(results, advice),
+        describe_broken(results),
+    )
+    return [part for part in parts if part]
+
+
+def describe_advice(results: WhatifResults, advice: Advice) -> str:
+    """What to run, its reward and spend, and the limit to loosen."""
+    one, plan = advice.result, results.plan
+    count, per = len(plan.problem.limits), plan.per_requests
+    limits = f"all {count} limits" if count > 1 else "the limit"
+    when = "in every period" if plan.horizon is None else "in every run"
+    if not one.periods:
+        lead = f"No period of {plan.period:,} requests is complete, so no limit can be judged: use "
+        lead += f"--rounds {plan.period} or more. {one.policy} would earn"
+    elif not one.keeps:
+        lead = f"Do not go live like this: no policy kept {limits} {when}. {one.policy}, which "
+        lead += f"violated a limit in {one.bad_periods} of {one.periods} periods, would earn"
+    else:
+        kept = f"keeps {limits} {when}" if count else "has no limits to keep"
+        rate = f"at {format_number(plan.per_day)} requests a day " if plan.per_day else ""
+        lead = f"Run {one.policy}, which {kept}: {rate}expect"
+    total = format_number(one.reward * advice.requests)
+    reward = (
+        f"{total} {plan.scenario.reward_noun}" if plan.scenario.solves else f"a reward of {total}"
+    )
+    if one.interval:
+        low, high = (format_number(end * advice.requests) for end in one.interval)
+        reward += f" (95% interval {low} to {high})"
+    spend = join_words(
+        (
+            f"{format_number(cost * advice.requests)} {name_unit(results, name)}"
+            for name, cost in advice.spend.items()
+        ),
+        "and",
+    )
+    text = f"{lead} {reward}{f' for {spend}' if spend else ''} {per}"
+    if not count:
+        return f"{text}."
+    looser = "no single limit is worth loosening"
+    if not results.prices.get(one.kind):
+        looser = "what limits cost is unknown"
+    elif advice.loosen:
+        first = advice.loosen[0]
+        looser = f'to earn more, loosen "{first.limit.words}" first: '
+        looser += describe_gain(results, first)
+    return f"{text}; {looser}."
+
+
+def name_unit(results: WhatifResults, name: str) -> str:
+    """What amounts of a cost or of the members of a group are counted in.
+
+    A cost "US dollars per call" is counted in US dollars.
+    """
+    unit = results.plan.file.units.get(name)
+    return f"experts of {name}" if unit is None else unit.partition(" per ")[0] or name
+
+
+def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:
+    """What a step of a limit buys."""
+    name, plan = looser.limit.limit.name, results.plan
+    less = "less" if name in plan.file.units else "fewer"
+    side = "more" if looser.limit.limit.sign < 0 else less
+    sure = "" if looser.verdict in ("agrees", "kink") else " (by a price that is not confirmed)"
+    gain = format_number(float(f"{looser.gain:.2g}"))
+    return (
+        f"{looser.step:,g} {side} {name_unit(results, name)} {plan.per_requests} would buy up to "
+        f"{gain} more {plan.scenario.reward_noun}{sure}"
+    )
 
 
 def describe_reward(results: WhatifResults) -> str:
-    """The reward of the headline policy, compared with the references."""
+    """The headline policy against references and other policies that keep the limits."""
     one, plan = results.headline, results.plan
-    seeds = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}"
-    text = (
-        f"{one.policy}{', which violates limits,' if one.bad_periods else ''} earns "
-        f"{one.reward:.3f} of {plan.file.rewards[1]:g} per request over {plan.rounds:,} requests "
-        f"(mean of {seeds})"
-    )
-    own = f"the best {DISTRIBUTION_KINDS[one.kind].best} under the limits"
+    best = f"the best {DISTRIBUTION_KINDS[one.kind].best}"
     parts = []
-    for name, label in {one.kind: own, **COMPARED_REFERENCES}.items():
-        best = results.reference(name)
-        if best is not None and (best.kept or name == "equal"):
-            note = "" if best.kept else ", which violates limits"
-            parts.append(
-                f"{compare_rewards(one.reward, best.value)} {label} ({best.value:.3f}{note})"
-            )
-    return f"{text}: {join_words(parts, 'and')}." if parts else f"{text}."
+    for name, label in {one.kind: best, **COMPARED_REFERENCES}.items():
+        found = results.reference(name)
+        if found is not None and found.kept:
+            than = f"{compare_rewards(one.reward, found.value)} {label}"
+            parts.append(f"{than} under the limits ({found.value:.3f})")
+    seeds = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}"
+    text = f"{one.policy} earns {one.reward:.3f} of {plan.file.rewards[1]:g} per request over "
+    text += f"{plan.rounds:,} requests (mean of {seeds}), {one.late:.3f} in the last tenth"
+    text = f"{text}: {join_words(parts, 'and')}." if parts else f"{text}."
+    others = [other for other in results.ranked if other.keeps and other is not one]
+    if others:
+        near = {other.policy: not is_clearly_more(one, other) for other in others}
+        rewards = (
+            f"{other.policy} ({other.reward:.3f}{', not clearly less' * near[other.policy]})"
+            for other in others
+        )
+        text += f" {join_words(rewards, 'and')} kept the limits too."
+    logged = [other.policy for other in others if plan.policy_at(other.policy).has_propensities]
+    if logged and not plan.policy_at(one.policy).has_propensities:
+        text += f" To evaluate other policies from its log, run {logged[0]}: {one.policy} does not "
+        text += "record all propensities."
+    return text
+
+
+def is_clearly_more(one: PolicyResult, other: PolicyResult) -> bool:
+    """Whether one policy earns more than another on the same requests, at a level of 95 %."""
+    others = dict(zip(other.seeds, other.runs, strict=True))
+    pairs = zip(one.seeds, one.runs, strict=True)
+    gaps = np.array([run.reward - others[seed].reward for seed, run in pairs if seed in others])
+    error = float(seed_std(gaps)) / math.sqrt(max(1, gaps.size))
+    return gaps.size > 1 and bool(gaps.mean() > stdtrit(gaps.size - 1, 0.975) * error)
 
 
 def compare_rewards(reward: float, value: float) -> str:
@@ -49,55 +215,35 @@ def compare_rewards(reward: float, value: float) -> str:
     return f"{format_percent(abs(reward / value - 1))} {side}" if value > 0 else side
 
 
-def describe_limits(results: WhatifResults) -> str:
-    plan, policies = results.plan, results.policies.values()
-    count = len(plan.problem.limits)
-    if not count:
-        return "Nothing is limited."
-    if not any(one.periods for one in policies):
-        return f"No period of {plan.period:,} requests is complete, so no limit can be judged."
-    limits = f"all {count} limits" if count > 1 else "the limit"
-    when = "in every period" if plan.horizon is None else "in every run"
-    unit = "periods" if plan.horizon is None else "runs"
-    keeping = [one.policy for one in policies if one.keeps] or ["No policy"]
-    breaking = [
-        f"{one.policy} violated a limit in {one.bad_periods} of {one.periods} {unit}"
-        for one in policies
-        if not one.keeps
-    ]
-    text = f"{join_words(keeping, 'and')} kept {limits} {when}"
-    return f"{text}; {join_words(breaking, 'and')}." if breaking else f"{text}."
-
-
-def describe_costs(results: WhatifResults) -> str:
+def describe_costs(results: WhatifResults, advice: Advice) -> str:
+    """The reward that the limits cost together, and the second limit to loosen."""
     if not results.plan.problem.limits:
-        return "So no limit costs anything."
-    parts = [part for part in (describe_joint_cost(results), describe_costliest(results)) if part]
-    text = "; ".join(parts) or "the cost of the limits is unknown"
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def describe_joint_cost(results: WhatifResults) -> str:
-    """The reward that the limits cost together; empty if unknown."""
+        return "Nothing is limited."
     kind = DISTRIBUTION_KINDS[results.headline.kind]
     best, free = results.reference(results.headline.kind), results.reference(kind.free)
     if best is None or free is None:
-        return ""
+        return "The cost of the limits is unknown."
     lost = free.value - best.value
     if lost <= 5e-5 * results.plan.file.span:
-        return "together the limits cost nothing"
+        return "Together the limits cost nothing."
     part = f", {format_percent(lost / free.value)} of what" if free.value > 0 else " of what"
-    return f"together the limits cost {lost:.3f} per request{part} {kind.plays} earn without them"
+    text = f"Together the limits cost {lost:.3f} per request{part} {kind.plays} earn without them."
+    for other in advice.loosen[1:]:
+        text += f' The next to loosen is "{other.limit.words}": {describe_gain(results, other)}.'
+    return text
 
 
-def describe_costliest(results: WhatifResults) -> str:
-    """The limit with the largest gain for a bound that is 1% looser; empty if unknown."""
-    prices = results.prices.get(results.headline.kind)
-    if not prices:
-        return ""
-    gains = [results.gain(price) for price in prices]
-    n = max(range(len(gains)), key=gains.__getitem__)
-    if gains[n] <= 1e-7 * results.plan.file.span:
-        return "no single limit is worth loosening by 1%"
-    name = results.plan.file.limits[n].words
-    return f'the most expensive one is "{name}": a bound 1% looser gains {gains[n]:.2g}'
+def describe_broken(results: WhatifResults) -> str:
+    """Policies and references that are no alternative, because they break limits."""
+    unit = "periods" if results.plan.horizon is None else "runs"
+    parts = [
+        f"{one.policy} ({one.reward:.3f}; it violated a limit in {one.bad_periods} of "
+        f"{one.periods} {unit})"
+        for one in results.ranked
+        if one.bad_periods
+    ]
+    for name, label in COMPARED_REFERENCES.items():
+        found = results.reference(name)
+        if found is not None and not found.kept:
+            parts.append(f"{label} ({found.value:.3f})")
+    return f"Not allowed, because they break limits: {join_words(parts, 'and')}." if parts else ""
