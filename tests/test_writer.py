@@ -57,13 +57,17 @@ class SlowHandler:
 
 
 def run_with_writer(
-    use: Callable[[Writer, SlowHandler], Awaitable[None]], **options: Any
+    use: Callable[[Writer, SlowHandler], Awaitable[None]],
+    sweep_interval_s: float = 1.0,
+    **options: Any,
 ) -> SlowHandler:
     """Run a coroutine with a writer and a slow handler."""
     handler = SlowHandler()
 
     async def run() -> None:
-        writer = Writer(lambda: cast(CommandHandler, handler), **options)
+        settings = ServerSettings(**options)
+        writer = Writer(settings, lambda: cast(CommandHandler, handler))
+        writer.sweep_interval_s = sweep_interval_s
         await writer.start()
         try:
             await use(writer, handler)
@@ -94,7 +98,7 @@ def test_commands_queued_during_a_commit_share_the_next() -> None:
         assert await asyncio.gather(*tasks) == ["first", *"abcde"]
 
     assert run_with_writer(use).batches == [1, 5]
-    assert run_with_writer(use, group_commit=False).batches == [1] * 6
+    assert run_with_writer(use, commit="each").batches == [1] * 6
 
 
 def test_only_a_shared_commit_opens_the_group_commit_window() -> None:
@@ -149,7 +153,7 @@ def test_other_requests_are_served_between_the_slices_of_a_large_batch() -> None
         assert not large.done()
         assert await large == [one.name for one in batch]
 
-    assert run_with_writer(use, group_commit=False).batches == [10, 1, 10, 5]
+    assert run_with_writer(use, commit="each").batches == [10, 1, 10, 5]
 
 
 def test_a_large_batch_keeps_the_results_from_before_a_shutdown() -> None:
@@ -195,7 +199,7 @@ def test_a_request_that_waits_too_long_is_answered_503_and_not_begun_later() -> 
         assert await writer.execute(MakeDecision("b")) == "b"
         assert (writer.age_s, writer.pending) == (0.0, 0)
 
-    assert run_with_writer(use, timeout_s=0.05).batches == [1, 1]
+    assert run_with_writer(use, request_timeout_s=0.05).batches == [1, 1]
 
 
 def test_closing_does_not_wait_for_a_store_that_hangs() -> None:
@@ -234,7 +238,7 @@ def test_background_tasks_run_while_the_queue_is_empty() -> None:
     async def use(writer: Writer, handler: SlowHandler) -> None:
         await asyncio.to_thread(wait_until, lambda: {"sweep", "renew"} <= set(handler.tasks))
 
-    run_with_writer(use, sweep_interval_s=0.01, renew_interval_s=0.01)
+    run_with_writer(use, sweep_interval_s=0.01, lease_s=0.03)
 
 
 def test_failure_and_recovery_of_the_store_are_logged(
@@ -251,7 +255,7 @@ def test_failure_and_recovery_of_the_store_are_logged(
         handler.error = None
         await asyncio.to_thread(wait_until, lambda: writer.store_error is None)
 
-    run_with_writer(use, renew_interval_s=0.01)
+    run_with_writer(use, lease_s=0.03)
     messages = [record.getMessage() for record in caplog.records]
     assert messages == ["store is down: no disk", "store is back"]
 
@@ -272,7 +276,7 @@ def test_a_result_from_memory_does_not_mean_that_the_store_is_back(
         assert await writer.execute(MakeDecision("a")) == "a"
         assert writer.store_error is None
 
-    run_with_writer(use, sweep_interval_s=0.01, renew_interval_s=0.5)
+    run_with_writer(use, sweep_interval_s=0.01, lease_s=1.5)
     messages = [record.getMessage() for record in caplog.records]
     assert messages == ["store is down: no disk", "store is back"]
 
@@ -314,7 +318,7 @@ def test_a_handler_that_cannot_be_created_fails_at_start() -> None:
             raise UnsupportedStore("no such place")
 
         with pytest.raises(UnsupportedStore):
-            await Writer(make_handler).start()
+            await Writer(ServerSettings(), make_handler).start()
 
     asyncio.run(run())
 

@@ -31,14 +31,8 @@ class ServerState:
         self.settings = settings
         self.compiler = PolicyCompiler(settings.store)
         self.metrics = ServerMetrics()
-        self.writer = Writer(
-            make_handler or self.make_handler,
-            on_commit=self.metrics.record_commit,
-            group_commit=settings.commit == "group",
-            max_queued=settings.max_queued,
-            timeout_s=settings.request_timeout_s,
-            renew_interval_s=settings.lease_s / 3,
-        )
+        make = make_handler or self.make_handler
+        self.writer = Writer(settings, make, self.metrics.record_commit)
         self.reader = Reader(settings.store, settings.request_timeout_s)
         self.credentials = Credentials(settings.host, build_keys(settings.keys))
         self.rate_limiter = RateLimiter(settings.rate, settings.burst)

@@ -18,6 +18,7 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command, GetRouter, MakeDecision
 from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.server.http_errors import ApiError
+from bylot.server.settings import ServerSettings
 from bylot.store import RouterRow, Store, open_store
 
 log = logging.getLogger("bylot.server")
@@ -28,6 +29,7 @@ CheckRouter = Callable[[Store, RouterRow], None]
 MAX_BATCHES_PER_COMMIT = 1_000  # a response waits for all that share its commit
 GROUP_COMMIT_WINDOW_S = 0.001  # used when the previous commit had more than one request
 IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
+SWEEP_INTERVAL_S = 1.0  # between two looks for decisions whose wait is over
 EXPIRY_TICK_S = 0.5  # between two looks for batches that have waited too long
 MAX_WAITING_QUERIES = 1_000
 WRITER_THREAD, READER_THREAD = "bylot-writer", "bylot-reader"
@@ -53,28 +55,21 @@ class Batch(NamedTuple):
 class Writer:
     """Executes commands in its own thread and returns their results after the commit.
 
+    A request that waits for its results for too long is answered 503, since the store may hang. Its
+    commands are not executed any more if they were not begun.
+
     make_handler: creates the command handler, in the thread that uses it
     on_commit:    receives the size and the seconds of every commit
-    group_commit: False: one commit per request
-    max_queued:   commands that may wait
-    timeout_s:    how long a request waits for its results before it is answered 503; the store may
-                  hang. Its commands are not executed any more if they were not begun
     """
 
     def __init__(
         self,
+        settings: ServerSettings,
         make_handler: MakeHandler,
-        *,
         on_commit: Callable[[int, float], None] = lambda size, seconds: None,
-        group_commit: bool = True,
-        max_queued: int = 10_000,
-        timeout_s: float = 25.0,
-        sweep_interval_s: float = 1.0,
-        renew_interval_s: float = 3.0,
     ) -> None:
-        self.make_handler, self.on_commit = make_handler, on_commit
-        self.group_commit, self.max_queued, self.timeout_s = group_commit, max_queued, timeout_s
-        self.sweep_interval_s, self.renew_interval_s = sweep_interval_s, renew_interval_s
+        self.settings, self.make_handler, self.on_commit = settings, make_handler, on_commit
+        self.sweep_interval_s, self.renew_interval_s = SWEEP_INTERVAL_S, settings.lease_s / 3
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
         self.waiting: deque[Batch] = deque()  # oldest first; changed by the event loop only
         self.pending = 0  # commands without a result; likewise
@@ -112,7 +107,7 @@ class Writer:
         """A result or an exception for each of several commands, which share a commit."""
         if self.draining:
             raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
-        if self.pending and self.pending + len(commands) > self.max_queued:
+        if self.pending and self.pending + len(commands) > self.settings.max_queued:
             message = f"overloaded: {self.pending} commands are queued"
             raise ApiError(503, "overloaded", message, retry_after=1.0)
         slots = [idempotency_slot(command) for command in commands]
@@ -163,12 +158,13 @@ class Writer:
         """Answer requests that have waited too long."""
         while True:
             await asyncio.sleep(EXPIRY_TICK_S)
-            too_old = self.loop.time() - self.timeout_s
+            timeout_s = self.settings.request_timeout_s
+            too_old = self.loop.time() - timeout_s
             for batch in self.waiting:
                 if batch.since > too_old:
                     break
                 if not batch.results.done():
-                    batch.results.set_exception(timeout_error(self.timeout_s))
+                    batch.results.set_exception(timeout_error(timeout_s))
 
     async def close(self, timeout_s: float = 30.0) -> None:
         """Drain the queue, write snapshots and stop the thread, or give up after a while."""
@@ -231,7 +227,7 @@ class Writer:
                 time.sleep(GROUP_COMMIT_WINDOW_S)
             while batch is not None:
                 batches.append(batch)
-                if not self.group_commit or len(batches) >= MAX_BATCHES_PER_COMMIT:
+                if self.settings.commit == "each" or len(batches) >= MAX_BATCHES_PER_COMMIT:
                     return batches, True
                 batch = self.queue.get_nowait()
         except Empty:
