@@ -6,7 +6,7 @@ from typing import Any
 from bylot import policies
 from bylot.api import DecisionRecord
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.commands import MakeDecision, RecordReward
+from bylot.eventlog.commands import CreateRouter, EditRouter, MakeDecision, RecordReward
 from bylot.eventlog.events import (
     BODY_DECODERS,
     EVENT_BODIES,
@@ -37,7 +37,7 @@ class LoggedRouter:
         config = make_config(
             make_five_expert_problem() if problem is None else problem, policy, **changes
         )
-        self.aggregate, first = RouterAggregate.create(1, "triage", config, at=0)
+        self.aggregate, first = RouterAggregate.create(1, 0, CreateRouter("triage", config))
         self.log = [first]
         self.aggregate.find_events = self.find_events_of
 
@@ -82,7 +82,9 @@ class LoggedRouter:
         }
         if problem is not None:
             old["problem"] = persistence.problem_to_data(problem)
-        self.append(self.aggregate.edit(at, RouterConfig(**{**old, **changes})))
+        self.append(
+            self.aggregate.edit(at, EditRouter("triage", RouterConfig(**{**old, **changes})))
+        )
 
     def reopen(self) -> None:
         """Continue from a snapshot, as another process would."""

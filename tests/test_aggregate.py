@@ -17,6 +17,7 @@ from bylot.errors import (
     RewardError,
 )
 from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.commands import CreateRouter, EditRouter
 from bylot.eventlog.history import decision_from_event
 from bylot.numerics.iid_sets import log_iid_set_probability
 from logged_aggregate import LoggedRouter, decode_decision, make_config, make_problem_with_frank
@@ -184,11 +185,11 @@ def test_an_invalid_config_is_refused(
         **{name: getattr(valid, name) for name in valid.__struct_fields__} | changes
     )
     with pytest.raises(error, match=words):
-        RouterAggregate.create(1, "triage", invalid, at=0)
-    aggregate, _ = RouterAggregate.create(1, "triage", valid, at=0)
+        RouterAggregate.create(1, 0, CreateRouter("triage", invalid))
+    aggregate, _ = RouterAggregate.create(1, 0, CreateRouter("triage", valid))
     before = aggregate.fingerprint()
     with pytest.raises((error, PolicyError), match=rf"{words}|cannot be changed"):
-        aggregate.edit(1, invalid)
+        aggregate.edit(1, EditRouter("triage", invalid))
     assert aggregate.fingerprint() == before
 
 

@@ -11,8 +11,7 @@ from hashlib import sha256
 from msgspec import MsgspecError, structs
 
 from bylot import errors
-from bylot.eventlog import config_validation, events, history, reward_rules, snapshot
-from bylot.eventlog.commands import DecisionId, MakeDecision, RecordReward, check_storable_text
+from bylot.eventlog import commands, config_validation, events, history, reward_rules, snapshot
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
@@ -56,20 +55,14 @@ class RouterAggregate:
 
     @classmethod
     def create(
-        cls,
-        number: int,
-        name: str,
-        config: RouterConfig,
-        at: int,
-        by: str | None = None,
-        prepared: config_validation.PreparedConfig | None = None,
+        cls, number: int, at: int, command: commands.CreateRouter
     ) -> tuple["RouterAggregate", Event]:
         """A new router and event 0 of its log; an invalid configuration raises an error."""
-        config, core = prepared or config_validation.prepare_config(config)
+        config, core = command.prepared or config_validation.prepare_config(command.config)
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         config = structs.replace(config, version=1)
-        made = cls(number, name, config, core)
-        return made, made.append(at, events.RouterCreated(config, name, by=by))
+        made = cls(number, command.name, config, core)
+        return made, made.append(at, events.RouterCreated(config, command.name, by=command.by))
 
     @classmethod
     def from_first_event(cls, name: str, first: Event) -> "RouterAggregate":
@@ -78,7 +71,8 @@ class RouterAggregate:
             raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
         try:
             body = BODY_DECODERS["created"](first.body)
-            made, event = cls.create(first.router, body.name, body.config, first.at, body.by)
+            command = commands.CreateRouter(body.name, body.config, by=body.by)
+            made, event = cls.create(first.router, first.at, command)
         except (errors.BylotError, MsgspecError) as error:
             raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log: {error}") from error
         if event != first:
@@ -133,13 +127,13 @@ class RouterAggregate:
         """A digest of everything: equal if and only if all state is equal."""
         return sha256(self.encode()).hexdigest()
 
-    def decide(self, at: int, command: MakeDecision) -> Event:
+    def decide(self, at: int, command: commands.MakeDecision) -> Event:
         """Draw a panel."""
         context, core = command.context, self.core
         mask = core.mask_available(command.available, self.active)
         if context not in core.contexts:
-            check_storable_text("context", context)
-        check_storable_text("key", command.key)
+            commands.check_storable_text("context", context)
+        commands.check_storable_text("key", command.key)
         booked = core.decide(context, mask)
         body = history.body_from_ticket(booked, core.problem, self.config.version, command)
         event = self.append(at, body, key=command.key)
@@ -163,7 +157,7 @@ class RouterAggregate:
         return NO_DEADLINE if wait is None else at + round(wait * US_PER_S)
 
     def reward(
-        self, at: int, of: int, command: RecordReward, *, replayed: bool = False
+        self, at: int, of: int, command: commands.RecordReward, *, replayed: bool = False
     ) -> Event | None:
         """Apply the reward and the actual cost of a decision; None if they are known already.
 
@@ -172,7 +166,7 @@ class RouterAggregate:
         id, key = command.id, command.key
         now, value = self.local_time(at), self.core.check_reward(command.value, id)
         spend = reward_rules.check_spend(command.spend, self.core.problem)
-        check_storable_text("key", key)
+        commands.check_storable_text("key", key)
         opened = self.open.get(of)
         one = self.read_closed(of) if opened is None else self.load_ticket(of, opened)
         if key in one.rewards:
@@ -237,7 +231,9 @@ class RouterAggregate:
         """A decision that is no longer open, unless it was cancelled."""
         found = self.decision_events(of)
         if any(one.kind == "cancelled" for one in found.since):
-            what = f"decision {DecisionId.of_event(self.name, found.decided)} was cancelled"
+            what = (
+                f"decision {commands.DecisionId.of_event(self.name, found.decided)} was cancelled"
+            )
             raise errors.DecisionStateError(what, remedy="use another key for another one")
         body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
@@ -309,19 +305,14 @@ class RouterAggregate:
         self.open.close(seq)
         return self.append(at, events.DecisionClosed(value), of=seq)
 
-    def edit(
-        self,
-        at: int,
-        config: RouterConfig,
-        by: str | None = None,
-        prepared: config_validation.PreparedConfig | None = None,
-    ) -> Event:
+    def edit(self, at: int, command: commands.EditRouter) -> Event:
         """Continue under another configuration, the next version; what was learned is kept."""
-        if prepared is not None:
-            config, problem, rule = prepared.config, prepared.core.problem, prepared.core.rule
+        if command.prepared is not None:
+            config, core = command.prepared
+            problem, rule = core.problem, core.rule
         else:
             try:
-                config, (problem, *_) = config_validation.validate_config(config)
+                config, (problem, *_) = config_validation.validate_config(command.config)
             except errors.InfeasibleLimits as error:
                 raise error.for_running_router() from None
             rule = None
@@ -337,7 +328,7 @@ class RouterAggregate:
             self.stated = {name: self.stated.get(name, 0.0) for name in problem.costs}
         self.config = config
         self.active = config_validation.mask_active_experts(self.core, config)
-        event = self.append(at, events.ConfigChanged(config, by=by))
+        event = self.append(at, events.ConfigChanged(config, by=command.by))
         if not same_pool:
             self.pool_since = event.seq
             for _, one in self.open:
@@ -386,17 +377,17 @@ class RouterAggregate:
         match body:
             case DecisionMade():
                 inputs = body.context, body.available, event.key, body.defer
-                return self.decide(at, MakeDecision(self.name, *inputs, by=body.by))
+                return self.decide(at, commands.MakeDecision(self.name, *inputs, by=body.by))
             case events.DecisionClosed():
                 return self.close_due(at)
             case events.ConfigChanged():
-                return self.edit(at, body.config, body.by)
+                return self.edit(at, commands.EditRouter(self.name, body.config, by=body.by))
         if of is None:
             raise TypeError("it does not name its decision")
         match body:
             case RewardReceived():
                 given = self.describe_place(of), body.value, body.spend, body.key
-                return self.reward(at, of, RecordReward(*given, by=body.by), replayed=True)
+                return self.reward(at, of, commands.RecordReward(*given, by=body.by), replayed=True)
             case events.DecisionActivated():
                 return self.activate(at, of, body.by)
             case events.DecisionCancelled():

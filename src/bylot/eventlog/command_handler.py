@@ -161,9 +161,7 @@ class CommandHandler:
         if not is_router_name(command.name):
             expected = "lower-case letters, digits, - and _, at most 63, a letter or digit first"
             raise errors.StoreError("router name", got=command.name, expected=expected)
-        made, first = RouterAggregate.create(
-            0, command.name, command.config, self.at, command.by, command.prepared
-        )
+        made, first = RouterAggregate.create(0, self.at, command)
         core = made.core
         check_max_contexts(core.policy, core.problem.size, core.max_contexts)
         check_snapshot_size(core, core.max_contexts)
@@ -197,7 +195,7 @@ class CommandHandler:
             )
         if command.config.max_contexts > router.config.max_contexts:
             check_snapshot_size(router.core, command.config.max_contexts)
-        self.repository.add(router.edit(self.at, command.config, command.by, command.prepared))
+        self.repository.add(router.edit(self.at, command))
         return self.view(router)
 
     def get_router(self, command: commands.GetRouter) -> RouterView:
