@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := constraints.txt
 # The tests start some hundred processes, which share the compiled bytecode as installed copies do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test browser slow check format bench faults package docs clean
+.PHONY: demo test browser pictures slow check format bench faults package docs clean
 
 demo: .venv/.demo
 	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
@@ -15,7 +15,10 @@ test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 browser: .venv/.dev
-	$(BIN)/python -m pytest -q tests/test_dashboard_browser.py
+	$(BIN)/python -m pytest -q tests/test_dashboard_browser.py tests/test_dashboard_states.py
+
+pictures: .venv/.dev
+	$(BIN)/python tests/dashboard_states.py out/dashboard
 
 slow: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m slow

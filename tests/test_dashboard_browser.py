@@ -352,7 +352,9 @@ def test_a_chart_shows_its_numbers_for_arrow_keys_and_pointer(window: BrowserWin
     last = chart.locator("output").inner_text()
     page.keyboard.press("ArrowLeft")
     assert chart.locator("output").inner_text() != last
-    assert "since the first decision" in last
+    assert "not finished" in last
+    page.keyboard.press("ArrowLeft")
+    assert "recent mean" in chart.locator("output").inner_text()
     chart.locator("svg").hover(position={"x": 60, "y": 60})
     assert chart.locator("output").inner_text() not in ("", last)
 
@@ -362,7 +364,7 @@ def test_the_axis_of_charts_is_decisions_and_not_time(chromium: Any) -> None:
     triage.at += 8 * 3600 * 1_000_000
     for site in serve_dashboard(PlayedSource(triage.play(150)), {"": READER}, triage):
         page = BrowserWindow(chromium, site).go("/routers/triage")
-        drawn = page.locator("[data-chart=reward] polyline.so_far").get_attribute("points")
+        drawn = page.locator("[data-chart=reward] polyline.each").get_attribute("points")
         positions = [float(one.split(",")[0]) for one in drawn.split()]
         steps = [b - a for a, b in itertools.pairwise(positions)]
         assert len(steps) > 40

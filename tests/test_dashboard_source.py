@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from bylot.server.dashboard import source
 from bylot.server.dashboard.router_view import build_overview, build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
-from bylot.server.writer import Reader, Writer
-from bylot.store import Store, open_store
+from bylot.store import open_store
+from direct_server import DirectServer
 from page_client import PageClient
 from sample_problem import make_five_expert_problem
 
@@ -33,32 +33,6 @@ CONFIG = RouterConfig(
     policy=policies.policy_to_data(policies.find_policy("distinct")),
     wait=60.0,
 )
-
-
-class DirectServer:
-    """Writer and reader of a server, without threads."""
-
-    def __init__(self, handler: CommandHandler, store: Store) -> None:
-        self.handler, self.store, self.at, self.commands = handler, store, 1_000_000, list[Any]()
-
-    def do(self, *commands: Any) -> list[Any]:
-        self.at += 1_000
-        return self.handler.perform(commands, self.at)
-
-    async def execute(self, command: Any) -> Any:
-        (answer,) = await self.execute_all([command])
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def execute_all(self, commands: Sequence[Any]) -> list[Any]:
-        self.commands += commands
-        return self.do(*commands)
-
-    show_routers, read_router = Writer.show_routers, Reader.read_router
-
-    async def read(self, question: Callable[[Store], Any]) -> Any:
-        return question(self.store)
 
 
 @pytest.fixture

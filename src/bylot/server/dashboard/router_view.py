@@ -8,12 +8,13 @@ from msgspec import Struct, structs
 
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy
-from bylot.eventlog.events import format_timestamp
+from bylot.eventlog.events import format_timestamp, now_us
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.router.verdict import BROKEN_VERDICTS
 from bylot.server.dashboard import sections
+from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.sections import find_worst_limit, format_setting, view_limits
-from bylot.server.dashboard.source import ConfigChange, ListedRouters
+from bylot.server.dashboard.source import ListedRouters
 from bylot.server.http_errors import public_message
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
@@ -81,11 +82,12 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     version: int
     seq: int  # of the last event of its log
     state: str
-    kept_limits: int
-    limit_count: int
+    verdicts: str  # how many limits have which verdict
     status: RouterStatus
     period_progress: float | None  # None if the policy does not guard its limits
     limits: list[sections.LimitView]
+    spend: sections.SpendTable
+    recent: RecentLog
     timeline: list[TimelineSpan]
     selection: sections.SelectionTable
     sample: EffectiveSample
@@ -95,7 +97,10 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
 
 
 def build_router_page(
-    view: RouterView, latest: Sequence[DecisionRecord], changes: Sequence[ConfigChange]
+    view: RouterView,
+    latest: Sequence[DecisionRecord],
+    changes: Sequence[ConfigChange],
+    recent: RecentLog = RecentLog(),  # noqa: B008 - immutable
 ) -> RouterPageView:
     status, config, period = view.status, view.config, view.status.period
     limits, worst = view_limits(status), find_worst_limit(status)
@@ -106,17 +111,18 @@ def build_router_page(
         version=config.version,
         seq=view.seq,
         state="no limits" if worst is None else worst.verdict,
-        kept_limits=sum(one.kept for one in status.limits),
-        limit_count=len(limits),
+        verdicts=sections.count_verdicts(status),
         status=structs.replace(status, distributions=(), timeline=None),
         period_progress=None if period is None else period.played / period.length,
         limits=limits,
+        spend=sections.measure_spend(status, now_us()),
+        recent=recent,
         timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
         selection=sections.build_selection(status, config),
         sample=effective_sample([one.decision.propensity for one in latest]),
         latest=[latest_decision(one) for one in latest],
         settings=list_settings(view),
-        versions=sections.list_config_versions(changes),
+        versions=sections.list_config_versions(changes, status.limits),
     )
 
 
@@ -170,7 +176,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
         spend |= reward.spend or {}
     learned = [reward.value for reward in record.rewards if reward.receipt != "late"]
     inclusion = one.inclusion or {}
-    notes = {"replaced by the guard": one.replaced, "a limit will be missed": not one.feasible}
+    notes = {"replaced by the guard": one.replaced, "a limit could not be met": not one.feasible}
     return LatestDecision(
         id=one.id,
         at=one.at or "",
@@ -225,8 +231,7 @@ class OverviewRow(Struct, frozen=True, kw_only=True):
     error: str | None = None  # why it cannot be served, such as a damaged log
     state: str | None = None  # the worst verdict on its limits
     sentence: str | None = None  # of the limit with this verdict
-    kept_limits: int | None = None
-    limits: int | None = None
+    verdicts: str | None = None  # how many limits have which verdict
     policy: str | None = None
     decisions: int | None = None
     mean_reward: float | None = None
@@ -270,8 +275,7 @@ def overview_row(name: str, found: RouterView | Exception | None) -> OverviewRow
         name=name,
         state="no limits" if worst is None else worst.verdict,
         sentence=None if worst is None else str(worst),
-        kept_limits=sum(limit.kept for limit in status.limits),
-        limits=len(status.limits),
+        verdicts=sections.count_verdicts(status),
         policy=found.config.policy["name"],
         decisions=status.decisions,
         mean_reward=status.mean_reward,

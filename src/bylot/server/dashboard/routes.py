@@ -39,7 +39,9 @@ def dashboard_routes(
         if view is None:
             raise RouterNotFound(f"no router named {name!r}", remedy="see the list of routers")
         latest = await source.latest_decisions(name, router_view.MAX_LATEST_DECISIONS)
-        return router_view.build_router_page(view, latest, await source.config_changes(name))
+        changes = await source.config_changes(name)
+        recent = await source.recent_log(view, changes)
+        return router_view.build_router_page(view, latest, changes, recent)
 
     session = SignIn(authenticate, take_token=take_token)
     overview = make_page(session, "routers.html", load_overview)

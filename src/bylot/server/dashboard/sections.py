@@ -1,22 +1,30 @@
 """Sections of a router's page: limits as gauges, selection probabilities, configuration history."""
 
 import math
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from bylot._text import format_number
+from bylot.problem import Limit
 from bylot.router.config import RouterConfig
 from bylot.router.status import LimitStatus, RouterStatus
 from bylot.router.verdict import VERDICTS
-from bylot.server.dashboard.source import ConfigChange
+from bylot.server.dashboard.recent_log import ConfigChange
 
+HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
+MIN_RATE_HOURS = 1 / 60
 GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
 
 
 class LimitGauge(Struct, frozen=True):
-    """Positions on a scale from 0 to `top`, as fractions of it; None: not on the scale."""
+    """Positions on a scale from 0 to `top`, as fractions of it; None: not on the scale.
+
+    now: the average that the limit is judged by, of this period if there are periods
+    """
 
     top: float
     bound: float
@@ -28,11 +36,14 @@ class LimitGauge(Struct, frozen=True):
 
 
 class LimitView(Struct, frozen=True, kw_only=True):
-    """One limit on the page; stated, expected: average cost by the price list, before the draw."""
+    """One limit on the page; mean: since the first decision; stated, expected: average cost by the
+    price list, before the draw.
+    """
 
     status: LimitStatus
     side: str  # at most, at least
     state: str  # its verdict
+    mean: float | None
     stated: float
     expected: float
     gauge: LimitGauge
@@ -44,11 +55,12 @@ def view_limits(status: RouterStatus) -> list[LimitView]:
     for limit in status.limits:
         cost, current = status.costs[limit.cost], limit.current
         decisions = max(1, cost.decisions)
-        now, in_force = (None, None) if current is None else (current.mean, current.in_force)
+        now, in_force = (limit.mean, None) if current is None else (current.mean, current.in_force)
         view = LimitView(
             status=limit,
             side=limit.side.replace("_", " "),
             state=limit.verdict,
+            mean=limit.mean if cost.decisions else None,
             stated=cost.stated / decisions,
             expected=cost.expected / decisions,
             gauge=make_gauge(limit.side, limit.bound, limit.mean, now, in_force),
@@ -78,6 +90,59 @@ def make_gauge(
         outside=position if side == "at_most" else 0.0,
         beyond=1.0 - position if side == "at_most" else position,
     )
+
+
+def count_verdicts(status: RouterStatus) -> str:
+    """How many limits have which verdict, the worst first: 1 recovering, 2 on track."""
+    found = Counter(one.verdict for one in status.limits)
+    counts = [f"{found[verdict]} {verdict}" for verdict in VERDICTS if verdict in found]
+    return ", ".join(counts) or "no limits"
+
+
+class SpendRow(Struct, frozen=True, kw_only=True):
+    """One cost: per decision and in total, in this period and since the first decision; rates."""
+
+    cost: str
+    period_mean: float | None
+    period_total: float | None
+    mean: float | None
+    total: float
+    per_hour: float | None
+    per_day: float | None
+
+
+class SpendTable(Struct, frozen=True):
+    """What was spent, by cost; hours: over which the rates are measured, None if too few."""
+
+    hours: float | None
+    rows: list[SpendRow]
+
+
+def measure_spend(status: RouterStatus, now: int) -> SpendTable:
+    """Totals and rates of every cost; rates of the last day, or since the first decision, up to
+    the last full minute, so that a page of an idle router changes rarely.
+    """
+    points, first, hours, now = status.timeline, 0, 0.0, now - now % MINUTE_US
+    if points is not None and points.started:
+        first = max(0, bisect_right(points.started, now - 24 * HOUR_US) - 1)
+        hours = (now - points.started[first]) / HOUR_US
+    period = {one.cost: one.current.mean for one in status.limits if one.current is not None}
+    rows, played = [], 0 if status.period is None else status.period.played
+    for name, cost in status.costs.items():
+        mean, rate = period.get(name), None
+        if points is not None and hours >= MIN_RATE_HOURS:
+            rate = sum(points.spent[name][first:]) / hours
+        row = SpendRow(
+            cost=name,
+            period_mean=mean,
+            period_total=None if mean is None else mean * played,
+            mean=cost.settled / cost.decisions if cost.decisions else None,
+            total=cost.settled,
+            per_hour=rate,
+            per_day=None if rate is None else 24 * rate,
+        )
+        rows.append(row)
+    return SpendTable(hours if hours >= MIN_RATE_HOURS else None, rows)
 
 
 def find_worst_limit(status: RouterStatus) -> LimitStatus | None:
@@ -140,24 +205,31 @@ def context_label(context: str | None) -> str:
 
 
 class ConfigVersion(Struct, frozen=True):
-    """One version of the configuration."""
+    """One version of the configuration; bounds: of the present limits, None: it had no such one."""
 
     version: int
     at: str
     by: str | None
     changes: list[str]
+    paused: tuple[str, ...]
+    bounds: list[float | None]
 
 
-def list_config_versions(changes: Sequence[ConfigChange]) -> list[ConfigVersion]:
+def list_config_versions(
+    changes: Sequence[ConfigChange], limits: Sequence[LimitStatus]
+) -> list[ConfigVersion]:
     """The versions, newest first, each compared with the one before; a first one that is not
     version 1 only serves for comparison.
     """
-    before: list[RouterConfig | None] = [None, *(one.config for one in changes)]
-    return [
-        ConfigVersion(one.config.version, one.at, one.by, list(describe_changes(old, one.config)))
-        for old, one in zip(before, changes, strict=False)
-        if old is not None or one.config.version == 1
-    ][::-1]
+    found, before = list[ConfigVersion](), None
+    for change in changes:
+        config, (at, by) = change.config, (change.at, change.by)
+        if before is not None or config.version == 1:
+            lines, bounds = list(describe_changes(before, config)), setting_values(config)
+            now = [bounds.get(f"{one.cost} {one.side.replace('_', ' ')}") for one in limits]
+            found.append(ConfigVersion(config.version, at, by, lines, config.paused, now))
+        before = config
+    return found[::-1]
 
 
 def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[str]:
@@ -191,9 +263,8 @@ def describe_members(
 def setting_values(config: RouterConfig) -> dict[str, Any]:
     """The bound of each limit and all settings, by name."""
     values: dict[str, Any] = {}
-    for one in config.problem["limits"]:
-        side = "at_most" if "at_most" in one else "at_least"
-        values[f"{one.get('share', one.get('cost'))} {side.replace('_', ' ')}"] = one[side]
+    for limit in map(Limit.from_data, config.problem["limits"]):
+        values[f"{limit.name} {limit.side.replace('_', ' ')}"] = limit.bound
     values |= {name: config.problem[name] for name in ("draws", "floor", "period")}
     kept = [one for one in config.__struct_fields__ if one not in ("version", "problem", "paused")]
     return values | {name: getattr(config, name) for name in kept}

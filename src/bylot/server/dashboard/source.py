@@ -2,15 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
+from starlette.concurrency import run_in_threadpool
 
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import DecisionId, GetDecision, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
-from bylot.router.config import RouterConfig
+from bylot.server.dashboard.recent_log import (
+    MAX_EVENTS_READ,
+    ConfigChange,
+    RecentLog,
+    summarise_events,
+)
 from bylot.server.writer import Reader, Writer
 from bylot.store import Event, Store
 
@@ -18,6 +24,9 @@ MAX_LISTED_ROUTERS = 1_000
 MAX_POLLED_ROUTERS = 50  # showing a router loads it, and occupies the writer
 LIST_REFRESH_S = 2.0  # however many people look at the page
 MAX_CONFIG_VERSIONS = 50  # shown besides the first
+MAX_CACHED_LOGS = 20
+LOG_REFRESH_S = 30.0
+LOG_WAIT_S = 0.5
 
 
 ListedRouters = Mapping[str, RouterView | Exception | None]
@@ -26,12 +35,12 @@ it loads it.
 """
 
 
-class ConfigChange(Struct, frozen=True, kw_only=True):
-    """A version of a router's configuration: since when, and by whom."""
+class CachedLog(Struct):
+    """The recent log of a router: the one to show, the next one, and when to read it again."""
 
-    at: str  # RFC 3339, UTC
-    by: str | None  # id of the API key
-    config: RouterConfig
+    shown: RecentLog
+    task: "asyncio.Task[RecentLog]"
+    until: float
 
 
 class ServerSource:
@@ -42,6 +51,7 @@ class ServerSource:
         self.refresh_lock = asyncio.Lock()
         self.cached: ListedRouters = {}
         self.cached_until = 0.0
+        self.logs: dict[str, CachedLog] = {}  # of the routers looked at last
 
     async def list_routers(self) -> ListedRouters:
         """All routers, at most `LIST_REFRESH_S` old."""
@@ -90,6 +100,34 @@ class ServerSource:
         events = await self.reader.read_router(name, read) or []
         bodies = [BODY_DECODERS[one.kind](one.body) for one in events]
         return [
-            ConfigChange(at=format_timestamp(one.at), by=body.by, config=body.config)
+            ConfigChange(at=format_timestamp(one.at), by=body.by, config=body.config, seq=one.seq)
             for one, body in zip(events, bodies, strict=True)
         ]
+
+    async def recent_log(self, view: RouterView, changes: Sequence[ConfigChange]) -> RecentLog:
+        """What the log says about the last decisions, at most `LOG_REFRESH_S` old. A page waits for
+        it only for a moment, and then shows what was read before.
+        """
+        prefix, now = f"{view.name}.{view.number}", time.monotonic()
+        found = self.logs.pop(prefix, None)
+        if found is None or (now >= found.until and found.task.done()):
+            task = asyncio.create_task(self.read_recent_log(view, prefix, changes))
+            shown = RecentLog() if found is None else found.shown
+            found = CachedLog(shown, task, now + LOG_REFRESH_S)
+        self.logs[prefix] = found
+        if len(self.logs) > MAX_CACHED_LOGS:
+            del self.logs[next(iter(self.logs))]
+        await asyncio.wait({found.task}, timeout=LOG_WAIT_S)
+        if found.task.done():
+            found.shown = found.task.result()
+        return found.shown
+
+    async def read_recent_log(
+        self, view: RouterView, prefix: str, changes: Sequence[ConfigChange]
+    ) -> RecentLog:
+        """Read the last events, and summarise them in another thread."""
+        after = view.seq - MAX_EVENTS_READ
+        events = await self.reader.read_router(
+            view.name, lambda store, number: store.events(number, after, MAX_EVENTS_READ)
+        )
+        return await run_in_threadpool(summarise_events, prefix, events or (), changes)

@@ -1,44 +1,61 @@
 // Timelines as SVG. The x-axis counts decisions, with times below: idle hours take no room.
-// Thin line: mean of each span; strong line: mean since the first decision; dashed line: bound.
+// Thin line: mean of each span; strong line: mean of the last spans; rings: spans that are not
+// finished; dashed line: the bound as it was, or an estimated level with its interval.
 
 import { number, time } from "./formatting.js";
 
 const SPACE = "http://www.w3.org/2000/svg";
 const EDGE = { top: 8, right: 10, bottom: 20, left: 46 };
+const MIN_BAND = 3; // pixels
 const drawn = new WeakMap(); // svg -> its content, for the pointer and the arrow keys
 
-// means: [{each, so_far}] of spans [{at, decisions}]; bound: a number or null.
-export function draw(figure, title, spans, means, bound) {
+// spans: [{at, decisions}]; means: [{each, recent}] of them, of which the first `done` are finished;
+// bounds: [{start, bound}]; levels: [{name, value, low, high}]; marks: [{kind, start, end, label}].
+export function draw(figure, title, { spans, means, done, bounds = [], levels = [], marks = [] }) {
   const svg = figure.querySelector("svg");
   const box = { width: svg.clientWidth, height: svg.clientHeight };
   if (!box.width) return; // hidden
-  const values = means.flatMap((one) => [one.each, one.so_far]).filter((one) => one !== null);
-  svg.setAttribute("aria-label", describe(title, means, bound));
+  const given = (values) => values.filter((one) => one !== null);
+  const values = given(means.flatMap((one) => [one.each, one.recent]));
+  const known = levels.map((one, i) => ({ ...one, kind: `level${i}` })).filter((one) => one.value !== null);
+  const bound = bounds.at(-1)?.bound ?? null;
+  svg.setAttribute("aria-label", describe(title, means, bound, known, marks));
   if (!values.length) return svg.replaceChildren(label("no data yet", box.width / 2, box.height / 2, "middle"));
-  const y = scale(values.concat(bound ?? []), box.height - EDGE.bottom, EDGE.top);
+  const others = [...given(bounds.map((one) => one.bound)), ...known.map((one) => one.value)];
+  const y = scale(values.concat(others), box.height - EDGE.bottom, EDGE.top);
   const x = decisions(spans, EDGE.left, box.width - EDGE.right);
   const at = spans.map((one) => one.at);
-  const parts = [...rules(y, box), ...dates(at, x, box)];
-  if (bound !== null) parts.push(line("bound", EDGE.left, y(bound), box.width - EDGE.right, y(bound)));
-  for (const name of ["each", "so_far"]) {
-    parts.push(...path(name, means.map((one, i) => [x(i), one[name] === null ? null : y(one[name])])));
-  }
+  const ends = means.map((_, i) => x(i + 1));
+  const finished = (name) => means.map((one, i) => [ends[i], i >= done || one[name] === null ? null : y(one[name])]);
+  const rings = means.map((one, i) => [i, one.each]).filter(([i, each]) => i >= done && each !== null);
   const hair = line("hair", 0, EDGE.top, 0, box.height - EDGE.bottom);
   hair.setAttribute("visibility", "hidden");
-  svg.replaceChildren(...parts, hair);
+  svg.replaceChildren(
+    ...bands(marks, x, box),
+    ...rules(y, box),
+    ...dates(at, ends, box),
+    ...known.flatMap((one) => estimate(one, y, box)),
+    ...steps(bounds, spans.length, x, y),
+    ...path("each", finished("each")),
+    ...rings.map(([i, each]) => create("circle", { class: "open", cx: ends[i], cy: y(each), r: 2.5 })),
+    ...path("recent", finished("recent")),
+    hair,
+  );
   const before = drawn.get(svg);
-  drawn.set(svg, { at, means, x, hair, place: null, output: figure.querySelector("output") });
+  const output = figure.querySelector("output");
+  drawn.set(svg, { at, means, done, ends, hair, bounds, marks, place: null, output });
   if (!before) listen(svg);
 }
 
-function describe(title, means, bound) {
+function describe(title, means, bound, levels, marks) {
   const each = means.map((one) => one.each).filter((one) => one !== null);
   if (!each.length) return `${title}: no data yet`;
-  const limit = bound === null ? "" : `, bound ${number(bound)}`;
-  return (
-    `${title}: ${number(means.at(-1).so_far)} since the first decision${limit}; spans between ` +
-    `${number(Math.min(...each))} and ${number(Math.max(...each))}, the last ${number(each.at(-1))}`
-  );
+  const recent = means.map((one) => one.recent).filter((one) => one !== null);
+  const parts = [`${title}: ${recent.length ? `${number(recent.at(-1))} recently` : "no finished span yet"}`];
+  if (bound !== null) parts.push(`bound ${number(bound)}`);
+  parts.push(`spans between ${number(Math.min(...each))} and ${number(Math.max(...each))}`);
+  levels.forEach((one) => parts.push(`${one.name} about ${number(one.value)}`));
+  return [...parts, ...marks.map((one) => one.label)].join("; ");
 }
 
 function listen(svg) {
@@ -56,10 +73,10 @@ function listen(svg) {
 }
 
 function nearest(svg, offset) {
-  const { at, x } = drawn.get(svg);
+  const { ends } = drawn.get(svg);
   let best = 0;
-  at.forEach((_, i) => {
-    if (Math.abs(x(i) - offset) < Math.abs(x(best) - offset)) best = i;
+  ends.forEach((end, i) => {
+    if (Math.abs(end - offset) < Math.abs(ends[best] - offset)) best = i;
   });
   return best;
 }
@@ -69,11 +86,16 @@ function point(svg, place) {
   shown.place = place;
   shown.hair.setAttribute("visibility", place === null ? "hidden" : "visible");
   if (place === null) return void (shown.output.textContent = "");
-  const where = String(shown.x(place));
+  const where = String(shown.ends[place]);
   shown.hair.setAttribute("x1", where);
   shown.hair.setAttribute("x2", where);
-  const { each, so_far } = shown.means[place];
-  shown.output.textContent = `${time(shown.at[place])}: ${number(each)}, since the first decision ${number(so_far)}`;
+  const { each, recent } = shown.means[place];
+  const words = [`${time(shown.at[place])}: ${number(each)}`];
+  words.push(place < shown.done ? `recent mean ${number(recent)}` : "not finished");
+  const bound = shown.bounds.findLast((one) => one.start <= place + 1)?.bound ?? null;
+  if (bound !== null) words.push(`bound ${number(bound)}`);
+  const here = shown.marks.filter((one) => one.start < place + 1 && one.end >= place);
+  shown.output.textContent = [words.join(", "), ...here.map((one) => one.label)].join("; ");
 }
 
 function scale(values, low, high) {
@@ -83,6 +105,7 @@ function scale(values, low, high) {
   most += room;
   const y = (value) => low + ((value - least) / (most - least)) * (high - low);
   y.ticks = ticks(least, most);
+  y.clip = (value) => y(Math.min(most, Math.max(least, value)));
   return y;
 }
 
@@ -96,12 +119,31 @@ export function ticks(least, most) {
   return found;
 }
 
-// The x-position of the end of each span; the first span ends at the left edge.
+// The x-position of a place: i is the start of span i, i + 0.5 its middle.
 function decisions(spans, left, right) {
-  let sum = 0;
-  const ends = spans.map((one) => (sum += one.decisions));
-  const [first, last] = [ends[0], ends.at(-1)];
-  return (i) => (last > first ? left + ((ends[i] - first) / (last - first)) * (right - left) : right);
+  const ends = [0];
+  spans.forEach((one) => ends.push(ends.at(-1) + one.decisions));
+  return (place) => {
+    const i = Math.min(spans.length - 1, Math.floor(place));
+    const sum = ends[i] + (place - i) * (ends[i + 1] - ends[i]);
+    return left + (sum / (ends.at(-1) || 1)) * (right - left);
+  };
+}
+
+// Edits as lines, outages as bands of at least some pixels.
+function bands(marks, x, box) {
+  return marks.map(({ kind, start, end, label: words }) => {
+    const [left, right] = [x(start), x(end)];
+    const width = Math.max(MIN_BAND, right - left);
+    const size = { x: Math.min(left, box.width - EDGE.right - width), width, y: EDGE.top, height: box.height - EDGE.bottom - EDGE.top };
+    const found = kind === "edited"
+      ? line("mark edited", left, EDGE.top, left, box.height - EDGE.bottom)
+      : create("rect", { class: `mark ${kind}`, ...size });
+    const title = create("title", {});
+    title.textContent = words;
+    found.append(title);
+    return found;
+  });
 }
 
 function rules(y, box) {
@@ -111,8 +153,27 @@ function rules(y, box) {
   ]);
 }
 
+// An estimated level: its interval and its value.
+function estimate({ kind, value, low, high }, y, box) {
+  const [left, right] = [EDGE.left, box.width - EDGE.right];
+  const [top, bottom] = [y.clip(high), y.clip(low)];
+  return [
+    create("rect", { class: `interval ${kind}`, x: left, width: right - left, y: top, height: bottom - top }),
+    line(`level ${kind}`, left, y(value), right, y(value)),
+  ];
+}
+
+// The bound as it was: one line for each value, joined where it changed.
+function steps(bounds, end, x, y) {
+  const points = bounds.flatMap(({ start, bound }, i) => {
+    const until = x(bounds[i + 1]?.start ?? end);
+    return bound === null ? [[x(start), null]] : [[x(i ? start : 0), y(bound)], [until, y(bound)]];
+  });
+  return path("bound", points);
+}
+
 // Start times of the first, the middle and the last span; the middle only if there is room.
-function dates(at, x, box) {
+function dates(at, ends, box) {
   const days = time(at[0]).slice(0, 10) !== time(at.at(-1)).slice(0, 10);
   const short = (one) => (days ? time(one).slice(5, 16) : time(one).slice(11, 19));
   const end = label(short(at.at(-1)), box.width - EDGE.right, box.height - 4, "end");
@@ -120,7 +181,7 @@ function dates(at, x, box) {
   const found = [label(short(at[0]), EDGE.left, box.height - 4, "start"), end];
   const middle = Math.floor(at.length / 2);
   const there = at.length > 4 && box.width > 330;
-  return there ? [...found, label(short(at[middle]), x(middle), box.height - 4, "middle")] : found;
+  return there ? [...found, label(short(at[middle]), ends[middle - 1], box.height - 4, "middle")] : found;
 }
 
 // Lines through the points, interrupted at gaps; a single point is a dot.

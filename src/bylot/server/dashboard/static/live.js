@@ -3,6 +3,7 @@
 import { fill } from "./bind.js";
 import { draw } from "./chart.js";
 import { filter } from "./filter.js";
+import * as history from "./history.js";
 
 const REFRESH_MS = 2000;
 const MAX_RETRY_MS = 60000; // between two attempts while the server does not answer
@@ -21,18 +22,48 @@ function show() {
   fill(document.getElementById("main"), data);
   charts();
   filter(data);
+  hint();
 }
 
 function charts() {
-  const { timeline, limits } = data;
-  if (!timeline) return;
-  const reward = document.querySelector('[data-chart="reward"]');
-  draw(reward, "Mean reward", timeline, timeline.map((span) => span.reward), null);
+  const { timeline: spans, limits, status, recent } = data;
+  if (!spans) return;
+  const done = history.finished(spans, status.waiting);
+  const marks = history.marks(data);
+  const { levels } = recent;
+  const means = history.means(spans, (span) => span.reward.each, (span) => span.rewards, done);
+  draw(document.querySelector('[data-chart="reward"]'), "Mean reward", { spans, means, done, levels, marks });
   document.querySelectorAll('[data-chart="limit"]').forEach((figure, i) => {
-    const { cost, bound } = limits[i].status;
-    const title = `${cost}, ${limits[i].side} ${bound}`;
-    draw(figure, title, timeline, timeline.map((span) => span.costs[i]), bound);
+    const title = `${limits[i].status.cost}, ${limits[i].side} ${limits[i].status.bound}`;
+    const costs = history.means(spans, (span) => span.costs[i].each, (span) => span.decisions, done);
+    draw(figure, title, { spans, means: costs, done, bounds: history.bounds(data, i), marks });
   });
+  const lines = history.keys(marks, data);
+  if (done < spans.length) lines.unshift({ kind: "open", text: "not finished: decisions or rewards are still to come" });
+  if (!recent.decisions && status.decisions) lines.push({ kind: "plain", text: "the log is being read for estimates and outages" });
+  const texts = history.explain(recent);
+  document.querySelectorAll(".marks").forEach((list) => legend(list, list.matches(".levels") ? [...texts, ...lines] : lines));
+}
+
+function legend(list, lines) {
+  const items = lines.map(({ kind, text: words }) => {
+    const item = document.createElement("li");
+    item.className = `key ${kind}`;
+    item.textContent = words;
+    return item;
+  });
+  list.hidden = !lines.length;
+  list.replaceChildren(...items);
+}
+
+// Marks what continues beyond its edge, as a phone shows no scroll bars.
+function hint() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    const [wide, tall] = [box.scrollWidth > box.clientWidth + 1, box.scrollHeight > box.clientHeight + 1];
+    const words = [wide && "sideways", tall && "down"].filter(Boolean).join(" and ");
+    if (words) box.dataset.more = `scroll ${words} for more`;
+    else delete box.dataset.more;
+  }
 }
 
 async function refresh() {
@@ -106,7 +137,12 @@ document.addEventListener("visibilitychange", () => {
   clearTimeout(timer);
   if (!document.hidden && pause.getAttribute("aria-pressed") !== "true") refresh();
 });
-new ResizeObserver(charts).observe(document.getElementById("main"));
+new ResizeObserver(() => {
+  charts();
+  hint();
+}).observe(document.getElementById("main"));
+
+document.addEventListener("toggle", hint, true); // a section was opened
 
 live.hidden = false;
 show();

@@ -1,0 +1,102 @@
+"""Reference levels of a log: what random panels and the best fixed mixture would have earned."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from bylot.distributions import FixedSizeSets, MixedSets
+from bylot.errors import BylotError, InsufficientOverlap
+from bylot.evaluate.estimators import DOUBLY_ROBUST
+from bylot.evaluate.importance_weights import select_usable_rounds
+from bylot.evaluate.log import DecisionLog
+from bylot.evaluate.result import Evaluation, evaluate_target
+from bylot.evaluate.targets import EvaluationTarget, make_uniform_target
+from bylot.numerics.jit import Bools
+from bylot.optima.polytope import solve_linear_program
+
+MIN_PANEL_ROUNDS = 40  # in which a panel of the mixture was drawn
+
+
+class ReferenceLevel(Struct, frozen=True, kw_only=True):
+    """An estimated mean reward with its 95 % interval, or the reason why there is none."""
+
+    name: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+
+
+def estimate_reference_levels(
+    log: DecisionLog, rewards: tuple[float, float]
+) -> list[ReferenceLevel]:
+    """Random panels in the whole log; the best mixture of its first half in its second half, so
+    that no mixture is judged by the rewards that it was chosen for.
+    """
+    half, uniform = len(log.entries) // 2, make_uniform_target(log.problem)
+    earlier = DecisionLog(log.problem, log.entries[:half], log.places[:half], log.gone)
+    later = DecisionLog(log.problem, log.entries[half:], log.places[half:], log.gone)
+
+    def make_level(name: str, evaluate: Callable[[], Evaluation]) -> ReferenceLevel:
+        try:
+            estimates = {one.name: one for one in evaluate().estimates}
+        except BylotError as error:
+            return ReferenceLevel(name=name, reason=error.what)
+        best = estimates[DOUBLY_ROBUST]
+        value, low, high = np.clip([best.value, *best.interval], *rewards).tolist()
+        return ReferenceLevel(name=name, value=value, low=low, high=high)
+
+    def evaluate_best() -> Evaluation:
+        return evaluate_target(later, make_best_mixture_target(earlier), rewards=rewards)
+
+    return [
+        make_level(
+            "random panels, limits ignored", lambda: evaluate_target(log, uniform, rewards=rewards)
+        ),
+        make_level("best fixed mixture within the limits", evaluate_best),
+    ]
+
+
+def make_best_mixture_target(log: DecisionLog) -> EvaluationTarget:
+    """The mixture of panels of the log, one for all contexts, with the highest estimated reward
+    whose costs keep the limits.
+
+    The reward of a panel is its mean over the rounds that drew it, weighted by 1 / propensity.
+    """
+    problem, drawn = log.problem, defaultdict(list)
+    for n in select_usable_rounds(log)[1].tolist():
+        drawn[tuple(sorted(log.members[n].tolist()))].append(log.entries[n])
+    if not drawn:
+        raise InsufficientOverlap("no decision has both a propensity and a reward")
+    most = max(map(len, drawn))
+    often = {
+        panel: found
+        for panel, found in drawn.items()
+        if len(found) >= MIN_PANEL_ROUNDS and len(panel) == most and panel[-1] < problem.size
+    }
+    panels, values, chosen = np.array([*often]).reshape(-1, most).astype(np.int64), [], None
+    for found in often.values():
+        weights = np.exp([-one.log_propensity for one in found])
+        values.append(np.average([one.reward for one in found], weights=weights))
+    if often:
+        costs, one = problem.rows[:, panels].sum(axis=2), np.ones((1, len(panels)))
+        A, b = -problem.signs[:, None] * costs, -problem.signs * problem.bounds
+        chosen = solve_linear_program(np.array(values), A, b, one, one[0, :1], 0 * one[0], one[0])
+    if chosen is None:
+        raise InsufficientOverlap(
+            f"no mixture of panels that were drawn at least {MIN_PANEL_ROUNDS} times in "
+            f"{len(log.entries):,} decisions keeps the limits"
+        )
+    mixed, theta = chosen.x > 1e-9, np.full((len(panels), problem.size), -np.inf)
+    np.put_along_axis(theta, panels, 0.0, axis=1)
+
+    def find_distribution(context: str | None, available: Bools) -> MixedSets:
+        can = mixed & (available[panels].all(axis=1) if available.size else True)
+        if not can.any():
+            raise InsufficientOverlap("no panel of the mixture was available in some decisions")
+        parts = [FixedSizeSets(row, most) for row in theta[can]]
+        return MixedSets(parts, chosen.x[can] / chosen.x[can].sum())
+
+    return EvaluationTarget("mixture", find_distribution)

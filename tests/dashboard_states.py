@@ -1,0 +1,239 @@
+"""States of the dashboard that people should look at: `python tests/dashboard_states.py FOLDER`
+writes a picture of each at three widths, light and dark. More arguments name the states.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+
+from bylot import policies
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import CreateRouter, EditRouter, MakeDecision, RecordReward
+from bylot.eventlog.events import now_us
+from bylot.eventlog.repository import RouterRepository
+from bylot.problem import Problem, at_least, at_most
+from bylot.router import persistence
+from bylot.router.config import RouterConfig
+from bylot.server.auth import Caller
+from bylot.server.dashboard.routes import dashboard_routes
+from bylot.server.dashboard.source import ServerSource
+from bylot.store import open_store
+from direct_server import DirectServer
+
+READER = Caller(None, frozenset({"read"}), frozenset())
+WIDTHS = (1440, 768, 390)
+SKILLS = {"ann": 0.95, "bob": 0.7, "cat": 0.5, "dan": 0.45, "eve": 0.3}
+CONTEXTS = ("chest pain", "headache", None)
+HOUR = 3_600_000_000
+
+
+class StateServer(DirectServer):
+    """A store, its handler and a clock; routers are played through real commands."""
+
+    def __init__(self, folder: Path, seed: int = 0) -> None:
+        address = f"sqlite:///{folder}/log.db"
+        handler = CommandHandler(RouterRepository(open_store(address), "us"))
+        super().__init__(handler, open_store(address))
+        self.seed = seed
+
+    def create(self, name: str, policy: str = "distinct", **changes: Any) -> None:
+        """A router of five experts, under limits on two costs, that began 30 hours ago."""
+        self.at, self.rng = now_us() - 30 * HOUR, np.random.default_rng(self.seed)
+        problem = Problem(
+            experts=[*SKILLS],
+            costs={"usd": [4.0, 3.0, 1.0, 1.0, 0.5], "junior": [0, 0, 1, 0, 1]},
+            limits=[at_most("usd", changes.pop("usd", 3.5)), at_least("junior", 0.3)],
+            draws=2,
+            period=changes.pop("period", 100),
+        )
+        data = policies.policy_to_data(policies.find_policy(policy))
+        config = RouterConfig(
+            problem=persistence.problem_to_data(problem), policy=data, wait=3600.0, **changes
+        )
+        self.check(self.do(CreateRouter(name, config, by="root")))
+
+    def edit(self, name: str, usd: float | None = None, **changes: Any) -> None:
+        """Change the bound of usd, or settings."""
+        self.at += HOUR // 60
+        config = self.handler.repository.get(name, self.at).config
+        if usd is not None:
+            old, *others = config.problem["limits"]
+            limits = [{**old, "at_most": usd}, *others]
+            changes["problem"] = {**config.problem, "limits": limits}
+        command = EditRouter(name, msgspec.structs.replace(config, **changes), by="ops")
+        self.check(self.do(command))
+
+    def play(
+        self,
+        name: str,
+        decisions: int,
+        available: Sequence[str] | None = None,
+        *,
+        reward_share: float = 1.0,
+        minutes: float = 1.0,
+    ) -> None:
+        """Decisions, ten at a time, a share of them with rewards and actual costs."""
+        names = None if available is None else tuple(available)
+        for first in range(0, decisions, 10):
+            number = min(10, decisions - first)
+            self.at += int(self.rng.exponential(number * minutes * HOUR / 60))
+            contexts = [CONTEXTS[i] for i in self.rng.integers(len(CONTEXTS), size=number)]
+            made = self.check(self.do(*(MakeDecision(name, one, names) for one in contexts)))
+            rewards = []
+            for decision in made:
+                value = max(SKILLS[one] for one in decision.subset) * self.rng.uniform(0.7, 1.0)
+                spend = {"usd": decision.spend["usd"] * float(self.rng.uniform(0.95, 1.05))}
+                if self.rng.random() < reward_share:
+                    rewards.append(RecordReward(decision.id, float(value), spend))
+            self.check(self.do(*rewards))
+
+    @staticmethod
+    def check(answers: list[Any]) -> list[Any]:
+        for one in answers:
+            if isinstance(one, Exception):
+                raise one
+        return answers
+
+    def source(self, *recent: str) -> ServerSource:
+        """The source of a dashboard."""
+        return ServerSource(self, self, recent)  # type: ignore[arg-type]
+
+
+def play_new(server: StateServer) -> None:
+    server.create("new")
+
+
+def play_running(server: StateServer) -> None:
+    server.create("running")
+    server.play("running", 1_560)
+    server.play("running", 30, reward_share=0.1)
+
+
+def play_outage(server: StateServer) -> None:
+    """Only dear experts are available: a limit will be missed."""
+    server.create("outage")
+    server.play("outage", 620)
+    server.play("outage", 60, ["ann", "bob"])
+    server.play("outage", 270)
+    server.play("outage", 60, ["ann", "bob"])
+
+
+def play_recovering(server: StateServer) -> None:
+    """Outside now, inside again by the end of the period."""
+    server.create("recovering")
+    server.play("recovering", 400)
+    server.play("recovering", 12, ["ann", "bob"])
+    server.play("recovering", 4)
+
+
+def play_edited(server: StateServer) -> None:
+    server.create("edited")
+    server.play("edited", 650)
+    server.edit("edited", usd=2.4)
+    server.play("edited", 310)
+    server.edit("edited", paused=("bob",))
+    server.play("edited", 150)
+    server.edit("edited", usd=3.0, paused=())
+    server.play("edited", 25)
+
+
+def play_unguarded(server: StateServer) -> None:
+    """A policy without periods and without propensities."""
+    server.create("unguarded", policy="greedy")
+    server.play("unguarded", 300)
+
+
+STATES = {
+    "new": play_new,
+    "running": play_running,
+    "outage": play_outage,
+    "recovering": play_recovering,
+    "edited": play_edited,
+    "unguarded": play_unguarded,
+}
+"""One router each."""
+
+
+def play_many(server: StateServer) -> list[str]:
+    """Two hundred routers, most of them without decisions; the names of those used last."""
+    for play in STATES.values():
+        play(server)
+    for i in range(200 - len(STATES)):
+        server.create(f"router-{i:03}", usd=3.0 + i % 5 / 10)
+        if i % 10 == 0:
+            server.play(f"router-{i:03}", 3 + i)
+    return [f"router-{i:03}" for i in range(0, 200 - len(STATES), 10)] + list(STATES)
+
+
+@contextlib.contextmanager
+def serve_routes(routes: Sequence[Any]) -> Iterator[str]:
+    """Serve routes from a thread; yields the address."""
+    app = Starlette(routes=list(routes))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+def launch_chromium(started: Any) -> Any:
+    """The machine's chromium, or None."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+    sandbox = [] if os.getuid() else ["--no-sandbox"]
+    return found and started.chromium.launch(executable_path=found, args=sandbox)
+
+
+def take_pictures(out: Path, states: Sequence[str]) -> None:
+    """Write STATE-WIDTH-SCHEME.png of every state."""
+    from playwright.sync_api import sync_playwright
+
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
+        browser = launch_chromium(started)
+        empty, many = (Path(folder) / name for name in ("empty", "many"))
+        for state in states:
+            path = f"/routers/{state}" if state in STATES else "/"
+            at = empty if state == "empty" else many
+            if not at.exists():
+                at.mkdir()
+                server = StateServer(at)
+                source = server.source(*(play_many(server) if at == many else []))
+            with serve_routes(dashboard_routes(source, lambda token: READER)) as address:
+                for width in WIDTHS:
+                    for scheme in ("light", "dark"):
+                        page = browser.new_page(
+                            viewport={"width": width, "height": 900}, color_scheme=scheme
+                        )
+                        page.goto(address + path)
+                        page.locator("#live[data-link=live]").wait_for()
+                        if path != "/" and state != "new":
+                            page.locator(".levels .key:has-text('panels')").first.wait_for()
+                        page.wait_for_timeout(300)
+                        picture = out / f"{state}-{width}-{scheme}.png"
+                        page.screenshot(path=picture, full_page=True)
+                        page.close()
+                        print(picture)
+        browser.close()
+
+
+if __name__ == "__main__":
+    folder, *names = sys.argv[1:] or ["out/dashboard"]
+    take_pictures(Path(folder), names or ["empty", "many", *STATES])
