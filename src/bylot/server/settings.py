@@ -30,15 +30,6 @@ Rate = Annotated[float, Meta(gt=0, le=1e9)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
-SQLITE_FORMS = "sqlite:///FILE, sqlite:////ABSOLUTE/FILE"
-COMMIT_TEXT = "commit concurrent requests together, or each on its own; all are on disk before they"
-COMMIT_TEXT += " are answered"
-LOG_TEXT = "amount of logging on standard error; debug logs every request"
-BURST_TEXT = (
-    "requests per key at once before the rate applies (none: 2 seconds' worth, at least 10)"
-)
-DRAIN_TEXT = "seconds for open requests when the server stops, and then for the last snapshots"
-
 
 class KeyEntry(Struct, frozen=True, kw_only=True):
     """An API key. Its secret is in a file, in an environment variable, or only its digest is known
@@ -75,24 +66,28 @@ def describe(text: str, section: str = "") -> Meta:
 class ServerSettings(Struct, frozen=True, kw_only=True):
     """Settings of one server."""
 
-    store: Annotated[str, describe(f"{SQLITE_FORMS} or postgresql://USER@HOST/DATABASE")] = (
+    store: Annotated[str, describe("sqlite:///FILE or postgresql://USER@HOST/DATABASE")] = (
         "sqlite:///bylot.db"
     )
-    commit: Annotated[Literal["group", "each"], describe(COMMIT_TEXT)] = "group"
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], describe(LOG_TEXT)] = "info"
-    lease_s: Annotated[Seconds, describe("seconds without renewal that a router is owned")] = 10.0
+    commit: Annotated[
+        Literal["group", "each"], describe("one transaction for concurrent requests, or for each")
+    ] = "group"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], describe("debug logs every request")
+    ] = "info"
+    lease_s: Annotated[Seconds, describe("seconds that a router is owned without renewal")] = 10.0
     host: Annotated[str, describe("address to listen on", "listen")] = "127.0.0.1"
     port: Annotated[Port, describe("port to listen on; 0 picks a free one", "listen")] = 8000
-    rate: Annotated[Rate | None, describe("requests per second and key (none: any)", "limits")] = (
-        None
-    )
-    burst: Annotated[Count | None, describe(BURST_TEXT, "limits")] = None
+    rate: Annotated[Rate | None, describe("requests per second and key", "limits")] = None
+    burst: Annotated[Count | None, describe("requests of a key at once", "limits")] = None
     max_queued: Annotated[Count, describe("commands that may wait", "limits")] = 10_000
     max_body_bytes: Annotated[Count, describe("size of a request body", "limits")] = 1_000_000
     body_timeout_s: Annotated[Seconds, describe("seconds for a request body", "limits")] = 10.0
     idle_timeout_s: Annotated[Seconds, describe("seconds for a request head", "limits")] = 30.0
     request_timeout_s: Annotated[Seconds, describe("seconds for a result", "limits")] = 25.0
-    drain_timeout_s: Annotated[Seconds, describe(DRAIN_TEXT, "limits")] = 30.0
+    drain_timeout_s: Annotated[
+        Seconds, describe("seconds for open requests at the end, then for snapshots", "limits")
+    ] = 30.0
     keys: dict[str, KeyEntry] = {}
     routers: dict[str, RouterEntry] = {}
 
@@ -133,25 +128,19 @@ class Setting(NamedTuple):
             raise BylotError(what, got=value, expected=expected, remedy=remedy) from None
 
 
-def list_settings() -> Iterator[Setting]:
-    """The fields of `ServerSettings` that have a text."""
-    hints = get_type_hints(ServerSettings, include_extras=True)
-    for field in msgspec.structs.fields(ServerSettings):
-        kind = hints[field.name]
-        if hasattr(kind, "__metadata__"):
-            meta = kind.__metadata__[-1]
-            yield Setting(field.name, kind, meta.description, meta.extra["section"], field.default)
-
-
-SETTINGS = {one.name: one for one in list_settings()}
-TABLES: Mapping[str, type[Struct]] = {"keys": KeyEntry, "routers": RouterEntry}
+HINTS = get_type_hints(ServerSettings, include_extras=True)
+DEFAULTS = ServerSettings()
+SETTINGS = {
+    name: Setting(name, kind, meta.description, meta.extra["section"], getattr(DEFAULTS, name))
+    for name, kind in HINTS.items()
+    for meta in getattr(kind, "__metadata__", ())[-1:]
+}
+TABLES = {name: get_args(kind)[1] for name, kind in HINTS.items() if name not in SETTINGS}
 
 
 def explain_kind_error(error: msgspec.ValidationError) -> str:
     """What msgspec expected, in words.
 
-    >>> explain_kind_error(msgspec.ValidationError("Expected `int` <= 65535"))
-    'a whole number <= 65535'
     >>> explain_kind_error(msgspec.ValidationError("Expected `float`, got `str` - at `$.wait`"))
     'a number'
     """
@@ -215,7 +204,7 @@ def read_config_file(path: Path) -> Iterator[tuple[str, Any]]:
         raise LocatedError(**vars(error), path=path) from None
 
 
-def read_entry(path: Path, table: str, name: str, data: Any) -> Struct:
+def read_entry(path: Path, table: str, name: str, data: Any) -> Any:
     """An entry of a table; files in it are relative to the configuration file."""
     kind, place = TABLES[table], f"{table}.{name}"
     if not isinstance(data, dict):
