@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from bylot.cli import make_parser
 from bylot.eventlog.snapshot import SNAPSHOT_VERSION
@@ -174,3 +175,16 @@ def test_the_pages_on_running_have_no_block_that_is_not_checked() -> None:
         kinds = re.findall(r"^```(\w+)$", read(page), re.MULTILINE)
         assert set(kinds) <= {"sh", "toml", "console"}
     assert len(find_blocks(read("docs/deploy.md"), "sh")) == 4
+
+
+def test_every_package_that_bylot_runs_with_is_bounded_on_both_sides() -> None:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    extras = ("plot", "reproduce", "ray", "client", "serve", "otel", "postgres")
+    listed = [*project["dependencies"], *(one for name in extras for one in EXTRAS[name])]
+    pinned = dict(line.lower().split("==") for line in read("constraints.txt").splitlines())
+    for one in map(Requirement, listed):
+        if one.name == "bylot":
+            continue
+        signs = {bound.operator for bound in one.specifier}
+        assert signs == {">=", "<"} or one.name in ("uvloop", "httptools"), one
+        assert pinned[one.name.replace("prometheus-client", "prometheus_client")] in one.specifier

@@ -96,7 +96,8 @@ def print_settings(loaded: LoadedSettings) -> None:
     for router in settings.routers.values():
         build_config(router)
     rows = {name: getattr(settings, name) for name in SETTINGS}
-    rows["store"] = hide_password(settings.store)
+    with explain_missing_extra("postgres"):
+        rows["store"] = hide_password(settings.store)
     for table in TABLES:
         for label, entry in getattr(settings, table).items():
             fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
