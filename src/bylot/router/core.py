@@ -14,15 +14,9 @@ from msgspec import Struct, structs
 
 from bylot.errors import DecisionError, PolicyError, RewardError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
+from bylot.policies import budget
 from bylot.policies import compiled_handle as compiled
 from bylot.policies.base import BoundPolicy, Policy, Ticket, has_same_pool
-from bylot.policies.budget import (
-    BudgetReport,
-    cancel_round,
-    correct_spend,
-    count_played_rounds,
-    report_budget,
-)
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
 from bylot.problem import Problem, at_most
@@ -171,7 +165,7 @@ class RouterCore:
     def settle(self, corrections: Mapping[str, float]) -> None:
         """Book what panels cost beyond the stated costs, by name; guards continue from there."""
         self.totals.spent[:] += [corrections.get(name, 0.0) for name in self.problem.costs]
-        correct_spend(self.problem, self.rule, self.state, corrections)
+        budget.correct_spend(self.problem, self.rule, self.state, corrections)
 
     def cancel(
         self, t: int, spend: Mapping[str, float], expected: Mapping[str, float]
@@ -187,11 +181,11 @@ class RouterCore:
             sums[:] -= [given[name] if name in counted else 0.0 for name in self.problem.costs]
         for name in counted:
             self.uncounted.unused[name] = self.uncounted.unused.get(name, 0) + 1
-        rounds = count_played_rounds(self.rule, self.state)
+        rounds = budget.count_played_rounds(self.rule, self.state)
         offset = self.t - rounds
         first = self.period.first if self.period.offset == offset else offset
         if rounds and t >= first:
-            cancel_round(self.problem, self.rule, self.state, spend)
+            budget.cancel_round(self.problem, self.rule, self.state, spend)
             offset += 1
         else:
             for name in self.before_period.keys() & counted:
@@ -230,7 +224,7 @@ class RouterCore:
         visits = self.count_visits()
         self._bind(problem, rule, state, totals)
         self.skipped = (state.visits[: visits.size] - visits).tolist()
-        self.period = PeriodStart(t, t - count_played_rounds(rule, state))
+        self.period = PeriodStart(t, t - budget.count_played_rounds(rule, state))
         for name in problem.costs.keys() - old.costs.keys():
             self.before_period.pop(name, None)
         return has_same_pool(old, problem)
@@ -317,7 +311,7 @@ class RouterCore:
             costs[name] = statuses.CostStatus(spent, expected, spent, self.count_decisions(name))
         span = self.run.high - self.run.low
         prices = span * self.policy.prices(problem, self.rule, self.state)
-        now = report_budget(problem, self.rule, self.state)
+        now = budget.report_budget(problem, self.rule, self.state)
         limits = tuple(
             statuses.make_limit_status(
                 one, costs[one.name], float(price), now and self._measure_period(now, j)
@@ -342,7 +336,7 @@ class RouterCore:
             period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
         )
 
-    def _measure_period(self, report: BudgetReport, j: int) -> PeriodPosition:
+    def _measure_period(self, report: budget.BudgetReport, j: int) -> PeriodPosition:
         """Limit j in the current period, as measured and as it counts.
 
         After a change of the problem they differ: what counts is the bound + over / decisions,

@@ -9,15 +9,9 @@ from msgspec import Struct
 from bylot._text import format_table
 from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
-from bylot.router.verdict import (
-    PeriodPosition,
-    VerdictName,
-    is_within_bound,
-    judge_average,
-    judge_period,
-)
+from bylot.router import verdict as verdicts
 
-QUIET_VERDICTS = ("on track", "inside", "kept", "not started")  # the table says enough
+QUIET_VERDICTS = ("on track", "inside", "kept", "not started")
 
 
 class LimitStatus(Struct, frozen=True, kw_only=True):
@@ -43,10 +37,16 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     price: float | None
     kept: bool
     kept_since_first: bool
-    verdict: VerdictName
+    verdict: verdicts.VerdictName
     sentence: str
     counted: float | None
     current: LimitInPeriod | None
+
+    @property
+    def needs_sentence(self) -> bool:
+        """Whether the numbers of a table, and a word, do not say enough."""
+        edited = self.current is not None and self.current.mean != self.counted
+        return edited or self.verdict not in QUIET_VERDICTS
 
     def __str__(self) -> str:
         return f"{self.cost} {self.verdict}: {self.sentence}"
@@ -65,13 +65,13 @@ class CostStatus(Struct, frozen=True):
 
 
 def make_limit_status(
-    limit: Limit, cost: CostStatus, price: float, period: PeriodPosition | None
+    limit: Limit, cost: CostStatus, price: float, period: verdicts.PeriodPosition | None
 ) -> LimitStatus:
     """Judge a limit by its averages; a price that is not a number is unknown."""
     mean = cost.settled / cost.decisions if cost.decisions else None
-    verdict = judge_average(limit, mean)
+    verdict = verdicts.judge_average(limit, mean)
     if period is not None and (mean is not None or not period.now.within_reach):
-        verdict = judge_period(limit, period)
+        verdict = verdicts.judge_period(limit, period)
     average = 0.0 if mean is None else mean
     return LimitStatus(
         cost=limit.name,
@@ -81,7 +81,7 @@ def make_limit_status(
         slack=limit.sign * (average - limit.bound),
         price=None if math.isnan(price) else price,
         kept=verdict.kept,
-        kept_since_first=mean is None or is_within_bound(limit, mean),
+        kept_since_first=mean is None or verdicts.is_within_bound(limit, mean),
         verdict=verdict.name,
         sentence=verdict.sentence,
         counted=None if period is None else period.counted,
@@ -231,7 +231,7 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         period_columns = () if self.period is None else ("this period", "in force")
         head = ("limit", "average", "bound", "slack", *period_columns, "price", "")
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
-        lines += [str(one) for one in self.limits if one.verdict not in QUIET_VERDICTS]
+        lines += [str(one) for one in self.limits if one.needs_sentence]
         if self.period is None:
             return lines
         missed = [

@@ -159,9 +159,6 @@ LIMIT_GAUGES = {
     "kept": ("bylot_limit_kept", "0 if the limit is outside, missed or will be missed"),
 }
 LIMIT_COUNTERS = {
-    "missed_periods": (
-        "bylot_limit_missed_periods",
-        "Periods that ended outside the limit since its bound last changed",
-    )
+    "missed_periods": ("bylot_limit_missed_periods", "Periods that ended outside the limit"),
 }
 VERDICT_GAUGES = {"verdict": ("bylot_limit_verdict", "1 for the verdict, 0 for the other ones")}
