@@ -284,7 +284,7 @@ def test_a_limit_that_changes_its_state_is_announced(window: BrowserWindow) -> N
     window.page.clock.install()
     page = window.go("/routers/triage")
     page_data = page.evaluate("fetch('/routers/triage.json').then((one) => one.json())")
-    page_data["limits"][0]["state"] = "will be missed"
+    page_data["limits"][0]["status"]["verdict"] = "will be missed"
     page.route("**/*.json", lambda route: route.fulfill(json=page_data))
     page.clock.run_for(2_100)
     page.locator("#announcement", has_text="usd at most 3: now will be missed").wait_for(

@@ -108,16 +108,18 @@ def test_the_numbers_are_those_of_the_router(triage: PlayedRouter) -> None:
     assert [one["status"]["mean"] for one in json_path["limits"]] == [
         one.mean for one in status.limits
     ]
-    assert [one["state"] for one in json_path["limits"]] == [one.verdict for one in status.limits]
+    assert [one["status"]["verdict"] for one in json_path["limits"]] == [
+        one.verdict for one in status.limits
+    ]
     assert {one["expert"]: one["overall"] for one in json_path["selection"]["rows"]} == dict(
         status.q
     )
     assert sum(span["decisions"] for span in json_path["timeline"]) == 600
-    assert json_path["timeline"][-1]["reward"]["so_far"] == pytest.approx(
-        status.mean_reward, rel=1e-5
-    )
-    cost = [span["costs"][0]["so_far"] for span in json_path["timeline"]][-1]
-    assert cost == pytest.approx(status.limits[0].mean, rel=1e-5)
+    spans = json_path["timeline"]
+    rewards = sum(span["rewards"] * span["reward"] for span in spans if span["rewards"])
+    assert rewards / status.rewards == pytest.approx(status.mean_reward, rel=1e-5)
+    spent = sum(span["decisions"] * span["costs"][0] for span in spans)
+    assert spent / 600 == pytest.approx(status.limits[0].mean, rel=1e-5)
 
 
 def test_the_probabilities_of_a_context_sum_to_the_number_of_draws(triage: PlayedRouter) -> None:
@@ -261,8 +263,8 @@ def test_a_long_timeline_is_merged_without_loss(bins: int) -> None:
     spans = timeline_spans(points, ["usd"])
     assert len(spans) <= MAX_CHART_SPANS
     assert sum(span.decisions for span in spans) == 2 * bins
-    assert {span.reward.so_far for span in spans} <= {0.5}
-    assert {span.costs[0].each for span in spans} <= {1.5}
+    assert {span.reward for span in spans} <= {0.5}
+    assert {span.costs[0] for span in spans} <= {1.5}
 
 
 def make_config(**changes: object) -> RouterConfig:

@@ -167,7 +167,8 @@ def check_list(server: ServerClient, name: str, verdicts: list[tuple[str, str]])
 
 def check_page(server: ServerClient, name: str, verdicts: list[tuple[str, str]]) -> None:
     data = server.get(f"/routers/{name}.json").json()
-    assert [(one["state"], one["status"]["sentence"]) for one in data["limits"]] == verdicts
+    limits = [one["status"] for one in data["limits"]]
+    assert [(one["verdict"], one["sentence"]) for one in limits] == verdicts
     page = server.get(f"/routers/{name}").text.partition("<template>")
     assert find_states(page[0])[0] == data["state"]  # beside the title
     articles = re.findall(r"<article.*?</article>", page[2], re.S)

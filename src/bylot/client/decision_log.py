@@ -27,7 +27,8 @@ class LogReader:
         for record in records:
             if record.kind in events.EVENT_BODIES:  # others do not concern decisions
                 kind = events.EVENT_BODIES[record.kind]
-                self.apply(record, msgspec.json.decode(record.body, type=kind))
+                body = msgspec.json.decode(record.body, type=kind)
+                self.apply(record.seq, record.of, record.seal, body)
         return [
             # If the pool has changed since, the pool of then was what was available.
             entry._replace(available=tuple(self.pools[seq]))
@@ -37,16 +38,15 @@ class LogReader:
             if seq not in self.unused
         ]
 
-    def apply(self, record: EventRecord, body: events.EventBody) -> None:
+    def apply(self, seq: int, of: int | None, seal: str, body: events.EventBody) -> None:
         """Take one event into account."""
-        of = record.of
         match body:
             case events.RouterCreated() | events.ConfigChanged():
                 policy = body.config.build_policy()
                 assert not isinstance(policy, policies.Auto), "a log has the policy that was chosen"
                 self.policy, self.experts = policy, body.config.problem["experts"]
             case events.DecisionMade():
-                self.add_decision(record, body)
+                self.add_decision(seq, seal[:DECISION_TAG_CHARS], body)
             case events.DecisionActivated():
                 self.unused.discard(of)
             case events.DecisionCancelled():
@@ -58,9 +58,8 @@ class LogReader:
         if learned is not None:
             self.entries[of] = self.entries[of]._replace(reward=learned)
 
-    def add_decision(self, record: EventRecord, made: events.DecisionMade) -> None:
+    def add_decision(self, seq: int, tag: str, made: events.DecisionMade) -> None:
         """Add an entry, without a reward."""
-        seq, tag = record.seq, record.seal[:DECISION_TAG_CHARS]
         decision = decision_from_body(f"{self.prefix}.{seq}.{tag}", made)
         mask = zip(self.experts, made.available_mask, strict=False)
         available = [name for name, is_available in mask if is_available]

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
-from bylot.api import EventRecord
 from bylot.client.decision_log import LogReader
 from bylot.errors import BylotError
 from bylot.evaluate.log import find_unknown_experts, log_from_entries
@@ -51,11 +50,11 @@ def summarise_events(
         return RecentLog()
     reader, made = LogReader(prefix), list[tuple[int, bool]]()
     before = [one.config for one in changes if one.seq <= events[0].seq] or [changes[0].config]
-    reader.apply(make_record(events[0]), ConfigChanged(before[-1]))
+    reader.apply(0, None, "", ConfigChanged(before[-1]))
     for event in events:
         if event.of is None or event.of in reader.entries:  # else of an earlier decision
             body = BODY_DECODERS[event.kind](event.body)
-            reader.apply(make_record(event), body)
+            reader.apply(event.seq, event.of, event.seal.hex(), body)
             if event.kind == "decided":
                 made.append((event.at, body.feasible))
     outages = []
@@ -71,9 +70,3 @@ def summarise_events(
     except BylotError as error:
         levels = [ReferenceLevel(name="reference levels", reason=error.what)]
     return RecentLog(len(made), levels, outages[-MAX_OUTAGES:])
-
-
-def make_record(event: Event) -> EventRecord:
-    """An event as `LogReader` takes it."""
-    seal = event.seal.hex()
-    return EventRecord(event.seq, event.kind, event.of, event.key, "", Raw(), seal)

@@ -1,7 +1,6 @@
 """View models of the two pages: the list of routers, and one router."""
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct, structs
@@ -21,21 +20,16 @@ MAX_CHART_SPANS = 64  # as many as a small chart can show
 MAX_LATEST_DECISIONS = 25
 
 
-class RunningMean(Struct, frozen=True):
-    """A mean over time; None if nothing was counted."""
-
-    each: float | None  # of the span alone
-    so_far: float | None  # from the first decision to the end of the span
-
-
 class TimelineSpan(Struct, frozen=True):
-    """A span of a router's history; costs are in the order of the limits."""
+    """A span of a router's history; means are None if nothing was counted, costs are in the order
+    of the limits.
+    """
 
     at: str  # its start, RFC 3339, UTC
     decisions: int
     rewards: int
-    reward: RunningMean  # per reward
-    costs: list[RunningMean]  # settled, per decision
+    reward: float | None  # per reward
+    costs: list[float | None]  # settled, per decision
 
 
 class NamedValue(Struct, frozen=True):
@@ -62,13 +56,6 @@ class LatestDecision(Struct, frozen=True, kw_only=True):
     notes: str
 
 
-class EffectiveSample(Struct, frozen=True):
-    """Size of the latest decisions as a sample, each weighted by 1 / propensity."""
-
-    decisions: int  # with a known propensity
-    effective: float | None
-
-
 class RouterPageView(Struct, frozen=True, kw_only=True):
     """A router at one moment.
 
@@ -90,7 +77,7 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     recent: RecentLog
     timeline: list[TimelineSpan]
     selection: sections.SelectionTable
-    sample: EffectiveSample
+    effective_sample: float | None  # of the latest decisions
     latest: list[LatestDecision]
     settings: list[NamedValue]
     versions: list[sections.ConfigVersion]
@@ -119,7 +106,7 @@ def build_router_page(
         recent=recent,
         timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
         selection=sections.build_selection(status, config),
-        sample=effective_sample([one.decision.propensity for one in latest]),
+        effective_sample=count_effective_sample([one.decision.propensity for one in latest]),
         latest=[latest_decision(one) for one in latest],
         settings=list_settings(view),
         versions=sections.list_config_versions(changes, status.limits),
@@ -132,8 +119,8 @@ def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[
         return []
     by = -(-len(points.started) // MAX_CHART_SPANS) or 1
     decisions, rewards = sum_groups(points.decisions, by), sum_groups(points.rewards, by)
-    reward = running_means(sum_groups(points.total, by), rewards)
-    spent = [running_means(sum_groups(points.spent[name], by), decisions) for name in costs]
+    reward = divide_sums(sum_groups(points.total, by), rewards)
+    spent = [divide_sums(sum_groups(points.spent[name], by), decisions) for name in costs]
     return [
         TimelineSpan(
             format_timestamp(at), decisions[i], rewards[i], reward[i], [row[i] for row in spent]
@@ -151,22 +138,14 @@ def sum_groups(column: Sequence[Any], by: int) -> list[Any]:
     return [sum(column[i : i + by]) for i in range(0, len(column), by)]
 
 
-def running_means(sums: Sequence[float], counts: Sequence[int]) -> list[RunningMean]:
-    """Mean of each span, and of all spans up to its end.
+def divide_sums(sums: Sequence[float], counts: Sequence[int]) -> list[float | None]:
+    """Means with six digits.
 
-    >>> running_means([2.0, 0.0], [2, 0])
-    [RunningMean(each=1.0, so_far=1.0), RunningMean(each=None, so_far=1.0)]
+    >>> divide_sums([2.0, 0.0], [3, 0])
+    [0.666667, None]
     """
-    columns = sums, counts, accumulate(sums), accumulate(counts)
-    return [
-        RunningMean(rounded_ratio(part, count), rounded_ratio(total, number))
-        for part, count, total, number in zip(*columns, strict=True)
-    ]
-
-
-def rounded_ratio(total: float, number: int) -> float | None:
-    """A mean with six digits."""
-    return float(f"{total / number:.6g}") if number else None
+    pairs = zip(sums, counts, strict=True)
+    return [float(f"{total / count:.6g}") if count else None for total, count in pairs]
 
 
 def latest_decision(record: DecisionRecord) -> LatestDecision:
@@ -190,15 +169,14 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
     )
 
 
-def effective_sample(propensities: Sequence[float | None]) -> EffectiveSample:
+def count_effective_sample(propensities: Sequence[float | None]) -> float | None:
     """Kish's effective sample size, (sum w)^2 / sum w^2 with w = 1 / propensity.
 
-    >>> effective_sample([0.5, 0.5, None]), effective_sample([])
-    (EffectiveSample(decisions=2, effective=2.0), EffectiveSample(decisions=0, effective=None))
+    >>> count_effective_sample([0.5, 0.5, None]), count_effective_sample([None])
+    (2.0, None)
     """
     weights = [1 / propensity for propensity in propensities if propensity is not None]
-    squares = sum(one * one for one in weights)
-    return EffectiveSample(len(weights), sum(weights) ** 2 / squares if weights else None)
+    return sum(weights) ** 2 / sum(one * one for one in weights) if weights else None
 
 
 def list_settings(view: RouterView) -> list[NamedValue]:

@@ -16,7 +16,6 @@ from bylot.router.verdict import VERDICTS
 from bylot.server.dashboard.recent_log import ConfigChange
 
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
-MIN_RATE_HOURS = 1 / 60
 GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
 
 
@@ -42,7 +41,6 @@ class LimitView(Struct, frozen=True, kw_only=True):
 
     status: LimitStatus
     side: str  # at most, at least
-    state: str  # its verdict
     mean: float | None
     stated: float
     expected: float
@@ -59,7 +57,6 @@ def view_limits(status: RouterStatus) -> list[LimitView]:
         view = LimitView(
             status=limit,
             side=limit.side.replace("_", " "),
-            state=limit.verdict,
             mean=limit.mean if cost.decisions else None,
             stated=cost.stated / decisions,
             expected=cost.expected / decisions,
@@ -99,7 +96,7 @@ def count_verdicts(status: RouterStatus) -> str:
     return ", ".join(counts) or "no limits"
 
 
-class SpendRow(Struct, frozen=True, kw_only=True):
+class SpendRow(Struct, frozen=True):
     """One cost: per decision and in total, in this period and since the first decision; rates."""
 
     cost: str
@@ -122,27 +119,22 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
     """Totals and rates of every cost; rates of the last day, or since the first decision, up to
     the last full minute, so that a page of an idle router changes rarely.
     """
-    points, first, hours, now = status.timeline, 0, 0.0, now - now % MINUTE_US
+    points, first, hours = status.timeline, 0, None
     if points is not None and points.started:
         first = max(0, bisect_right(points.started, now - 24 * HOUR_US) - 1)
-        hours = (now - points.started[first]) / HOUR_US
+        minutes = (now - points.started[first]) // MINUTE_US
+        hours = minutes / 60 if minutes > 0 else None
     period = {one.cost: one.current.mean for one in status.limits if one.current is not None}
     rows, played = [], 0 if status.period is None else status.period.played
     for name, cost in status.costs.items():
-        mean, rate = period.get(name), None
-        if points is not None and hours >= MIN_RATE_HOURS:
+        now_mean, rate = period.get(name), None
+        if points is not None and hours is not None:
             rate = sum(points.spent[name][first:]) / hours
-        row = SpendRow(
-            cost=name,
-            period_mean=mean,
-            period_total=None if mean is None else mean * played,
-            mean=cost.settled / cost.decisions if cost.decisions else None,
-            total=cost.settled,
-            per_hour=rate,
-            per_day=None if rate is None else 24 * rate,
-        )
-        rows.append(row)
-    return SpendTable(hours if hours >= MIN_RATE_HOURS else None, rows)
+        in_period = now_mean, None if now_mean is None else now_mean * played
+        mean = cost.settled / cost.decisions if cost.decisions else None
+        per_day = None if rate is None else 24 * rate
+        rows.append(SpendRow(name, *in_period, mean, cost.settled, rate, per_day))
+    return SpendTable(hours, rows)
 
 
 def find_worst_limit(status: RouterStatus) -> LimitStatus | None:

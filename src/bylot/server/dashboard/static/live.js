@@ -31,11 +31,11 @@ function charts() {
   const done = history.finished(spans, status.waiting);
   const marks = history.marks(data);
   const { levels } = recent;
-  const means = history.means(spans, (span) => span.reward.each, (span) => span.rewards, done);
+  const means = history.means(spans, (span) => span.reward, (span) => span.rewards, done);
   draw(document.querySelector('[data-chart="reward"]'), "Mean reward", { spans, means, done, levels, marks });
   document.querySelectorAll('[data-chart="limit"]').forEach((figure, i) => {
     const title = `${limits[i].status.cost}, ${limits[i].side} ${limits[i].status.bound}`;
-    const costs = history.means(spans, (span) => span.costs[i].each, (span) => span.decisions, done);
+    const costs = history.means(spans, (span) => span.costs[i], (span) => span.decisions, done);
     draw(figure, title, { spans, means: costs, done, bounds: history.bounds(data, i), marks });
   });
   const lines = history.keys(marks, data);
@@ -100,9 +100,9 @@ function take(answer) {
 function announce(before, after) {
   const changed = (after.limits ?? []).filter((limit, i) => {
     const old = before.limits[i];
-    return old && old.status.cost === limit.status.cost && old.state !== limit.state;
+    return old && old.status.cost === limit.status.cost && old.status.verdict !== limit.status.verdict;
   });
-  if (changed.length) say(changed.map((one) => `${one.status.cost} ${one.side} ${one.status.bound}: now ${one.state}`).join("; "));
+  if (changed.length) say(changed.map((one) => `${one.status.cost} ${one.side} ${one.status.bound}: now ${one.status.verdict}`).join("; "));
 }
 
 function state(name, words) {
