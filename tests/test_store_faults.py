@@ -276,11 +276,11 @@ def test_a_database_of_another_program_is_refused_and_unchanged(address: str) ->
     )
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 99])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 99])
 def test_a_store_of_another_version_is_refused(address: str, version: int) -> None:
     open_store(address).close()
     execute_statements(address, f"UPDATE bylot_meta SET version = {version}")
-    with pytest.raises(UnsupportedStore, match=f"version {version}; this bylot supports version 3"):
+    with pytest.raises(UnsupportedStore, match=f"version {version}; this bylot supports version 4"):
         open_store(address)
 
 

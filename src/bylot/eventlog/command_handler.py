@@ -106,9 +106,12 @@ class CommandHandler:
     def maintain(self, at: int) -> bool:
         """Do a short piece of work that no command asked for; whether more can be done at once.
 
-        The rest of deleted logs is deleted, and decisions that are due are closed in routers that
-        no command has opened since the start. These are released again, for any other server.
+        Large snapshots are written, the rest of deleted logs is deleted, and decisions that are due
+        are closed in routers that no command has opened since the start. These are released again,
+        for any other server.
         """
+        if self.repository.write_parts():
+            return True
         if self.deleted_logs is None:
             self.deleted_logs = self.store.deleted_logs()
         if self.deleted_logs:

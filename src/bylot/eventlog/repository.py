@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import MsgspecError
 
 from bylot.errors import LeaseLost, RouterBusy, RouterNotFound, StoreCorrupted, StoreUnavailable
+from bylot.eventlog import snapshot
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.clock import BOOT_CLOCK, compute_clock_lead
 from bylot.eventlog.events import BODY_DECODERS, read_decision_by_key, read_decision_events
@@ -27,9 +28,8 @@ EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
 LEASE_S = 10.0
 EVENTS_PER_PAGE = 1000
 MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000
-MAX_SNAPSHOT_BYTES_PER_EVENT = 100
+SNAPSHOT_BYTES_PER_EVENT = 100  # at most
 MAX_REPLAY_S = 10.0  # work after which a snapshot is due in any case
-MIN_WORK_PER_SNAPSHOT = 10.0  # but it may take at most a tenth of the time
 DAMAGED_LOG_RETRY_US = 10_000_000
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # a process id is unique within a container only
@@ -63,18 +63,18 @@ def check_log_end(store: Store, row: RouterRow) -> None:
 
 def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggregate | None:
     """A router from its latest snapshot, None if there is none or it is damaged."""
-    snapshot = store.snapshot(row.number)
-    if snapshot is None:
+    stored = store.snapshot(row.number)
+    if stored is None:
         return None
     try:
-        loaded = RouterAggregate.from_snapshot(row.name, snapshot)
+        loaded = RouterAggregate.from_snapshot(row.name, stored)
     except StoreCorrupted:
         return None
-    last = store.event(row.number, snapshot.seq)
+    last = store.event(row.number, stored.seq)
     if last is None or last.seal != loaded.seal:
         how = "is missing from" if last is None else "differs in"
         raise StoreCorrupted(
-            f"router {row.name!r}: its snapshot is of event {snapshot.seq}, which {how} its log"
+            f"router {row.name!r}: its snapshot is of event {stored.seq}, which {how} its log"
         )
     loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
     return loaded
@@ -174,12 +174,12 @@ class OpenRouter:
         self.saved_seq = aggregate.seq  # of the last snapshot, or when it was opened
         self.snapshot_due = aggregate.seq + every  # the first seq with a new snapshot
         self.work_s = 0.0  # of the events since then, which a replay would take again
-        self.snapshot_s = 0.0  # of the last snapshot
+        self.writing: snapshot.SnapshotWrite | None = None
 
     def is_snapshot_due(self) -> bool:
         """Whether enough events, or enough work, came after the last snapshot."""
-        limit = max(MAX_REPLAY_S, MIN_WORK_PER_SNAPSHOT * self.snapshot_s)
-        return self.aggregate.seq >= self.snapshot_due or self.work_s >= limit
+        due = self.aggregate.seq >= self.snapshot_due or self.work_s >= MAX_REPLAY_S
+        return due and self.writing is None
 
 
 class UncommittedEvents:
@@ -332,12 +332,9 @@ class RouterRepository:
         while events:
             names = [name for name, one in self.opened.items() if one.row.number in events]
             try:
-                start = time.perf_counter()
                 batch = [event for part in events.values() for event in part.events]
-                snapshots = self.take_snapshots(names)
-                self.store.append(batch, snapshots)
+                self.store.append(batch, self.take_snapshots(names))
                 self.discard(list(events))
-                self.record_snapshot_time(snapshots, time.perf_counter() - start)
             except LeaseLost as error:
                 lost = [n for n in names if self.opened[n].row.number in error.routers] or names
                 failed |= dict.fromkeys(lost, error)
@@ -363,25 +360,36 @@ class RouterRepository:
         return failed
 
     def take_snapshots(self, names: Iterable[str]) -> list[Snapshot]:
-        """Snapshots that are due: neither too often nor too large for the growth of the log."""
+        """Small snapshots that are due: neither too often nor too large for the growth of the log.
+        A large one is written later.
+        """
         made = []
         for one in map(self.opened.__getitem__, names):
-            seq = one.aggregate.seq
             if one.is_snapshot_due():
-                start = time.perf_counter()
+                seq = one.aggregate.seq
                 one.snapshot_due, one.work_s = seq + self.every, 0.0  # also if this one fails
-                made.append(one.aggregate.take_snapshot())
-                one.snapshot_s = time.perf_counter() - start
-                size = len(made[-1].body) // MAX_SNAPSHOT_BYTES_PER_EVENT
-                one.saved_seq, one.snapshot_due = seq, seq + max(self.every, size)
+                new = one.aggregate.take_snapshot()
+                one.snapshot_due = seq + max(self.every, len(new.body) // SNAPSHOT_BYTES_PER_EVENT)
+                if len(new.body) > snapshot.SNAPSHOT_PART_BYTES:
+                    one.writing = snapshot.SnapshotWrite(new)
+                else:
+                    made.append(new)
+                    one.saved_seq = seq
         return made
 
-    def record_snapshot_time(self, snapshots: Iterable[Snapshot], seconds: float) -> None:
-        """Record how long a commit with these snapshots took."""
-        numbers = {one.router for one in snapshots}
-        for one in self.opened.values() if numbers else ():
-            if one.row.number in numbers:
-                one.snapshot_s = seconds
+    def write_parts(self) -> bool:
+        """Write parts of one of the snapshots that are being written; whether there was any. One
+        that cannot be written is given up: it only saves time.
+        """
+        for one in self.opened.values():
+            if one.writing is not None:
+                write, one.writing = one.writing, None
+                if write.write_parts(self.store, one.work_s):
+                    one.writing = write
+                else:
+                    one.saved_seq = write.snapshot.seq
+                return True
+        return False
 
     def record_work(self, name: str, seconds: float) -> None:
         """Record how long a router worked on events that are not committed yet."""
@@ -441,6 +449,8 @@ class RouterRepository:
         """Write a snapshot of a router that has changed, if possible."""
         try:
             if one.aggregate.seq > one.saved_seq:
-                self.store.append([], [one.aggregate.take_snapshot()])
+                write = snapshot.SnapshotWrite(one.aggregate.take_snapshot())
+                while write.write_part(self.store):
+                    self.renew_after(self.lease / 3)
         except Exception as error:
             EVENTLOG_LOGGER.error("router %r: no snapshot was written: %s", one.row.name, error)

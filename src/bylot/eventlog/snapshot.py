@@ -4,6 +4,7 @@ What was solved for when the policy was bound to its problem is included, so tha
 solved again. Tickets are in the log.
 """
 
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -22,9 +23,11 @@ from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore, iterate_arrays
 from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
+from bylot.store import Snapshot, Store
 
 SNAPSHOT_VERSION = 4
-MAX_STATE_BYTES = 950_000_000  # SQLite stores values of up to 10**9 bytes, PostgreSQL of 2**30
+MAX_STATE_BYTES = 2**32 - 1  # of an array in MessagePack
+SNAPSHOT_PART_BYTES = 16_000_000
 
 
 class SnapshotContent(Struct, frozen=True, kw_only=True):
@@ -49,13 +52,50 @@ encode_snapshot = msgpack.Encoder().encode
 decode_snapshot = msgpack.Decoder(SnapshotContent).decode
 
 
+class SnapshotWrite:
+    """A snapshot that is written part by part, so that requests are served in between.
+
+    It counts when its last part is written; then the parts of the one before are deleted.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.part, self.work_s = snapshot, 0, 0.0
+
+    def write_parts(self, store: Store, work_s: float) -> bool:
+        """Write parts for as long as the router has worked since the last ones, at least one;
+        whether more is left. So the work during the write takes at most as long as the write.
+
+        work_s: seconds for which the router has worked since the snapshot was taken
+        """
+        end = time.perf_counter() + work_s - self.work_s
+        self.work_s = work_s
+        while self.write_part(store):
+            if time.perf_counter() >= end:
+                return True
+        return False
+
+    def write_part(self, store: Store) -> bool:
+        """Write the next part, or delete one of the snapshot before; whether more is left."""
+        router, seq, body, _ = self.snapshot
+        first = self.part * SNAPSHOT_PART_BYTES
+        piece = body[first : first + SNAPSHOT_PART_BYTES]
+        if not piece:
+            return store.delete_snapshot_part(router, seq)
+        if first + len(piece) < len(body):
+            store.add_snapshot_part(router, seq, self.part, piece)
+        else:
+            store.append([], [self.snapshot._replace(body=piece)])
+        self.part += 1
+        return len(body) > SNAPSHOT_PART_BYTES
+
+
 def store_core(core: RouterCore) -> CoreData:
     """Serialise a core with its rule, arrays as bytes."""
     return core_to_data(core, np.ndarray.tobytes, rule_to_data(core.rule))
 
 
 def check_snapshot_size(core: RouterCore, max_contexts: int) -> None:
-    """Refuse a router of which no snapshot could be stored when it has all of its contexts."""
+    """Refuse a router of which no snapshot could be taken when it has all of its contexts."""
     states = (core.policy.start(core.rule, contexts) for contexts in (1, 2))
     one, two = (
         sum(array.nbytes for array in iterate_arrays(state, core.policy.derived))
@@ -66,7 +106,7 @@ def check_snapshot_size(core: RouterCore, max_contexts: int) -> None:
         remedy = "use a policy that remembers less, such as 'distinct'"
         raise PolicyError(
             f"max_contexts={max_contexts:,}: what {core.policy.name} remembers of "
-            f"{core.problem.size:,} experts in so many contexts is too large for a store",
+            f"{core.problem.size:,} experts in so many contexts is too large for a snapshot",
             expected=f"at most {most:,}" if most > 0 else "fewer experts",
             remedy=remedy,
         )

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
 
-STORE_VERSION = 3
+STORE_VERSION = 4
 """Version of the tables and of the events in them."""
 
 STORE_SCHEMA = (
@@ -28,6 +28,8 @@ STORE_SCHEMA = (
     "CREATE INDEX events_edited ON events (router, seq) WHERE kind = 'edited'",
     "CREATE TABLE snapshots (router {int} PRIMARY KEY, seq {int} NOT NULL, body {bytes} NOT NULL,"
     " seal {bytes} NOT NULL)",
+    "CREATE TABLE snapshot_parts (router {int} NOT NULL, seq {int} NOT NULL, part {int} NOT NULL,"
+    " body {bytes} NOT NULL, PRIMARY KEY (router, seq, part))",
     "CREATE TABLE leases (router {int} PRIMARY KEY, owner {text} NOT NULL, until {time} NOT NULL)",
     "CREATE TABLE keys (id {name} PRIMARY KEY, digest {bytes} NOT NULL, label {text} NOT NULL,"
     " scopes {text} NOT NULL, routers {text} NOT NULL, created {int} NOT NULL, revoked {int})",
@@ -48,6 +50,21 @@ EVENT_QUERIES = {
 }
 """Queries of the events of a router, whose number is their first value."""
 
+SNAPSHOT_SQL = """
+SELECT seq, body, seal, NULL FROM snapshots WHERE router = ? UNION ALL
+SELECT seq, one.body, NULL, part FROM snapshots JOIN snapshot_parts one USING (router, seq)
+WHERE router = ?
+"""
+"""The end of a snapshot and its parts in any order, of the same moment."""
+
+ADD_PART_SQL = (
+    "INSERT INTO snapshot_parts SELECT router, ?, ?, ? FROM leases WHERE router = ? AND owner = ?"
+    " ON CONFLICT (router, seq, part) DO UPDATE SET body = excluded.body"
+)
+DELETE_PART_SQL = (
+    "DELETE FROM snapshot_parts WHERE router = ? AND seq <> ? AND part ="
+    " (SELECT max(part) FROM snapshot_parts WHERE router = ? AND seq <> ?)"
+)
 MAX_EVENTS_PER_DELETE = 10_000
 DELETE_EVENTS_SQL = (
     "DELETE FROM events WHERE router = ?"
@@ -231,7 +248,7 @@ class Store(ABC):
         with self._transaction() as execute:
             # the row goes first, so that no other writer can append meanwhile
             execute("DELETE FROM routers WHERE number = ?", router)
-            for table in ("snapshots", "leases"):
+            for table in ("snapshots", "snapshot_parts", "leases"):
                 execute(f"DELETE FROM {table} WHERE router = ?", router)
             deleted = execute(DELETE_EVENTS_SQL, router, router, MAX_EVENTS_PER_DELETE)
             return bool(deleted.rowcount == MAX_EVENTS_PER_DELETE)
@@ -290,8 +307,23 @@ class Store(ABC):
 
     def snapshot(self, router: int) -> Snapshot | None:
         """The latest snapshot."""
-        rows = self._rows("SELECT router, seq, body, seal FROM snapshots WHERE router = ?", router)
-        return Snapshot(*rows[0]) if rows else None
+        rows = self._rows(SNAPSHOT_SQL, router, router)
+        parts = sorted((part, body) for _, body, _, part in rows if part is not None)
+        for seq, end, seal, part in rows:
+            if part is None:
+                return Snapshot(router, seq, b"".join([*(body for _, body in parts), end]), seal)
+        return None
+
+    def add_snapshot_part(self, router: int, seq: int, part: int, body: bytes) -> None:
+        """Add a part of a snapshot; `append` adds its end as a snapshot, and it is complete."""
+        with self._transaction() as execute:
+            if not execute(ADD_PART_SQL, seq, part, body, router, self.owner).rowcount:
+                raise self._fenced_error([router])
+
+    def delete_snapshot_part(self, router: int, seq: int) -> bool:
+        """Delete a part of snapshots other than this one; whether there was any."""
+        with self._transaction() as execute:
+            return bool(execute(DELETE_PART_SQL, router, seq, router, seq).rowcount)
 
     def renew(self, owner: str, seconds: float) -> set[int]:
         """Renew all leases of an owner, also expired ones that nobody took; returns the numbers of
