@@ -46,8 +46,8 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def run_optimum(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, Any]:
-    """Exit code, text and data."""
-    code = main(["optimum", *arguments])
+    """Exit code, text with details, and data."""
+    code = main(["optimum", "--details", *arguments])
     text = capsys.readouterr()
     assert main(["optimum", "--json", *arguments]) == code
     return code, text.out + text.err, json.loads(capsys.readouterr().out)
@@ -76,6 +76,30 @@ def test_rewards_costs_prices_and_probabilities_are_reported(
     assert any(line.startswith("usd at_most 3 per request 3 at the bound") for line in lines)
     assert any(f" {best.policy[0]:.4f} {inclusion[0]:.4f}" in line for line in lines)
     assert "blank answers, which count as 0: 1 of 12" in text
+
+
+def test_four_numbers_come_first_and_everything_else_with_details(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*files, "--dimension", "topic"]
+    code, details, data = run_optimum(arguments, capsys)
+    assert main(["optimum", *arguments]) == code == 0
+    lines = capsys.readouterr().out.splitlines()
+    best = max(data["distributions"].values(), key=lambda one: float(one["reward"]))
+    inclusion = np.array(best["inclusion"][0])
+    most = data["any_policy"]["reward"] + data["any_policy"]["gap"]
+    usd = best["limits"][0]
+    assert lines == [
+        f"best reward      {best['reward']:.6g} per request, by independent draws (the optimum of "
+        "tangent)",
+        f"upper bound      {most:.6g} per request: no policy that keeps the limits earns more",
+        f"spend            {inclusion @ [3.0, 1.0, 1.0]:.4g} US dollars per request",
+        f'limit to loosen  "usd at most 3 per request": 1% looser earns {0.03 * usd["price"]:.2g} '
+        f"more (shadow price {usd['price']:.4g})",
+        "Use --details for distributions, costs and all prices.",
+    ]
+    assert details.splitlines()[:4] == lines[:4]
+    assert [f"{label:15}  {text}" for label, text in data["summary"].items()] == lines[:4]
 
 
 def test_prices_are_per_unit_of_the_file(
@@ -179,6 +203,10 @@ def test_the_exit_code_is_1_if_no_policy_is_found(
     assert code == 1
     assert set(data["missing"]) == {"panels", "exact", "surrogate"}
     assert "use fewer=True" not in text
+    assert main(["optimum", *files]) == 1
+    short = capsys.readouterr().out
+    assert short.startswith("best reward  none: no distribution was found that keeps the limits\n")
+    assert "best mixture of panels: panels of exactly 2 experts cannot keep" in short
 
 
 def test_a_problem_without_limits_and_outcomes_works(
@@ -189,6 +217,8 @@ def test_a_problem_without_limits_and_outcomes_works(
     assert code == 0
     assert "SYNTHETIC SCENARIO" in text
     assert "There are no limits." in text
+    assert text.startswith("SYNTHETIC SCENARIO")
+    assert "limit to loosen  none: there are no limits" in text
     assert data["scenario"]["rounds"] == 50
 
 
@@ -217,7 +247,10 @@ def test_the_hospital_example_has_the_known_optimum() -> None:
     )
     assert_allclose(report.found["exact"].best.value, 0.77775, atol=5e-6)
     assert {price.verdict for price in report.found["exact"].prices} == {"agrees"}
-    assert "the surrogate of " in render_optimum(report)
+    assert "the surrogate of " in render_optimum(report, details=True)
+    assert render_optimum(report, details=False).startswith(
+        "best reward      0.810858 per request, by a mixture of full panels"
+    )
 
 
 @pytest.mark.parametrize(

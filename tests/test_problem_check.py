@@ -42,13 +42,46 @@ limits:
 def run_check(
     folder: Path, content: str, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str, Any]:
-    """Exit code, text and data of a check."""
+    """Exit code, text with details, and data of a check."""
     path = folder / "pool.yaml"
     path.write_text(content)
-    code = main(["problem", "check", str(path)])
+    code = main(["problem", "check", "--details", str(path)])
     text = capsys.readouterr()
     assert main(["problem", "check", "--json", str(path)]) == code
     return code, text.out + text.err, json.loads(capsys.readouterr().out)
+
+
+def test_four_numbers_come_first_and_everything_else_with_details(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, details, data = run_check(tmp_path, FEASIBLE, capsys)
+    assert main(["problem", "check", str(tmp_path / "pool.yaml")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    distinct, count = data["policies"]["distinct"], len(data["limits"])
+    assert lines == [
+        f"limits           {count} on panels of 2 of 3 experts: all can be kept together",
+        "policies         4 of 4 checked can run (distinct, noisy-or, tangent, strict); the "
+        "default is distinct",
+        f"margin           {100 * distinct['margin']:.1f}%: all limits could be this much tighter "
+        "at once and distinct could keep them",
+        f"shortest period  {distinct['shortest_period']} requests: at the end of as many, distinct "
+        "can guarantee the limits; the period is 500",
+        "Use --details for costs, groups and the range of each limit.",
+    ]
+    assert details.splitlines()[:4] == lines[:4]
+    assert [f"{label:15}  {text}" for label, text in data["summary"].items()] == lines[:4]
+
+
+def test_what_lets_more_policies_run_is_on_the_first_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, details, data = run_check(tmp_path, TIGHT, capsys)
+    assert main(["problem", "check", str(tmp_path / "pool.yaml")]) == 0
+    text = capsys.readouterr().out
+    assert "2 of 4 checked can run (tangent, strict); the default is tangent\n" in text
+    (looser,) = [line for line in text.splitlines() if "can run with" in line]
+    assert looser in details
+    assert f"at_most: {data['looser'][0]['at_most']}" in looser
 
 
 def test_a_check_reports_costs_groups_limits_and_policies(

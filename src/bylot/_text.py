@@ -3,7 +3,7 @@
 import math
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -37,6 +37,16 @@ def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     columns = [align_column(column) for column in zip(*rows, strict=True)]
     return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+
+
+def format_labels(values: Mapping[str, str]) -> list[str]:
+    """Label each value.
+
+    >>> format_labels({"reward": "0.8", "spend": "3 US dollars"})
+    ['reward  0.8', 'spend   3 US dollars']
+    """
+    width = max(map(len, values))
+    return [f"{label.ljust(width)}  {value}" for label, value in values.items()]
 
 
 def align_column(column: Sequence[str]) -> list[str]:

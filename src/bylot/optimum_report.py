@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bylot import optima
-from bylot._text import format_table, join_words
+from bylot._text import format_labels, format_table, join_words
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.problem_files import ProblemFile
@@ -17,6 +17,11 @@ KIND_LABELS = {
     "panels": "best mixture of panels",
     "exact": "best i.i.d. draws, exact limits",
     "surrogate": "best i.i.d. draws, surrogate",
+}
+KIND_PLAYERS = {
+    "panels": "a mixture of full panels (the optimum of distinct and noisy-or)",
+    "exact": "independent draws (the optimum of tangent)",
+    "surrogate": "independent draws under the paper's surrogate (the optimum of omd)",
 }
 ANY_POLICY_LABEL = "any policy"
 FIXED_SET_LABEL = "best fixed panel"
@@ -115,9 +120,17 @@ def explain_missing_kind(file: ProblemFile, kind: str, error: InfeasibleLimits) 
     return f"the surrogate of {limits} is empty; the limits are not"
 
 
-def render_optimum(report: OptimumReport) -> str:
-    """The report as text: the problem and the scenario in a few lines, then tables."""
+def render_optimum(report: OptimumReport, details: bool) -> str:
+    """The report as text: four numbers; details are the problem, the scenario, and tables."""
     problem, scenario = report.file.problem, report.scenario
+    lead = format_labels(list_main_numbers(report))
+    if scenario.synthetic:
+        lead = [scenario.description, *lead]
+    if not details:
+        reasons = [] if report.found else describe_missing_kinds(report)
+        return "\n".join(
+            [*lead, *reasons, "Use --details for distributions, costs and all prices."]
+        )
     head = f"{report.file.path}: {problem.size} experts, {problem.draws} draws per request"
     lines = [head, scenario.description]
     if scenario.questions:
@@ -131,8 +144,45 @@ def render_optimum(report: OptimumReport) -> str:
         budget = "each context keeps the limits" if report.per_context else "one budget for all"
         lines.append(f"one distribution per context, {budget}; frequencies: {shares}")
     tables = (tabulate_optimum_rewards, tabulate_optimum_costs, tabulate_prices)
-    parts = [lines, *(table(report) for table in (*tables, tabulate_inclusion, tabulate_panels))]
+    more = (tabulate_inclusion, tabulate_panels)
+    parts = [lead, lines, *(table(report) for table in (*tables, *more))]
     return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def list_main_numbers(report: OptimumReport) -> dict[str, str]:
+    """The best reward, what no policy exceeds, the spend, and the limit to loosen."""
+    file, most = report.file, report.file.to_reward(report.any_policy.ceiling)
+    ceiling = f"{most:.6g} per request: no policy that keeps the limits earns more"
+    if not report.found:
+        none = "none: no distribution was found that keeps the limits"
+        return {"best reward": none, "upper bound": ceiling}
+    one = max(report.found.values(), key=lambda found: found.best.value)
+    reward = f"{file.to_reward(one.best.value):.6g} per request, by {KIND_PLAYERS[one.kind]}"
+    spend = file.format_spend(report.shares @ one.inclusion)
+    numbers = {"best reward": reward, "upper bound": ceiling}
+    numbers["spend"] = f"{spend} per request" if spend else "nothing has a cost"
+    numbers["limit to loosen"] = describe_best_price(report, one)
+    return numbers
+
+
+def describe_best_price(report: OptimumReport, one: BestDistribution) -> str:
+    """The limit of which 1 % earns most; of a bound of 0, what its largest cost would earn."""
+    file = report.file
+    gains = [
+        file.span * 0.01 * abs(price.price) * (price.limit.bound or peak)
+        for price, peak in zip(one.prices, file.problem.peaks, strict=True)
+    ]
+    if max(gains, default=0.0) <= NEGLIGIBLE_GAIN * file.span:
+        return "none: no limit costs anything" if gains else "none: there are no limits"
+    n = gains.index(max(gains))
+    written, unit = file.limits[n], file.limits[n].unit(file.problem.draws)
+    price = f"shadow price {abs(file.span * one.prices[n].price * unit):.4g}"
+    gain = f"1% looser earns {gains[n]:.2g} more ({price})" if written.written else price
+    return f'"{written.words}": {gain}'
+
+
+def describe_missing_kinds(report: OptimumReport) -> list[str]:
+    return [f"{KIND_LABELS[kind]}: {why}" for kind, why in report.missing.items()]
 
 
 def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
@@ -156,8 +206,8 @@ def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
     value = f"{report.file.to_reward(fixed.value):.6g}"
     rows.append((FIXED_SET_LABEL, value, value if fixed.proved else "", note))
     members = ", ".join(fixed.members) or "empty, as no panel keeps the upper limits"
-    reasons = [f"{KIND_LABELS[kind]}: {why}" for kind, why in report.missing.items()]
-    return [*format_table(rows), f"{FIXED_SET_LABEL}: {members}", *reasons]
+    fixed_panel = f"{FIXED_SET_LABEL}: {members}"
+    return [*format_table(rows), fixed_panel, *describe_missing_kinds(report)]
 
 
 def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
@@ -249,6 +299,7 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
     found = report.found.items()
     return {
         "file": str(file.path),
+        "summary": list_main_numbers(report),
         "scenario": {
             "description": scenario.description,
             "synthetic": scenario.synthetic,

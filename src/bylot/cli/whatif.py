@@ -24,6 +24,7 @@ def add(verbs: Any) -> None:
     kinds = options.add_group(verbs, "problem", "check a problem file, or start one")
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
+    check.add_flag("--details", "also print costs, groups, and the range of each limit")
     check.add_json()
     for name, packaged, text in (
         ("new", "starter.yaml", "print a commented problem file to start from"),
@@ -85,6 +86,7 @@ def add_optimum(verbs: Any) -> None:
     verb.add_count("--starts", 8, text)
     verb.add_seed()
     verb.add_path("--csv", "also write the distributions into this file")
+    verb.add_flag("--details", "also print all optima, costs, prices, and who is asked")
     verb.add_json()
 
 
@@ -108,7 +110,7 @@ def run_check(given: argparse.Namespace) -> int:
         print_result(given, failure_data(str(given.file), error), "")
         return 1
     found = check_problem(file)
-    print_result(given, found, render_check(file, found))
+    print_result(given, found, render_check(file, found, given.details))
     return 0
 
 
@@ -187,7 +189,6 @@ def run_optimum(given: argparse.Namespace) -> int:
         except OSError as error:
             what = f"cannot write {given.csv}: {error.strerror}"
             raise BylotError(what, remedy="give an existing folder") from None
-    print_result(
-        given, optimum_report.optimum_to_data(report), optimum_report.render_optimum(report)
-    )
+    text = optimum_report.render_optimum(report, given.details)
+    print_result(given, optimum_report.optimum_to_data(report), text)
     return 0 if report.found else 1

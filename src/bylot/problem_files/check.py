@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bylot import policies
-from bylot._text import format_table, join_words
+from bylot._text import format_labels, format_percent, format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
 from bylot.policies.fallback_schedule import find_shortest_period
@@ -34,7 +34,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
     applies = distinct["applies"]
     contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
     conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
-    return {
+    found = {
         "file": str(file.path),
         "experts_file": None if file.csv is None else str(file.csv),
         "experts": list(problem.experts),
@@ -70,6 +70,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
             for spec in ("auto", f"auto:propensities=false{contexts}")
         },
     }
+    return {"summary": list_check_numbers(file, found), **found}
 
 
 def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
@@ -183,7 +184,13 @@ def check_strict(problem: Problem) -> dict[str, Any]:
     return policy_check_data(reason)
 
 
-def render_check(file: ProblemFile, found: dict[str, Any]) -> str:
+def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str:
+    """The check as text: four numbers; details are the problem, tables, and what they mean."""
+    lead = format_labels(found["summary"])
+    looser = describe_looser_limits(found)
+    if not details:
+        more = "Use --details for costs, groups and the range of each limit."
+        return "\n".join([*lead, *looser, more])
     problem, (low, high) = file.problem, file.rewards
     source = f" (from {file.csv})" if file.csv else ""
     default = "" if problem.period else " (the default)"
@@ -196,9 +203,35 @@ def render_check(file: ProblemFile, found: dict[str, Any]) -> str:
         shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
         head.append(f"contexts and their shares of the requests: {shares}")
     tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
-    lines = [*describe_limits(file), *describe_looser_limits(found), *describe_auto(file, found)]
+    lines = [*describe_limits(file), *looser, *describe_auto(file, found)]
     legend = [CHECK_LEGEND] if file.limits else []
-    return "\n\n".join("\n".join(part) for part in [head, *tables, [*lines, *legend]])
+    return "\n\n".join("\n".join(part) for part in [lead, head, *tables, [*lines, *legend]])
+
+
+def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, str]:
+    """Limits, the policies that can keep them, the margin, and the shortest period."""
+    count, checks, name = len(file.limits), found["policies"], found["auto"]["auto"]
+    runs = [policy for policy, one in checks.items() if one["applies"]]
+    kept = "all can be kept together" if count > 1 else "it can be kept"
+    panels = f"panels of {file.problem.draws} of {file.problem.size} experts"
+    numbers = {
+        "limits": f"{count} on {panels}: {kept if count else 'nothing is limited'}",
+        "policies": f"{len(runs)} of {len(checks)} checked can run ({', '.join(runs)}); the "
+        f"default is {name}{'' if name in runs else ', which cannot'}",
+    }
+    if count and checks[name]["margin"] is not None:
+        numbers["margin"] = (
+            f"{format_percent(checks[name]['margin'])}: all limits could be this much tighter at "
+            f"once and {name} could keep them"
+        )
+        shortest, period = checks[name]["shortest_period"], guard.get_period(file.problem, None)
+        numbers["shortest period"] = "none: no period can be guaranteed"
+        if shortest is not None:
+            numbers["shortest period"] = (
+                f"{shortest:,} requests: at the end of as many, {name} can guarantee the limits; "
+                f"the period is {period:,}{'' if file.problem.period else ', the default'}"
+            )
+    return numbers
 
 
 def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tuple[str, ...]]]:

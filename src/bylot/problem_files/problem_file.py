@@ -8,8 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from bylot._text import join_words
+from bylot._text import format_number, join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
+from bylot.numerics.jit import Floats
 from bylot.outcome_tables.sheets import quote_field
 from bylot.problem import Limit, Problem, Share, share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
@@ -105,6 +106,21 @@ class ProblemFile:
     def to_reward(self, value: float) -> float:
         """Map a value from 0 to 1 to the range of rewards."""
         return self.rewards[0] + self.span * value
+
+    def name_unit(self, name: str) -> str:
+        """What amounts of a cost, or of the members of a group, are counted in.
+
+        A cost with the unit "US dollars per call" is counted in US dollars.
+        """
+        unit = self.units.get(name)
+        return f"experts of {name}" if unit is None else unit.partition(" per ")[0] or name
+
+    def format_spend(self, inclusion: Floats, requests: float = 1.0) -> str:
+        """Expected costs of some requests: "2.5 US dollars and 3 minutes"; empty without costs."""
+        asked, costs = inclusion * requests, self.problem.costs
+        spent = ((name, float(costs[name] @ asked)) for name in self.units)
+        parts = (f"{format_number(x)} {self.name_unit(name)}" for name, x in spent)
+        return join_words(parts, "and")
 
     def format_limit(self, limit: Limit) -> str:
         """Write a limit, which is per request, in the words and the unit of the file."""

@@ -123,13 +123,7 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     if one.interval:
         low, high = (format_number(end * advice.requests) for end in one.interval)
         reward += f" (95% interval {low} to {high})"
-    spend = join_words(
-        (
-            f"{format_number(cost * advice.requests)} {name_unit(results, name)}"
-            for name, cost in advice.spend.items()
-        ),
-        "and",
-    )
+    spend = plan.file.format_spend(one.asked, advice.requests)
     text = f"{lead} {reward}{f' for {spend}' if spend else ''} {per}"
     if not count:
         return f"{text}."
@@ -143,15 +137,6 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     return f"{text}; {looser}."
 
 
-def name_unit(results: WhatifResults, name: str) -> str:
-    """What amounts of a cost or of the members of a group are counted in.
-
-    A cost "US dollars per call" is counted in US dollars.
-    """
-    unit = results.plan.file.units.get(name)
-    return f"experts of {name}" if unit is None else unit.partition(" per ")[0] or name
-
-
 def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:
     """What a step of a limit buys."""
     name, plan = looser.limit.limit.name, results.plan
@@ -160,7 +145,7 @@ def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:
     sure = "" if looser.verdict in ("agrees", "kink") else " (by a price that is not confirmed)"
     gain = format_number(float(f"{looser.gain:.2g}"))
     return (
-        f"{looser.step:,g} {side} {name_unit(results, name)} {plan.per_requests} would buy up to "
+        f"{looser.step:,g} {side} {plan.file.name_unit(name)} {plan.per_requests} would buy up to "
         f"{gain} more {plan.scenario.reward_noun}{sure}"
     )
 
