@@ -6,13 +6,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli.options import (
-    add_group,
-    add_verb,
-    explain_missing_extra,
-    print_result,
-    read_settings,
-)
+from bylot.cli import options
 from bylot.errors import BylotError
 from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS, TABLES, LoadedSettings
 
@@ -22,7 +16,7 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     add_serve(verbs)
-    replay = add_verb(
+    replay = options.add_verb(
         verbs,
         "replay",
         run_replay,
@@ -32,8 +26,8 @@ def add(verbs: Any) -> None:
         "running.",
     )
     replay.add_argument("name", metavar="NAME", help="name of the router")
-    kinds = add_group(verbs, "keys", "create, list and revoke API keys of a server")
-    create = add_verb(
+    kinds = options.add_group(verbs, "keys", "create, list and revoke API keys of a server")
+    create = options.add_verb(
         kinds,
         "create",
         run_create_key,
@@ -49,8 +43,8 @@ def add(verbs: Any) -> None:
     create.add_list("--router", "NAME", text)
     text = "do not store the key; print it, and the table of a configuration file that declares it"
     create.add_flag("--for-config", text)
-    listing = add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
-    revoke = add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
+    listing = options.add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
+    revoke = options.add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
     revoke.add_argument("id", metavar="ID", help="id of the key, as shown by `bylot keys list`")
     for verb in (replay, create, listing, revoke):
         verb.add_settings("store")
@@ -58,7 +52,7 @@ def add(verbs: Any) -> None:
 
 
 def add_serve(verbs: Any) -> None:
-    serve = add_verb(
+    serve = options.add_verb(
         verbs,
         "serve",
         run_serve,
@@ -73,10 +67,10 @@ def add_serve(verbs: Any) -> None:
 
 
 def run_serve(given: argparse.Namespace) -> None:
-    with explain_missing_extra("serve"):
+    with options.explain_missing_extra("serve"):
         from bylot.server.lifecycle import run_server
 
-    loaded = read_settings(given)
+    loaded = options.read_settings(given)
     for warning in loaded.warnings:
         print(f"bylot: warning: {warning}", file=sys.stderr)
     if given.check:
@@ -96,7 +90,7 @@ def print_settings(loaded: LoadedSettings) -> None:
     for router in settings.routers.values():
         build_config(router)
     rows = {name: getattr(settings, name) for name in SETTINGS}
-    with explain_missing_extra("postgres"):
+    with options.explain_missing_extra("postgres"):
         rows["store"] = hide_password(settings.store)
     for table in TABLES:
         for label, entry in getattr(settings, table).items():
@@ -116,12 +110,12 @@ def run_replay(given: argparse.Namespace) -> int:
     from bylot.eventlog.audit import audit_router
     from bylot.store import open_store
 
-    with closing(open_store(read_settings(given).settings.store, read_only=True)) as store:
+    with closing(open_store(options.read_settings(given).settings.store, read_only=True)) as store:
         found = audit_router(store, given.name)
     counts = f"{given.name}: {found.events:,} events"
     if given.json or found.fault is None:
         text = f"{counts}, {found.decisions:,} decisions, all verified\nstate {found.fingerprint}"
-        print_result(given, found._asdict(), text)
+        options.print_result(given, found._asdict(), text)
     if found.fault is not None:
         print(f"bylot: {counts} verified, then: {found.fault}", file=sys.stderr)
     return 0 if found.fault is None else 1
@@ -131,7 +125,7 @@ def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store
     """Open the store; `create` makes a new one if there is none."""
     from bylot.store import hide_password, open_store, store_exists
 
-    url = read_settings(given).settings.store
+    url = options.read_settings(given).settings.store
     if not create and not store_exists(url):
         remedy = "give the --store of the server, or create the first key with `bylot keys create`"
         raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
@@ -148,13 +142,13 @@ def run_create_key(given: argparse.Namespace) -> None:
         table = f'digest = "{key.id}:{key.digest.hex()}"\nscopes = {json.dumps(scopes)}'
         routers = f"\nrouters = {json.dumps(given.router)}" if given.router else ""
         text = f"{secret}\n\n[keys.{json.dumps(given.label)}]\n{table}{routers}"
-        print_result(given, {"key": secret, "id": key.id, "digest": key.digest.hex()}, text)
+        options.print_result(given, {"key": secret, "id": key.id, "digest": key.digest.hex()}, text)
         return
     with closing(open_key_store(given, create=True)) as store:
         store.add_key(key)
     data = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
     facts = f"Scopes: {', '.join(key.scopes)}; store: {store.address}"
-    print_result(given, data, f"{secret}\n\nSave it now: it is not shown again. {facts}")
+    options.print_result(given, data, f"{secret}\n\nSave it now: it is not shown again. {facts}")
 
 
 def run_list_keys(given: argparse.Namespace) -> None:
@@ -163,25 +157,19 @@ def run_list_keys(given: argparse.Namespace) -> None:
 
     with closing(open_key_store(given)) as store:
         keys = store.keys()
-    rows: list[dict[str, Any]] = [
-        {
-            "id": key.id,
-            "label": key.label,
-            "scopes": list(key.scopes),
-            "routers": list(key.routers),
-            "created": format_timestamp(key.created),
-            "revoked": None if key.revoked is None else format_timestamp(key.revoked),
-        }
-        for key in keys
-    ]
+    rows: list[dict[str, Any]] = [key._asdict() for key in keys]
+    for row in rows:
+        del row["digest"]
+        for name in ("created", "revoked"):
+            row[name] = None if row[name] is None else format_timestamp(row[name])
     text = "no keys: the server accepts requests from its own machine only"
     if rows:
         cells = [
-            [" ".join(cell) or "all" if isinstance(cell, list) else cell or "-" for cell in values]
+            [" ".join(cell) or "all" if isinstance(cell, tuple) else cell or "-" for cell in values]
             for values in (row.values() for row in rows)
         ]
         text = "\n".join(format_table([tuple(rows[0]), *cells]))
-    print_result(given, {"keys": rows}, text)
+    options.print_result(given, {"keys": rows}, text)
 
 
 def run_revoke_key(given: argparse.Namespace) -> None:
@@ -191,4 +179,4 @@ def run_revoke_key(given: argparse.Namespace) -> None:
     with closing(open_key_store(given)) as store:
         if not store.revoke(given.id, now_us()):
             raise BylotError(f"no key {given.id!r}", remedy="see `bylot keys list`")
-    print_result(given, {"revoked": given.id}, f"{given.id} is revoked")
+    options.print_result(given, {"revoked": given.id}, f"{given.id} is revoked")

@@ -231,10 +231,9 @@ class RouterAggregate:
         """A decision that is no longer open, unless it was cancelled."""
         found = self.decision_events(of)
         if any(one.kind == "cancelled" for one in found.since):
-            what = (
-                f"decision {commands.DecisionId.of_event(self.name, found.decided)} was cancelled"
-            )
-            raise errors.DecisionStateError(what, remedy="use another key for another one")
+            id = commands.DecisionId.of_event(self.name, found.decided)
+            remedy = "use another key for another one"
+            raise errors.DecisionStateError(f"decision {id} was cancelled", remedy=remedy)
         body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}

@@ -108,10 +108,8 @@ class PolicyCompiler:
         since, work = self.request(policy)
         wait([work], wait_s)
         if not work.done():
-            raise PolicyCompiling(
-                f"policy {policy.name!r} is being compiled, for {time.monotonic() - since:.0f} s",
-                remedy="send the request again",
-            )
+            what = f"policy {policy.name!r} is being compiled, for {time.monotonic() - since:.0f} s"
+            raise PolicyCompiling(what, remedy="send the request again")
 
     def check_ready(self) -> None:
         """PolicyCompiling, unless all policies that are needed at the start are compiled."""
