@@ -257,6 +257,13 @@ def test_systemd_is_notified_of_the_start_and_the_end(
 ) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     notify_systemd("READY=1")  # no service manager
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "none"))
+    notify_systemd("READY=1")  # one that cannot be reached
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(f"\0bylot@{os.getpid()}")
+        monkeypatch.setenv("NOTIFY_SOCKET", f"@bylot@{os.getpid()}")
+        notify_systemd("READY=1")
+        assert receiver.recv(100) == b"READY=1"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "notify"))
         receiver.settimeout(30)

@@ -8,6 +8,7 @@ bound on uvicorn, and tests/test_uvicorn_protocol.py names the versions that wer
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import signal
 import socket
@@ -32,6 +33,8 @@ from bylot.server.state import PREPARE_THREAD_PREFIX
 from bylot.server.telemetry import configure_logging
 from bylot.server.writer import READER_THREAD, WRITER_THREAD
 from bylot.store import hide_password, open_store, store_exists
+
+log = logging.getLogger("bylot.server")
 
 GC_THRESHOLD_OBJECTS = 100_000  # open decisions are many objects, and never cyclic garbage
 MAX_HEAD_BYTES = 65_536  # request line and headers
@@ -69,10 +72,14 @@ def exit_with_busy_threads(grace_s: float = 1.0) -> None:
 
 def notify_systemd(state: str) -> None:
     """Report a state to systemd, if it started this process as a service of type notify."""
-    address = os.environ.get("NOTIFY_SOCKET")
+    address = os.environ.get("NOTIFY_SOCKET", "")
     if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.sendto(state.encode(), address.replace("@", "\0", 1))
+        name = f"\0{address[1:]}" if address.startswith("@") else address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.sendto(state.encode(), name)
+        except OSError as error:  # the socket may be that of a manager outside a container
+            log.warning("systemd was not notified: %s", error)
 
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
