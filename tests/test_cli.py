@@ -152,7 +152,7 @@ def test_a_character_that_the_terminal_cannot_encode_is_escaped(tmp_path: Path) 
         encoding="utf-8",
     )
     done = subprocess.run(
-        [*BYLOT, "problem", "check", str(pool)],
+        [*BYLOT, "problem", "check", "--details", str(pool)],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         check=False,
