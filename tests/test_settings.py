@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -20,7 +21,14 @@ from bylot.eventlog.repository import read_stored_config
 from bylot.server.auth import Credentials, issue_key
 from bylot.server.lifecycle import notify_systemd
 from bylot.server.provision import build_keys, create_declared_routers
-from bylot.server.settings import SETTINGS, TABLES, KeyEntry, ServerSettings, load_settings
+from bylot.server.settings import (
+    SETTINGS,
+    TABLES,
+    KeyEntry,
+    RouterEntry,
+    ServerSettings,
+    load_settings,
+)
 from bylot.store import open_store
 from bylot_bench.http_load import ServerProcess
 from documents import find_blocks
@@ -184,6 +192,33 @@ def test_declared_routers_are_created_once_and_differences_are_reported(
         config = read_stored_config(store, row)
     assert config is not None
     assert (config.wait, config.seed) == (60.0, 0)
+
+
+def test_a_declared_router_whose_log_is_damaged_does_not_stop_the_server(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/bylot.db"
+    entries = {"triage": RouterEntry(problem=write_config(tmp_path, "").with_name("pool.yaml"))}
+    with closing(open_store(url)) as store:
+        create_declared_routers(store, url, entries)
+    with closing(sqlite3.connect(tmp_path / "bylot.db")) as database, database:
+        database.execute("UPDATE events SET body = 'x'")
+    with closing(open_store(url)) as store:
+        create_declared_routers(store, url, entries)
+
+
+@pytest.mark.parametrize("example", ["ads", "crowd", "hospital"])
+def test_a_router_that_was_created_from_an_example_does_not_differ_from_it(
+    tmp_path: Path, example: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, path = (
+        f"sqlite:///{tmp_path}/bylot.db",
+        DOCS.parent / "examples" / example / "problem.yaml",
+    )
+    logging.getLogger("bylot.server").propagate = True
+    entries = {"one": RouterEntry(problem=path, policy="random")}
+    with closing(open_store(url)) as store:
+        create_declared_routers(store, url, entries)
+        create_declared_routers(store, url, entries)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(
