@@ -1,5 +1,6 @@
 """The verdict on a limit: its words, and that every surface shows the same."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from bylot import Problem, Router, at_least, at_most
 from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
+from bylot.router.core import ALL_AVAILABLE
 from bylot.router.status import LimitStatus
 from bylot.router.verdict import BROKEN_VERDICTS, PeriodPosition, judge_average, judge_period
 
@@ -85,8 +87,10 @@ def test_after_an_edit_the_period_shows_what_was_measured() -> None:
     assert edited.current.mean == pytest.approx(spent / 20)
     # Beyond the old bound, spread over the decisions of the period: still to be made up for.
     assert edited.counted == pytest.approx(2.5 + (spent - 2.0 * 20) / 20)
-    assert edited.sentence.endswith(
-        f"; {spent / 20:.4g} measured, but decisions before the edit count by the bound they had"
+    counted = f"over now (counts as {edited.counted:.4g} of at most 2.5, measured {spent / 20:.4g})"
+    assert edited.sentence == (
+        f"{counted}, back inside by decision 200; decisions before the edit count by the bound "
+        "they had"
     )
     spent += play(router, 1)
     again = edit_bound(router, 2.4)  # a second edit of the same period
@@ -143,3 +147,41 @@ def test_a_policy_without_periods_promises_nothing() -> None:
     usd = router.status().limits[0]
     assert (usd.verdict, usd.sentence, usd.kept) == ("inside", "average 1.6 of at most 2", True)
     assert BROKEN_VERDICTS == ("will be missed", "missed", "outside")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_measured_average_is_that_of_the_decisions_of_the_period(seed: int) -> None:
+    """Against a list, with settled costs, cancelled decisions and edits at random.
+
+    Cancelling a decision from before an edit, or of an earlier period, leaves the period as it is.
+    """
+    router, rng, compared = make_router(), random.Random(seed), 0
+    core, costs, first, more = router.core, dict[int, float](), 0, 0.0
+    made = list[tuple[int, float, float]]()
+    for _ in range(600):
+        action = rng.random()
+        if action < 0.05:
+            core.settle({"usd": (extra := rng.uniform(-0.5, 0.5))})
+            more += extra
+        elif action < 0.12 and made:
+            t, spend, expected = made.pop(rng.randrange(len(made)))
+            core.cancel(t, {"usd": spend}, {"usd": expected})
+            if t >= first:
+                del costs[t]
+        elif action < 0.18:
+            bound = rng.choice([1.8, 2.0, 2.5])
+            first = first if bound == core.problem.limits[0].bound else core.t
+            edit_bound(router, bound)
+        else:
+            spend, expected = core.decide(None, ALL_AVAILABLE).costs[:, 0].tolist()
+            costs[core.t - 1] = spend
+            made = [*made, (core.t - 1, spend, expected)][-20:]
+            period = router.status().period
+            if period is not None and period.played == 0:
+                costs, first, more = {}, core.t, 0.0
+        now = router.status().limits[0].current
+        assert now is not None
+        if costs and now.mean is not None:
+            assert now.mean == pytest.approx((sum(costs.values()) + more) / len(costs))
+            compared += 1
+    assert compared > 450

@@ -188,8 +188,8 @@ class RouterCore:
             budget.cancel_round(self.problem, self.rule, self.state, spend)
             offset += 1
         else:
-            for name in self.before_period.keys() & counted:
-                n, cost = self.before_period[name]
+            for name in counted:
+                n, cost = self.before_period.get(name, (0, 0.0))
                 self.before_period[name] = n - 1, cost - spend[name]
         self.period = PeriodStart(first, offset)
         return {name: spend[name] for name in counted}

@@ -27,7 +27,7 @@ RECOVERY_CONDITIONS = (
 """What could still bring a limit back inside: nothing, experts, or panels that happen to be drawn
 and cost less than those of the fallback schedule.
 """
-EDIT_NOTE = "but decisions before the edit count by the bound they had"
+EDIT_NOTE = "; decisions before the edit count by the bound they had"
 BOUND_TOLERANCE = 1e-9  # relative; averages are sums of many costs, and of corrections
 
 
@@ -82,9 +82,10 @@ def judge_period(limit: Limit, period: PeriodPosition) -> LimitVerdict:
     if counted is not None and now.mean is not None:
         inside = is_within_bound(limit, counted)
         side = "inside" if inside else "over" if limit.sign < 0 else "under"
-        position = f"{side} now ({describe_average(limit, counted)})"
+        average = describe_average(limit, counted)
         if now.mean != counted:
-            note = f"; {format_number(now.mean)} measured, {EDIT_NOTE}"
+            average, note = f"counts as {average}, measured {format_number(now.mean)}", EDIT_NOTE
+        position = f"{side} now ({average})"
     if not now.within_reach:
         condition = RECOVERY_CONDITIONS[0 if now.lost else 1 if now.short else 2]
         sentence = f"{position}, outside at {at_end} {condition}{note}"
