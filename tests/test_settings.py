@@ -200,12 +200,12 @@ def test_a_declared_router_whose_log_is_damaged_does_not_stop_the_server(tmp_pat
     with closing(open_store(url)) as store:
         create_declared_routers(store, url, entries)
     with closing(sqlite3.connect(tmp_path / "bylot.db")) as database, database:
-        database.execute("UPDATE events SET body = 'x'")
+        database.execute("UPDATE events SET body = X'78'")
     with closing(open_store(url)) as store:
         create_declared_routers(store, url, entries)
 
 
-@pytest.mark.parametrize("example", ["ads", "crowd", "hospital"])
+@pytest.mark.parametrize("example", ["ads", "crowd"])
 def test_a_router_that_was_created_from_an_example_does_not_differ_from_it(
     tmp_path: Path, example: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -91,7 +91,8 @@ def create_declared_routers(store: Store, url: str, entries: Mapping[str, Router
             if isinstance(result, Exception) and not isinstance(result, RouterExists):
                 raise result  # if it exists by now, another server was faster
             continue
-        differences = ", ".join(list_differences(config, read_stored_config(store, row)))
+        stored = read_stored_config(store, row)
+        differences = ", ".join(list_differences(config, stored)) if stored else ""
         if differences:
             log.warning(
                 "router %s differs from %s in %s: the stored one is used; change it with `bylot "
@@ -100,7 +101,7 @@ def create_declared_routers(store: Store, url: str, entries: Mapping[str, Router
             )
 
 
-def list_differences(declared: RouterConfig, stored: RouterConfig | None) -> Iterator[str]:
+def list_differences(declared: RouterConfig, stored: RouterConfig) -> Iterator[str]:
     """The names of the fields that differ; a version and pauses are no part of a declaration."""
     for name in RouterConfig.__struct_fields__:
         mine, other = getattr(declared, name), getattr(stored, name)
