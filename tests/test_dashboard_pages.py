@@ -228,7 +228,7 @@ def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -
             "d": RouterBusy("leased by another server"),
         }
     )
-    assert (found.count, found.violated, found.failed) == (4, 1, 1)
+    assert (found.count, found.violated, found.failed, found.unknown) == (4, 1, 1, 1)
     assert [one.state for one in found.routers][1:] == ["will be missed", "cannot be served", None]
     assert found.decisions == 1200
     content = PageContent(open_dashboard(others={"c": ProblemError(HOSTILE_NAME)}).get("/").text)

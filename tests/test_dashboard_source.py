@@ -20,6 +20,7 @@ from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.auth import Caller
 from bylot.server.dashboard import source
+from bylot.server.dashboard.recent_log import RecentLog, summarise_events
 from bylot.server.dashboard.router_view import build_overview, build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
@@ -163,3 +164,64 @@ def test_an_error_of_the_store_is_shown_on_the_page(direct_server: DirectServer)
     assert not re.search("internal|4711", page.text + json_answer.text)
     assert json_answer.json()["error"]["code"] == "router_busy"
     assert 0 < int(json_answer.headers["retry-after"]) <= 60
+
+
+def test_the_recent_log_has_outages_and_is_read_once(direct_server: DirectServer) -> None:
+    play_router(direct_server, "a", 300)
+    direct_server.do(*[MakeDecision("a", None, ("ann", "bob"))] * 40)
+    server_source, reads = make_source(direct_server), []
+    view, changes = (
+        run(server_source.show_router("a")),
+        run(server_source.config_changes("a")),
+    )
+    read = direct_server.read
+
+    async def count_reads(query: Any) -> Any:
+        reads.append(query)
+        return await read(query)
+
+    async def look_twice() -> tuple[Any, Any]:
+        direct_server.read = count_reads  # type: ignore[method-assign, assignment]
+        first = await server_source.recent_log(view, changes)
+        await server_source.logs[f"a.{view.number}"].task
+        return first, await server_source.recent_log(view, changes)
+
+    _, found = run(look_twice())
+    assert len(reads) == 1
+    assert found.decisions == 340
+    assert sum(one.decisions for one in found.outages) == view.status.counters.infeasible > 0
+    assert [one.name.split(",")[0] for one in found.levels] == [
+        "random panels",
+        "best fixed mixture within the limits",
+    ]
+
+
+def test_a_recent_log_that_cannot_be_read_leaves_the_page_as_it_is(
+    direct_server: DirectServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    play_router(direct_server, "a", 3)
+    server_source = make_source(direct_server)
+    view = run(server_source.show_router("a"))
+
+    async def fail(query: Any) -> Any:
+        raise StoreCorrupted("unreadable")
+
+    direct_server.read = fail  # type: ignore[method-assign, assignment]
+    assert run(server_source.recent_log(view, [])) == RecentLog()
+    assert "unreadable" in caplog.text
+
+
+def test_a_log_is_read_from_the_middle(direct_server: DirectServer) -> None:
+    """Rewards of decisions before the part that is read are left out, and edits count."""
+    play_router(direct_server, "a", 40)
+    config = msgspec.structs.replace(CONFIG, paused=("bob",))
+    direct_server.do(EditRouter("a", config, by="ops"))
+    made = direct_server.do(*[MakeDecision("a")] * 20)
+    direct_server.do(*[RecordReward(one.id, 0.5) for one in made])
+    number, events = 1, direct_server.store.events(1, -1, 1_000)
+    changes = run(make_source(direct_server).config_changes("a"))
+    whole = summarise_events(f"a.{number}", events, changes)
+    assert (whole.decisions, [one.reason is None for one in whole.levels]) == (60, [False] * 2)
+    first = next(i for i, one in enumerate(events) if one.kind == "rewarded")
+    assert summarise_events(f"a.{number}", events[first:], changes).decisions == 20
+    assert summarise_events(f"a.{number}", [], changes) == RecentLog()

@@ -109,6 +109,8 @@ def find_contradictions(said: dict[str, Any]) -> list[str]:
     unmet = int(said["flow"]["decisions at which a limit could not be met"])
     if (unmet > 0) != ("a limit could not be met" in said["legend"]):
         found.append(f"{unmet} unmet decisions, legend {said['legend']}")
+    if "estimated from" in said["legend"] and "interval" not in said["legend"]:
+        found.append(f"no estimate is shown: {said['legend']}")
     if re.search("every limit holds|limits are kept|always|guaranteed", said["text"]):
         found.append("a promise that a card may deny")
     return found

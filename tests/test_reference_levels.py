@@ -70,3 +70,4 @@ def test_a_short_log_has_no_levels_but_reasons() -> None:
     for level in estimate_reference_levels(log, (0.0, 1.0)):
         assert (level.value, level.low, level.high) == (None, None, None)
         assert level.reason
+    assert "no panel was drawn 40 times in 15 decisions" in str(level)

@@ -85,10 +85,9 @@ def make_best_mixture_target(log: DecisionLog) -> EvaluationTarget:
         A, b = -problem.signs[:, None] * costs, -problem.signs * problem.bounds
         chosen = solve_linear_program(np.array(values), A, b, one, one[0, :1], 0 * one[0], one[0])
     if chosen is None:
-        raise InsufficientOverlap(
-            f"no mixture of panels that were drawn at least {MIN_PANEL_ROUNDS} times in "
-            f"{len(log.entries):,} decisions keeps the limits"
-        )
+        which = "no mixture of the panels that were" if often else "no panel was"
+        what = f"{which} drawn {MIN_PANEL_ROUNDS} times in {len(log.entries):,} decisions"
+        raise InsufficientOverlap(what + " keeps the limits" * bool(often))
     mixed, theta = chosen.x > 1e-9, np.full((len(panels), problem.size), -np.inf)
     np.put_along_axis(theta, panels, 0.0, axis=1)
 

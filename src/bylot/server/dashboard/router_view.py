@@ -225,6 +225,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     decisions: int
     violated: int  # routers outside a limit
     failed: int  # routers that cannot be served
+    unknown: int  # routers that are not loaded here, and not in the counts above
     routers: list[OverviewRow]
 
 
@@ -235,6 +236,7 @@ def build_overview(routers: ListedRouters) -> Overview:
         decisions=sum(one.decisions or 0 for one in rows),
         violated=sum(one.state in BROKEN_VERDICTS for one in rows),
         failed=sum(one.error is not None for one in rows),
+        unknown=sum(one.location != "here" for one in rows),
         routers=rows,
     )
 

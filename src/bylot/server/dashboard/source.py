@@ -1,6 +1,7 @@
 """Where the pages get their data: the writer and the reader of the server."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
@@ -20,6 +21,7 @@ from bylot.server.dashboard.recent_log import (
 from bylot.server.writer import Reader, Writer
 from bylot.store import Event, Store
 
+log = logging.getLogger("bylot.server")
 MAX_LISTED_ROUTERS = 1_000
 MAX_POLLED_ROUTERS = 50  # showing a router loads it, and occupies the writer
 LIST_REFRESH_S = 2.0  # however many people look at the page
@@ -118,7 +120,9 @@ class ServerSource:
         if len(self.logs) > MAX_CACHED_LOGS:
             del self.logs[next(iter(self.logs))]
         await asyncio.wait({found.task}, timeout=LOG_WAIT_S)
-        if found.task.done():
+        if found.task.done() and (error := found.task.exception()) is not None:
+            log.warning("the recent log of router %s cannot be read: %s", view.name, error)
+        elif found.task.done():
             found.shown = found.task.result()
         return found.shown
 

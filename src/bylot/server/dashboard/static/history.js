@@ -79,10 +79,10 @@ export function keys(found, { recent, status }) {
 
 // The legend of the reference levels.
 export function explain({ levels, decisions }) {
-  if (!levels.length) return [];
   const lines = levels.map(({ name, value, low, high, reason }, i) => {
     if (value === null) return { kind: "plain", text: `${name}: no estimate, as ${reason}` };
     return { kind: `level${i}`, text: `${name}: ${number(value)} (95 % interval ${number(low)} to ${number(high)})` };
   });
+  if (levels.every(({ value }) => value === null)) return lines;
   return [...lines, { kind: "plain", text: `estimated from the last ${count(decisions)} decisions` }];
 }
