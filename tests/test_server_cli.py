@@ -154,7 +154,7 @@ def test_a_log_of_a_changed_pool_can_be_evaluated(
             decision = router.decide()
             router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
     printed = run_verb("evaluate", "--router", "moved", "--least", "20")
-    assert printed.startswith("600 of 600 rounds used\n")
+    assert "\n600 of 600 rounds used; " in printed
     assert "bob: no longer in the pool, so no target asks them" in printed
     log = tmp_path / "log.jsonl"
     log.write_text(run_verb("router", "log", "moved"))
@@ -167,7 +167,7 @@ def test_a_log_of_a_changed_pool_can_be_evaluated(
     departed = run_verb("evaluate", "--router", "moved", "--target", "set:bob,cat", exit_code=1)
     assert "target 'set:bob,cat': 'bob' has left the pool" in departed
     later = run_verb("evaluate", "--router", "moved", "--least", "20", "--since", "300")
-    assert later.startswith("300 of 300 rounds used\n")
+    assert "\n300 of 300 rounds used; " in later
     assert "no longer" not in later
 
 
@@ -236,7 +236,7 @@ def test_a_served_router_can_be_evaluated_and_replayed(
     assert lines[0]["available"] == ["ann", "cat", "eve"]
     assert [line["reward"] is None for line in lines[:11]] == [True, *[False] * 9, True]
     printed = run_verb("evaluate", "--router", "judged", "--target", "uniform", "--least", "20")
-    assert printed.startswith("270 of 300 rounds used (left out: 30 without reward)\n")
+    assert "\n270 of 300 rounds used (left out: 30 without reward); " in printed
     words = (str(log), "--router", "judged", "--target", "uniform", "--least", "20")
     assert run_verb("evaluate", *words) == printed
     assert "is known to its server only" in run_verb(
@@ -363,7 +363,8 @@ def run_script(script: str) -> list[Any]:
 
 
 def test_the_curl_commands_of_the_readme_work(tmp_path: Path) -> None:
-    (block,) = find_blocks((ROOT / "README.md").read_text(), "sh")
+    blocks = find_blocks((ROOT / "README.md").read_text(), "sh")
+    (block,) = [one for one in blocks if "/v1/decisions/" in one]
     with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
         lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
         script = lines.replace("curl ", "curl -sS --fail-with-body -w '\\n' ")
