@@ -6,15 +6,26 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numba
 import pytest
+from numba.core import event
 
+import bylot
+import bylot.optima
+from bylot import distributions, evaluate, metrics
+from bylot.errors import InsufficientOverlap
 from bylot.numerics import compile_cache
+from bylot.numerics import jit as jit_module
 from bylot.numerics.compile_cache import fingerprint_sources, prepare_folder, prune_versions
 from bylot.numerics.jit import announce_compilation, jit, jit_entry, jit_scalar
+from bylot.optima import objective
+from bylot.policies import compiled_handle
+from sample_problem import make_five_expert_problem, make_recorded_environment
 
 PROBE = """
 from bylot.numerics import compile_cache as c
@@ -209,3 +220,51 @@ def test_only_a_block_that_compiles_says_so(capsys: pytest.CaptureFixture[str]) 
             wait_and_add(x)
             time.sleep(0.05)
         assert ("compiling a test" in capsys.readouterr().err) == announced
+
+
+def test_every_wait_for_a_compilation_says_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    @contextmanager
+    def record(line: str, seconds: float) -> Iterator[None]:
+        said.append(line)
+        yield
+
+    def compile_each_time(module: Any, name: str) -> None:
+        run = getattr(module, name)
+
+        def compile_and_run(*given: Any) -> Any:
+            with event.trigger_event("numba:compile"):
+                return run(*given)
+
+        monkeypatch.setattr(module, name, compile_and_run)
+
+    def announced() -> str:
+        (line,) = {*said}
+        said.clear()
+        return line.removeprefix("... compiling ").partition(",")[0]
+
+    problem = make_five_expert_problem()
+    router, environment = bylot.Router(problem, "distinct"), make_recorded_environment(20)
+    values = environment.values
+    trace = bylot.simulate(problem, environment, "omd", rounds=20, keep_distributions=True)
+    log = evaluate.log_from_entries(problem, evaluate.entries_from_trace(trace))
+    uniform = evaluate.make_iid_target(problem, dict.fromkeys(problem.experts, 0.2))
+    monkeypatch.setattr(jit_module, "announce_if_slow", record)
+    compile_each_time(compiled_handle, "average_distribution")
+    router.status()
+    assert announced() == "the status of distinct"
+    compile_each_time(objective, "reward_and_slope")
+    bylot.optima.optimum(problem, values)
+    assert announced() == "the optimum"
+    compile_each_time(distributions, "log_iid_set_probability")
+    evaluate.measure_agreement(log, uniform)
+    assert announced() == "the evaluation"
+    with suppress(InsufficientOverlap):  # the log is short
+        evaluate.evaluate_target(log, uniform)
+    assert announced() == "the evaluation"
+    monkeypatch.undo()
+    monkeypatch.setattr(jit_module, "announce_if_slow", record)
+    compile_each_time(metrics, "expected_rewards")
+    bylot.score(trace, values)
+    assert announced() == "the rewards of a policy"

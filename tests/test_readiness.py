@@ -1,5 +1,8 @@
 """A server is ready when it can decide; while it compiles a policy it refuses requests at once."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,7 +31,7 @@ from live_server import (
     wait_until,
 )
 from sample_problem import make_five_expert_problem
-from server_process import serve_store
+from server_process import SOURCES, serve_store
 from stored_router import make_stored_config
 from stores import Opener
 
@@ -184,6 +187,59 @@ def test_settings_do_not_change_what_is_compiled() -> None:
     assert name_compiled_code(Omd(batch=3)) == name_compiled_code(Omd())
     assert name_compiled_code(Omd(dual=Anytime())) != name_compiled_code(Omd())
     assert name_compiled_code(Random()) != name_compiled_code(Greedy())
+
+
+USE_ALL = """
+import sys, time
+from pathlib import Path
+from bylot.numerics import compile_cache
+from live_server import FIVE_EXPERTS, live_server
+
+with live_server(Path(sys.argv[1])) as server:
+    routers = [server.create_router(policy=policy) for policy in sys.argv[2:]]
+    while server.get("/readyz").status_code != 200:
+        time.sleep(0.01)
+    needed = []
+    load = compile_cache.SharedCache.load_overload
+    compile_cache.SharedCache.load_overload = lambda self, *given: (
+        needed.append(self._name) or load(self, *given)
+    )
+    for path in routers:
+        body = {"decisions": [{"context": str(n % 3)} for n in range(150)]}
+        made = server.post(f"{path}/decisions:batch", json=body).json()["results"]
+        rewards = [{"decision": one["decision"]["id"], "value": 0.5} for one in made]
+        rewards[0]["spend"] = {name: 1.0 for name in FIVE_EXPERTS["costs"]}
+        results = server.post("/v1/rewards:batch", json={"rewards": rewards}).json()["results"]
+        assert {one["status"] for one in results} == {200}, results
+        names = FIVE_EXPERTS["experts"]
+        server.decide(path, available=names[1:])
+        server.post(f"/v1/decisions/{server.decide(path, defer=True)['id']}/cancel")
+        costs = {name: 1.0 for name in FIVE_EXPERTS["costs"]}
+        for change in ({"pause": names[:1]}, {"add": [{"name": "new", "costs": costs}]}):
+            assert server.patch(path, json=change).status_code == 200
+            server.decide(path)
+        assert server.get(f"{path}/status").status_code == 200
+        page = path.removeprefix("/v1")
+        while not server.get(f"{page}.json").json()["recent"]["decisions"]:
+            time.sleep(0.05)
+        assert server.get(page).status_code == 200
+    for path in ("/", "/metrics"):
+        assert server.get(path).status_code == 200
+print(needed)
+"""
+
+
+def test_nothing_is_left_to_load_when_a_policy_is_ready(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", USE_ALL, str(tmp_path), "distinct", "omd"]
+    paths = os.pathsep.join([SOURCES, str(Path(__file__).parent)])
+    said = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.stdout == "[]\n", said.stderr
 
 
 class Load:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from bylot import theory
 from bylot._text import format_table
 from bylot.errors import ValuesError
-from bylot.numerics.jit import Floats
+from bylot.numerics.jit import Floats, announce_compilation
 from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import Mixture, Optimum, ValueStack, best_mixture, optimum
 from bylot.policies import Adaptive, Anytime, Omd, Policy
@@ -99,6 +99,7 @@ def format_gap(gap: float) -> str:
     return f"{math.ceil(gap / step) * step:.2g}"
 
 
+@announce_compilation("the rewards of a policy")
 def score(
     trace: Trace,
     values: ArrayLike | ValueStack,

@@ -18,7 +18,7 @@ from bylot.evaluate.estimators import DOUBLY_ROBUST, DRAW_WEIGHTS, FINITE_SAMPLE
 from bylot.evaluate.importance_weights import RoundCounts, WeightedSample, list_target_distributions
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.targets import EvaluationTarget
-from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies.validation import is_reward_in_range
 
 CONFIDENCE_LEVEL = 0.95
@@ -103,6 +103,7 @@ class EvaluationRefusal:
         return {"reason": self.reason, "costs": self.costs, "notes": self.notes}
 
 
+@announce_compilation("the evaluation")
 def evaluate_target(
     log: DecisionLog,
     target: EvaluationTarget,
@@ -265,6 +266,7 @@ def note_evaluation_caveats(
     return notes
 
 
+@announce_compilation("the evaluation")
 def measure_agreement(log: DecisionLog, target: EvaluationTarget) -> PanelAgreement:
     """Compare a target with the panels of a log, however those were chosen."""
     distributions, at = list_target_distributions(log, target), log.strata[1]

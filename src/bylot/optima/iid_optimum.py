@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError, ValuesError
 from bylot.numerics.iid_sets import iid_inclusion
-from bylot.numerics.jit import Floats
+from bylot.numerics.jit import Floats, announce_compilation
 from bylot.optima.objective import RELATIVE_GAP, ContextLabels, Objective, ValueStack, split_values
 from bylot.optima.policy_search import Subproblem, maximise_surrogate, search_exact_optimum
 from bylot.problem import Problem
@@ -69,6 +69,7 @@ class Optimum:
         return self.value + self.gap
 
 
+@announce_compilation("the optimum")
 def optimum(
     problem: Problem,
     values: ArrayLike | ValueStack,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct, structs
 
+from bylot.distributions import FixedSizeSets, IidSets
 from bylot.errors import DecisionError, PolicyError, RewardError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies import budget
@@ -210,7 +211,8 @@ class RouterCore:
         except PolicyError as error:
             raise error.for_running_router() from None
         before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
-        state = self.policy.migrate(before, problem, rule)
+        with announce_compilation(self.policy.name):
+            state = self.policy.migrate(before, problem, rule)
         sums = self.name_costs(self.totals.spent), self.name_costs(self.totals.expected)
         spent, expected = (
             np.array([by_name.get(name, 0.0) for name in problem.costs]) for by_name in sums
@@ -388,7 +390,8 @@ class RouterCore:
         count = int(available.sum()) if available.size else self.problem.size
         seats = min(self.problem.draws, count) if self.policy.draws_sets else 1
         weights = visits if visits.any() else np.ones(1)
-        return seats * compiled.average_distribution(self._handle, weights, available)
+        with announce_compilation(f"the status of {self.policy.name}"):
+            return seats * compiled.average_distribution(self._handle, weights, available)
 
 
 @cache
@@ -399,9 +402,8 @@ def make_exercise_problem() -> Problem:
 
 
 def exercise_policy(policy: Policy) -> None:
-    """Do once all that a router does with a policy, so that all of its code is compiled.
-
-    That code does not depend on the numbers of the problem or of the settings.
+    """Do once all that a router and an evaluation of its log do with a policy, so that all of their
+    code is compiled. It does not depend on the numbers of the problem or of the settings.
     """
     problem = make_exercise_problem()
     core = RouterCore(problem, policy, check_run_config(problem, 0, None, (0.0, 1.0)), 1)
@@ -410,6 +412,9 @@ def exercise_policy(policy: Policy) -> None:
     core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))
     more = {"cost": [*problem.costs["cost"], 2.5]}
     core.change_problem(problem.replace(experts=[*problem.experts, "e"], costs=more))
+    members, group = np.array([0, 1]), np.array([True, True, False, False])
+    for panels in (FixedSizeSets(np.zeros(4), 2), IidSets(np.full(4, 0.25), 2)):
+        _ = panels.log_probability(members), panels.inclusion, panels.group_counts(group)
 
 
 def iterate_arrays(fields: Any, without: tuple[str, ...] = ()) -> Iterator[Any]:

@@ -12,14 +12,13 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
-from msgspec import MsgspecError
 from numba.core import event
 
-from bylot.errors import BylotError, PolicyCompiling
-from bylot.eventlog.events import BODY_DECODERS
+from bylot.errors import PolicyCompiling
+from bylot.eventlog.repository import read_stored_config
 from bylot.numerics.compile_cache import CACHE_FOLDER
 from bylot.numerics.jit import CompilationListener
 from bylot.policies import Policy, policy_to_data, resolve_policy
@@ -89,12 +88,11 @@ class PolicyCompiler:
                 time.sleep(STORE_RETRY_S)
 
     def find_policy(self, store: Store, row: RouterRow) -> Any:
-        """The policy of a stored router, from its first event; None if that is damaged."""
+        """The policy of a stored router; None if its log is damaged."""
         if row.number not in self.policies:
-            first, policy = store.event(row.number, 0), None
-            with suppress(BylotError, MsgspecError):  # reported when the router is opened
-                policy = first and BODY_DECODERS["created"](first.body).config.build_policy()
-            self.policies[row.number] = policy
+            config = read_stored_config(store, row)
+            policy = None if config is None else config.build_policy()
+            self.policies[row.number] = policy if isinstance(policy, Policy) else None
         return self.policies[row.number]
 
     def check_router(self, store: Store, row: RouterRow) -> None:
