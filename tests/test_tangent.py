@@ -228,7 +228,7 @@ def compute_excess_after_step(problem: Problem, seed: int, length: float) -> Flo
     theta, q, prices = np.log(max_entropy), max_entropy.copy(), np.zeros(rows.b.size)
     for _ in range(3):  # so that some limits bind
         theta += length * rng.uniform(-1, 1, theta.size)
-        project_onto_tangents(theta, q, prices, rows.A, rows.b, M, 0.02, max_entropy)
+        project_onto_tangents(theta, q, prices, rows, M, 0.02, max_entropy)
     excess: Floats = (expected_panel_costs(q, rows.A, M) - rows.b) / np.abs(rows.b)
     return excess
 
@@ -248,15 +248,15 @@ def test_a_step_ends_inside_upper_limits_and_nearly_inside_lower_ones(problem: P
 def test_the_violation_of_a_lower_limit_is_of_fourth_order_in_the_step(M: int) -> None:
     c, q = np.array([1.0, 0.6, 0.0, 0.2]), np.array([0.25, 0.3, 0.35, 0.1])
     A, none = -c[None], np.zeros(4)
-    b = expected_panel_costs(q, A, M)  # q is on it
+    rows = ConstraintRows(A, expected_panel_costs(q, A, M))  # q is on it
     violations = []
     for length in (1.0, 0.5, 0.25):
         worst_excess = 0.0
         for seed in range(30):
             step = length * np.random.default_rng(seed).uniform(-1, 1, 4)
             p = q.copy()
-            project_onto_tangents(np.log(q) + step, p, np.zeros(1), A, b, M, 0.0, none)
-            worst_excess = max(worst_excess, float((expected_panel_costs(p, A, M) - b)[0]))
+            project_onto_tangents(np.log(q) + step, p, np.zeros(1), rows, M, 0.0, none)
+            worst_excess = max(worst_excess, float((expected_panel_costs(p, A, M) - rows.b)[0]))
         violations.append(worst_excess)
     # The first tangent is off by the square of the step, and so are the two points; the
     # second is off by the square of their distance.

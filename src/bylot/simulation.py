@@ -276,10 +276,9 @@ def simulate(
             play_rounds(rule, state, *chunk)
         ends = [float(end(record.rewards[start:stop])) for end in (np.min, np.max)]  # NaN: both
         if not all(is_reward_in_range(reward, low, high) for reward in ends):
-            raise ValuesError(
-                f"rewards from {ends[0]:.4g} to {ends[1]:.4g} came up, and the range is "
-                f"[{low:g}, {high:g}]; scale the values, or declare rewards=(low, high)"
-            )
+            came, span = f"rewards from {ends[0]:.4g} to {ends[1]:.4g}", f"[{low:g}, {high:g}]"
+            remedy = "scale the values, or declare rewards=(low, high)"
+            raise ValuesError(f"{came} came up, and the range is {span}", remedy=remedy)
     return Trace(problem, settings, seed, horizon, (low, high), record)
 
 
@@ -304,15 +303,11 @@ def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: in
 def check_environment(environment: Environment, problem: Problem) -> None:
     """Raise if it is not an environment for this pool."""
     if not hasattr(environment, "rounds"):
-        raise ValuesError(
-            f"a {type(environment).__name__} is no environment; "
-            "wrap values in bylot.environments.Given"
-        )
+        what = f"a {type(environment).__name__} is no environment"
+        raise ValuesError(what, remedy="wrap values in bylot.environments.Given")
     if environment.shape[1] != problem.size:
-        raise ValuesError(
-            f"the environment has {environment.shape[1]} experts and the problem {problem.size}; "
-            "give values with one column for each expert"
-        )
+        what = f"the environment has {environment.shape[1]} experts and the problem {problem.size}"
+        raise ValuesError(what, remedy="give values with one column for each expert")
 
 
 def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> Rounds:

@@ -80,8 +80,7 @@ def prepare_folder(base: Path, *, given: bool) -> str | None:
         if time.time() - folder.stat().st_mtime > USE_NOTED_S:
             with suppress(OSError):  # it may belong to somebody else, as in an image
                 os.utime(folder)
-        filled = any(folder.iterdir())
-        return str(folder) if filled or os.access(folder, os.W_OK) else None
+        return str(folder) if any(folder.iterdir()) or os.access(folder, os.W_OK) else None
     except OSError:
         return None
 

@@ -167,10 +167,8 @@ def draw_set(table: Floats, coins: Floats, M: int, rng: RngKey, stream: int) -> 
         else:
             k -= 1
             # m > k: all that are left are needed; the table may have underflowed there
-            if (
-                m <= k
-                and open_uniform_from_word(bits) * table[k + 1, m] >= coins[k] * table[k, m - 1]
-            ):
+            u = open_uniform_from_word(bits)
+            if m <= k and u * table[k + 1, m] >= coins[k] * table[k, m - 1]:
                 continue
         m -= 1
         members[m] = k

@@ -112,23 +112,14 @@ class InlinedCompiler(LinkedCompiler):
     last_step = InlinedLowering
 
 
-STRICT_OPTIONS = {
-    "nopython": True,
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-}
+STRICT_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 """No Python fallback, no GIL, strict IEEE arithmetic.
 
 Strict arithmetic (no fastmath) makes the simulator's loop and the router's single calls agree to
 the last bit, whatever the compiler inlines.
 """
 
-LINKED_OPTIONS = {
-    **STRICT_OPTIONS,
-    "no_cpython_wrapper": True,
-    "pipeline_class": LinkedCompiler,
-}
+LINKED_OPTIONS = {**STRICT_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": LinkedCompiler}
 """For functions that only compiled code calls."""
 
 INLINED_OPTIONS = {**LINKED_OPTIONS, "pipeline_class": InlinedCompiler}
@@ -214,8 +205,7 @@ class CompilationListener(event.Listener):  # type: ignore[misc]
 @contextmanager
 def announce_compilation(name: str, after_s: float = 3.0) -> Iterator[None]:
     """Print what the user is waiting for, if this block compiles and takes longer than this."""
-    line = f"... compiling {name}, once for this version on this machine"
-    wait = announce_if_slow(line, after_s)
+    wait = announce_if_slow(f"... compiling {name}, once for this version on this machine", after_s)
     with ExitStack() as stack:
 
         def begin() -> None:
@@ -224,6 +214,5 @@ def announce_compilation(name: str, after_s: float = 3.0) -> Iterator[None]:
                 gc.disable()
                 stack.callback(gc.enable)
 
-        listener = CompilationListener(begin)
-        with event.install_listener("numba:compile", listener):
+        with event.install_listener("numba:compile", CompilationListener(begin)):
             yield

@@ -16,13 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot.numerics import conditional_poisson
 from bylot.numerics.box import solve_box_qp
-from bylot.numerics.conditional_poisson import (
-    fill_count_table,
-    fill_inclusion,
-    fill_softmax,
-    nth_largest,
-)
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.simd import SIMD_WIDTH, load_lanes, splat, sum_lanes
 
@@ -107,10 +102,11 @@ def evaluate_dual(at: DualPoint, rows: DualProblem) -> float:
             for i in range(K):
                 at.theta[i] -= lam * rows.A[j, i]
     if rows.M == 1:
-        log_z = fill_softmax(at.pi, at.theta)
+        log_z = conditional_poisson.fill_softmax(at.pi, at.theta)
     else:
-        log_z = fill_count_table(rows.table, rows.coins, at.theta, rows.M)
-        fill_inclusion(at.pi, rows.table, rows.coins, rows.M)
+        M, table, coins = rows.M, rows.table, rows.coins
+        log_z = conditional_poisson.fill_count_table(table, coins, at.theta, M)
+        conditional_poisson.fill_inclusion(at.pi, table, coins, M)
     for j in range(d):
         at.slope[j] = rows.r[j] - rows.share * dot_product(rows.A[j], at.pi)
     return value + rows.share * log_z
@@ -298,7 +294,7 @@ def kl_project(
     (array([0.25, 0.75]), array([3.]))
     """
     d, K = A.shape
-    top = nth_largest(z, M)
+    top = conditional_poisson.nth_largest(z, M)
     table = np.empty((K + 1 if M > 1 else 0, M + 1))
     rows = DualProblem(np.empty(K), A, np.empty(d), 1.0 - eps, cap, M, table, np.empty(K))
     for i in range(K):

@@ -88,8 +88,7 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         array = target.make_array(values)(target, builder, given[0])
         size = builder.extract_value(array.shape, 0)
-        end = builder.add(given[1], size.type(SIMD_WIDTH))
-        whole = builder.icmp_signed("<=", end, size)
+        whole = builder.icmp_signed("<=", builder.add(given[1], size.type(SIMD_WIDTH)), size)
         if values.layout != "C":
             whole = ir.Constant(ir.IntType(1), 0)
 

@@ -158,7 +158,7 @@ def add_entering_point(
 
 @jit
 def row_newton_step(
-    F: FreeSums, y: Floats, a: Floats, beta: float, r: float, at: RowMultipliers
+    F: FreeSums, y: Floats, a: Floats, beta: float, r: float, tau: float, lam: float
 ) -> float:
     """Compute the change of lam in Newton's step of both equations on the free set.
 
@@ -168,7 +168,7 @@ def row_newton_step(
     mean = F.d / F.n
     spread = F.dd - mean * F.d
     if spread <= FLAT_SPREAD * F.dd:
-        F = add_entering_point(F, y, a, beta, at.tau, at.lam)
+        F = add_entering_point(F, y, a, beta, tau, lam)
         mean = F.d / F.n
         spread = F.dd - mean * F.d
         if spread <= FLAT_SPREAD * F.dd:  # no such point: the row is slack for every lam
@@ -206,10 +206,8 @@ def solve_row_multipliers(
             tau = top - r
             continue
         excess = F.p - r
-        bound = max(
-            RESIDUAL_TOLERANCE,
-            2.0 * MACHINE_EPS * (F.n * abs(tau) + abs(lam) * math.sqrt(F.n * F.dd)),
-        )
+        rounding = 2.0 * MACHINE_EPS * (F.n * abs(tau) + abs(lam) * math.sqrt(F.n * F.dd))
+        bound = max(RESIDUAL_TOLERANCE, rounding)
         whole = abs(excess) <= bound
         if whole and (abs(F.dp) <= bound * size or (lam == least and F.dp < 0.0)):
             return RowMultipliers(tau, lam, bound == RESIDUAL_TOLERANCE)
@@ -219,9 +217,7 @@ def solve_row_multipliers(
             high = lam
         step = 0.0
         if whole or turn < MAX_JOINT_PASSES:
-            step = max(
-                row_newton_step(F, y, a, beta, r, RowMultipliers(tau, lam, False)), least - lam
-            )
+            step = max(row_newton_step(F, y, a, beta, r, tau, lam), least - lam)
         if turn >= PASSES_BEFORE_BISECTION and whole and high == np.inf:
             step = max(step, lam)
         elif (turn >= PASSES_BEFORE_BISECTION and whole) or not low < lam + step < high:
@@ -283,13 +279,8 @@ def summarise_inputs(z: Floats, a: Floats) -> InputSummary:
         most = max_by_lane(most, c)
         least = max_by_lane(least, -1.0 * c)
     spare = float(-z.size % SIMD_WIDTH)  # lanes of the last load past the end
-    return InputSummary(
-        sum_lanes(Z) - spare * z[0],
-        max_lanes(top),
-        sum_lanes(A) - spare * a[0],
-        -max_lanes(least),
-        max_lanes(most),
-    )
+    z_sum, a_sum = sum_lanes(Z) - spare * z[0], sum_lanes(A) - spare * a[0]
+    return InputSummary(z_sum, max_lanes(top), a_sum, -max_lanes(least), max_lanes(most))
 
 
 @jit
@@ -304,9 +295,8 @@ def fill_halfspace_projection(
     beta = (b - floor * seen.a) / r if r > MIN_FREE_MASS else seen.least
     if beta <= seen.least:
         missed = (floor * seen.a + r * seen.least) - b
-        return RowSolution(
-            fill_cheapest_face(q, z, floor, r, a, seen.least), missed <= ROW_TOLERANCE * size
-        )
+        price = fill_cheapest_face(q, z, floor, r, a, seen.least)
+        return RowSolution(price, missed <= ROW_TOLERANCE * size)
     for i in range(z.size):
         q[i] = z[i] - seen.top
     lam, start = 0.0, RowMultipliers(max(seen.z / z.size - seen.top - r / z.size, -r), 0.0, False)

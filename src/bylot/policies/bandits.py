@@ -68,17 +68,15 @@ base.dispatch_by_type(fill_indices)
 
 
 @step(fill_indices, UcbRule)
-def fill_ucb_indices(
-    rule: UcbRule, state: UcbState, context: int, rng: RngKey, scores: Floats
-) -> None:
+def fill_ucb_indices(rule: UcbRule, state: UcbState, x: int, rng: RngKey, scores: Floats) -> None:
     """mu_i + c sqrt(2 log t / n_i) at the t-th visit; infinite if i was never drawn.
 
     mu_i is the mean of the rewards that came, and 1 before the first.
     """
-    drawn, credited = state.drawn[context], state.credited[context]
-    double = 2.0 * np.log(state.visits[context])
+    drawn, credited = state.drawn[x], state.credited[x]
+    double = 2.0 * np.log(state.visits[x])
     for i in range(scores.size):
-        mean = state.total[context, i] / credited[i] if credited[i] > 0 else 1.0
+        mean = state.total[x, i] / credited[i] if credited[i] > 0 else 1.0
         index = mean + rule.c * np.sqrt(double / max(1, drawn[i]))
         scores[i] = index if drawn[i] > 0 else np.inf
 
@@ -297,18 +295,16 @@ def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
 
 
 @step(decide, MoeRule)
-def decide_moe(
-    rule: MoeRule, state: MoeState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
+def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: Bools) -> Ticket:
     """`decide`: the M largest noisy logits. Multipliers move even if no reward comes."""
     baselines.step_multipliers(rule.limits, state.multipliers)
-    state.visits[context] += 1
-    scores = state.theta[context].copy()
+    state.visits[x] += 1
+    scores = state.theta[x].copy()
     add_gumbels(scores, rng, GUMBEL_STREAM)
     draws = choose_top_m(scores, rule.draws, available)
-    base.count_members(state.drawn[context], draws)
+    base.count_members(state.drawn[x], draws)
     baselines.charge_multipliers(rule.limits, state.multipliers, draws)
-    return base.make_plain_ticket(rng.t, context, draws, available, True, False)
+    return base.make_plain_ticket(rng.t, x, draws, available, True, False)
 
 
 @step(learn, MoeRule)
@@ -346,7 +342,7 @@ class Moe(baselines.BaselinePolicy):
     streams = (RngStream.GUMBEL,)
 
     def bind(self, problem: Problem, horizon: int | None = None) -> MoeRule:
-        limits = baselines.make_knapsack_limits(problem, self.step, False, self.dual_on)
+        limits = baselines.make_knapsack(problem, self.step, False, self.dual_on)
         return MoeRule(problem.draws, float(self.rate), limits)
 
     def start(self, rule: MoeRule, contexts: int = 1) -> MoeState:

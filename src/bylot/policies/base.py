@@ -283,7 +283,6 @@ class Policy:
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
     checks: ClassVar[Mapping[str, SettingKind]] = {}  # what each setting may be
     uses_limits: ClassVar[bool] = True
-    needs_full_panels: ClassVar[bool] = False  # must panels of M experts satisfy the limits?
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies
     draws_sets: ClassVar[bool] = False  # is a panel drawn as one set from a known distribution?
     derived: ClassVar[tuple[str, ...]] = ()  # fields of the state that `derive` computes

@@ -52,25 +52,19 @@ class Multipliers(NamedTuple):
         change.copy_by_limit(self.last, new.last, 1.0 / growth)
 
     def is_valid(self, rule: Any) -> bool:
-        sums = all((part >= 0).all() for part in self)
-        return bool(sums and (self.lam < 1e200).all())
+        return bool(all((part >= 0).all() for part in self) and (self.lam < 1e200).all())
 
 
-def make_knapsack_limits(
-    problem: Problem, step: float, anytime: bool, dual_on: DualOn
-) -> KnapsackLimits:
+def make_knapsack(problem: Problem, step: float, anytime: bool, dual_on: DualOn) -> KnapsackLimits:
     """The limits of a problem, scaled so that a change of unit changes no decision."""
     if problem.full_conflict is not None:
         members = min(problem.draws, problem.size)
-        warnings.warn(
-            OutOfReachWarning(
-                f"this policy asks {members} different experts every time, which cannot keep "
-                "{limits}",
-                limits=problem.full_conflict.limits,
-                remedy="use a policy that draws with replacement, such as 'omd', or fewer draws",
-            ),
-            stacklevel=4,
+        what = (
+            f"this policy asks {members} different experts every time, which cannot keep {{limits}}"
         )
+        remedy = "use a policy that draws with replacement, such as 'omd', or fewer draws"
+        limits = problem.full_conflict.limits
+        warnings.warn(OutOfReachWarning(what, limits=limits, remedy=remedy), stacklevel=4)
     peak = problem.peaks
     return KnapsackLimits(
         rows=problem.rows / peak[:, None],
@@ -161,7 +155,7 @@ class BaselinePolicy(Policy):
             return KnapsackLimits(np.zeros((0, problem.size)), none, none.copy(), 0.0, False, False)
         settings = self.to_settings()
         length = settings["step"] / (1.0 if horizon is None else float(np.sqrt(horizon)))
-        return make_knapsack_limits(problem, length, horizon is None, settings["dual_on"])
+        return make_knapsack(problem, length, horizon is None, settings["dual_on"])
 
     def is_valid_state(self, rule: Any, state: Any) -> bool:
         return super().is_valid_state(rule, state) and has_valid_counts(state.visits, state.drawn)
@@ -170,8 +164,7 @@ class BaselinePolicy(Policy):
         """The current multipliers, per unit of each bound; NaN for a policy that ignores limits."""
         if not self.uses_limits:
             return super().prices(problem, rule, state)
-        price: Floats = state.multipliers.lam / problem.peaks
-        return price
+        return np.asarray(state.multipliers.lam / problem.peaks)
 
 
 class WarmupPolicy(BaselinePolicy):

@@ -145,8 +145,7 @@ def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
     ranked = np.sort(guard.A, axis=1)[:, :draws]
     if not guard.full:
         ranked[:, 1:] = np.minimum(ranked[:, 1:], 0.0)
-    total: Floats = ranked.sum(axis=1)
-    return total
+    return np.asarray(ranked.sum(axis=1))
 
 
 def correct_spend(problem: Problem, rule: Any, state: Any, more: Mapping[str, float]) -> None:
@@ -156,8 +155,7 @@ def correct_spend(problem: Problem, rule: Any, state: Any, more: Mapping[str, fl
     spent. The guarantee assumes that the schedule costs what is stated: if panels cost more, a
     period may end above a bound by the difference. Policies without a budget use stated costs only.
     """
-    guard = getattr(rule, "guard", None)
-    if guard is not None:
+    if getattr(rule, "guard", None) is not None:
         beyond = np.array([more.get(limit.name, 0.0) for limit in problem.limits])
         state.budget.spent[:] -= problem.signs * beyond / compute_row_units(problem)
 

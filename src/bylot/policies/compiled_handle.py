@@ -72,11 +72,9 @@ class BookedDecision(NamedTuple):
 
 
 @jit_entry
-def decide_and_book(
-    handle: Any, context: int, seed: int, t: int, available: Bools
-) -> BookedDecision:
-    """Decide and charge the cost, whether or not a reward comes."""
-    ticket = decide(handle.rule, handle.state, context, RngKey(seed, t), available)
+def decide_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) -> BookedDecision:
+    """Decide in context x and charge the cost, whether or not a reward comes."""
+    ticket = decide(handle.rule, handle.state, x, RngKey(seed, t), available)
     costs = np.zeros((2, handle.costs.shape[0]))
     inclusion = compute_inclusion(handle.rule, handle.state, ticket)
     add_panel_cost(costs[0], handle.costs, ticket.draws)

@@ -78,7 +78,7 @@ def find_slater_point(problem: Problem, fewer: bool = False) -> SlaterPoint:
     return SlaterPoint(float(found.x[-1]), np.clip(found.x[:K], 0.0, 1.0))
 
 
-MIN_RELATIVE_SLACK = 1e-6  # of a limit, in units of its row
+MIN_ROW_SLACK = 1e-6  # of a limit, in units of its row
 
 
 def compute_price_units(problem: Problem) -> Floats:
@@ -93,7 +93,7 @@ def compute_price_units(problem: Problem) -> Floats:
     below = problem.bounds - rows[:, :members].sum(axis=1)
     above = rows[:, -members:].sum(axis=1) - problem.bounds
     slack = np.minimum(np.where(problem.signs > 0, above, below), np.ptp(rows, axis=1))
-    return np.asarray(np.maximum(slack, MIN_RELATIVE_SLACK * compute_row_units(problem)))
+    return np.asarray(np.maximum(slack, MIN_ROW_SLACK * compute_row_units(problem)))
 
 
 BOUND_TIGHTENING = 0.05  # of every bound, unless the Slater margin is less than twice that

@@ -13,15 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.distributions import FixedSizeSets, MixedSets
-from bylot.numerics.conditional_poisson import (
-    draw_set,
-    fill_count_table,
-    fill_fixed_set_score,
-    fill_inclusion,
-    log_fixed_set_probability,
-    nth_largest,
-    restrict_logits,
-)
+from bylot.numerics import conditional_poisson
 from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
@@ -84,8 +76,9 @@ class DistinctState(NamedTuple):
 @jit
 def refresh_tables(tables: SetTables, m: int) -> None:
     """Compute what follows from theta."""
-    tables.log_z[0] = fill_count_table(tables.table, tables.coins, tables.theta, m)
-    fill_inclusion(tables.pi, tables.table, tables.coins, m)
+    table, coins = tables.table, tables.coins
+    tables.log_z[0] = conditional_poisson.fill_count_table(table, coins, tables.theta, m)
+    conditional_poisson.fill_inclusion(tables.pi, table, coins, m)
 
 
 @jit
@@ -133,7 +126,7 @@ def move_distinct(
     fill_covariance_diagonal(spread, pi, m)
     for i in range(spread.size):
         g[i] = g[i] / spread[i] if spread[i] > NO_CHOICE_VARIANCE else 0.0
-    top = nth_largest(theta, m)
+    top = conditional_poisson.nth_largest(theta, m)
     mirror_ascent.clamp_logits(theta, top, MIN_PANEL_LOGIT, MAX_PANEL_LOGIT)
     s = mirror_ascent.take_ascent_step(theta, ascent, gradient, x, spread)
     kl_project(theta, pi, lam, theta, rows.A, rows.b, m, eps, p0)
@@ -168,28 +161,22 @@ def find_available_distributions(
 
 @jit
 def restrict_tables(
-    learned: SetTables,
-    explore: SetTables,
-    m: int,
-    eps: float,
-    A: Floats,
-    b: Floats,
-    available: Bools,
+    here: SetTables, explore: SetTables, m: int, eps: float, A: Floats, b: Floats, available: Bools
 ) -> tuple[SetTables, SetTables, int]:
     """Restrict two distributions to the available experts; an empty mask stands for all.
 
     If renormalising alone would break a bound in force, the former is projected onto the bounds.
     """
     if available.size == 0:
-        return learned, explore, m
+        return here, explore, m
     m = min(m, count_available(available))
-    learned = make_tables(restrict_logits(learned.theta, available), m)
-    explore = make_tables(restrict_logits(explore.theta, available), m)
-    if is_outside_bounds(compute_mixture_costs(A, learned, explore, eps), b):
-        theta, lam = learned.theta, np.empty(b.size)
-        kl_project(theta, learned.pi, lam, theta, A, b, m, eps, explore.pi)
-        refresh_tables(learned, m)
-    return learned, explore, m
+    here = make_tables(conditional_poisson.restrict_logits(here.theta, available), m)
+    explore = make_tables(conditional_poisson.restrict_logits(explore.theta, available), m)
+    if is_outside_bounds(compute_mixture_costs(A, here, explore, eps), b):
+        theta, lam = here.theta, np.empty(b.size)
+        kl_project(theta, here.pi, lam, theta, A, b, m, eps, explore.pi)
+        refresh_tables(here, m)
+    return here, explore, m
 
 
 @jit_inline
@@ -207,28 +194,26 @@ def forecast_distinct(
 
 
 @jit_inline
-def draw_from_mixture(
-    learned: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey
-) -> Ints:
+def draw_from_mixture(here: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey) -> Ints:
     """A set from the exploration distribution with probability eps, else from the learned one."""
     if draw_uniforms(rng, COIN_STREAM, 1)[0] < eps:
-        members = draw_set(explore.table, explore.coins, m, rng, PANEL_STREAM)
+        members = conditional_poisson.draw_set(explore.table, explore.coins, m, rng, PANEL_STREAM)
     else:
-        members = draw_set(learned.table, learned.coins, m, rng, PANEL_STREAM)
+        members = conditional_poisson.draw_set(here.table, here.coins, m, rng, PANEL_STREAM)
     return members
 
 
 @jit_inline
 def compute_mixture_propensity(
-    members: Ints, learned: SetTables, explore: SetTables, eps: float
+    members: Ints, here: SetTables, explore: SetTables, eps: float
 ) -> tuple[float, float]:
     """P(A) = (1 - eps) P_learned(A) + eps P_0(A), and the weight P_learned(A) / P(A).
 
     In logarithms: one of many sets may have a probability that is too small for a float.
     """
-    ours = log_fixed_set_probability(members, learned.theta, learned.log_z[0])
-    apart = log_fixed_set_probability(members, explore.theta, explore.log_z[0]) - ours
-    weight = 1.0 / ((1.0 - eps) + eps * math.exp(min(apart, MAX_EXPONENT)))
+    ours = conditional_poisson.log_fixed_set_probability(members, here.theta, here.log_z[0])
+    other = conditional_poisson.log_fixed_set_probability(members, explore.theta, explore.log_z[0])
+    weight = 1.0 / ((1.0 - eps) + eps * math.exp(min(other - ours, MAX_EXPONENT)))
     return max(math.exp(ours - math.log(weight)), base.MIN_PROPENSITY), weight
 
 
@@ -240,13 +225,8 @@ def decide_distinct(
     if state.visits[context] % rule.ascent.batch == 0:
         fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
         here, rows = get_tables(state, context), ConstraintRows(rule.guard.A, state.bounds)
-        m, p0, gradient, multipliers = (
-            rule.members,
-            rule.explore.pi,
-            state.gradient,
-            state.multipliers,
-        )
-        move_distinct(here, gradient, multipliers, context, m, rule.ascent, rows, rule.eps, p0)
+        g, average, m, p0 = state.gradient, state.multipliers, rule.members, rule.explore.pi
+        move_distinct(here, g, average, context, m, rule.ascent, rows, rule.eps, p0)
     state.visits[context] += 1
     learned, explore, m = find_available_distributions(rule, state, context, available)
     short = forecast_distinct(rule, state, learned, explore, available.size > 0)
@@ -276,7 +256,8 @@ def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
     `move_distinct` converts it by the covariance of the distribution that moves.
     """
     score = np.empty(g.size)
-    fill_fixed_set_score(score, draws, pi)  # a member comes twice only if there was no choice
+    # A member comes twice only if there was no choice
+    conditional_poisson.fill_fixed_set_score(score, draws, pi)
     for i in range(g.size):
         if pi[i] * (1.0 - pi[i]) > NO_CHOICE_VARIANCE:
             g[i] += weight * score[i]
@@ -321,10 +302,6 @@ class Distinct(mirror_ascent.AscentPolicy):
     clip:     let no step change a logit by more than 1
     """
 
-    eta: float = 1.0
-    patience: float = 100.0
-    batch: int = 10
-    eps: float = 0.02
     pace: float | None = DEFAULT_PACE
     guard: bool = True
     clip: bool = True
@@ -333,7 +310,6 @@ class Distinct(mirror_ascent.AscentPolicy):
     label = "distinct"
     summary = "draws panels of different experts and learns how often to ask each"
     streams = (RngStream.COIN, RngStream.PANEL)
-    needs_full_panels = True
     draws_sets = True
     derived = ("table", "coins", "pi", "log_z")
 
@@ -346,9 +322,7 @@ class Distinct(mirror_ascent.AscentPolicy):
         return DistinctRule(
             draws=problem.draws,
             members=members,
-            ascent=mirror_ascent.AscentSettings(
-                float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
-            ),
+            ascent=self.bind_ascent(entropy, clip=self.clip),
             eps=float(self.eps),
             explore=make_tables(theta - np.sort(theta)[-members], members),
             pace=make_pace(self.pace, margin, guard.A, members, full=True),

@@ -105,7 +105,7 @@ def compute_set_costs(sets: Ints, A: Floats) -> Floats:
     return costs
 
 
-def plan_fallback_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:
+def plan_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:
     """The schedule of these quotas, in the shortest cycle that keeps the limits in the period."""
     plans = []
     for cycle in SCHEDULE_LENGTHS:

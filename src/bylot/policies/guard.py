@@ -17,7 +17,7 @@ from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, ma
 from bylot.policies.fallback_schedule import (
     FallbackSchedule,
     compute_shortest_period,
-    plan_fallback_schedule,
+    plan_schedule,
 )
 from bylot.problem import Problem
 
@@ -46,20 +46,16 @@ def make_guard(
     if on and period < shortest:
         least = f"use at least {shortest:,} as the problem's period or the horizon"
         loose = "loosen the limits, or use 'omd', which keeps them in the long run only"
-        raise PolicyError(
-            f"a period of {period:,} rounds is too short to guarantee the limits at its end",
-            remedy=least if shortest < math.inf else loose,
-        )
+        what = f"a period of {period:,} rounds is too short to guarantee the limits at its end"
+        raise PolicyError(what, remedy=least if shortest < math.inf else loose)
     return Guard(on, full, period, rows.A, rows.b, plan)
 
 
-def bind_guard(
-    problem: Problem, horizon: int | None, *, full: bool, on: bool
-) -> tuple[Guard, float]:
+def bind_guard(problem: Problem, horizon: int | None, full: bool, on: bool) -> tuple[Guard, float]:
     """The guard of a problem for panels that are `full` or may have fewer members, and delta."""
     rows, period = make_constraint_rows(problem), get_period(problem, horizon)
     margin, quota = find_slater_point(problem, fewer=not full)
-    plan = plan_fallback_schedule(rows, quota, period)
+    plan = plan_schedule(rows, quota, period)
     return make_guard(rows, plan, period, full=full, on=on), margin
 
 
@@ -67,11 +63,9 @@ def check_full_panels(problem: Problem, policy: str) -> int:
     """The size of every panel, if full panels can satisfy the limits."""
     members = min(problem.draws, problem.size)
     if problem.full_conflict is not None:
-        raise PolicyError(
-            f"{policy} asks {members} different experts every time, which cannot keep {{limits}}",
-            limits=problem.full_conflict.limits,
-            remedy="use 'tangent', which may ask fewer, or fewer draws",
-        )
+        what = f"{policy} asks {members} different experts every time, which cannot keep {{limits}}"
+        remedy = "use 'tangent', which may ask fewer, or fewer draws"
+        raise PolicyError(what, limits=problem.full_conflict.limits, remedy=remedy)
     return members
 
 

@@ -13,16 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.numerics import iid_sets, sampling
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
-from bylot.numerics.iid_sets import (
-    expected_panel_costs,
-    fill_iid_set_score,
-    iid_inclusion,
-    log_iid_set_probability,
-)
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import IidDraws, draw_iid, fill_cumulative, is_first_draw
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, iid_limits, mirror_ascent
 from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
@@ -76,11 +70,10 @@ base.dispatch_by_type(project_iid)
 @step(project_iid, TangentRule)
 def project_tangent(rule: TangentRule, state: IidState, x: int, multipliers: Floats) -> None:
     """`project_iid`: onto tangents of the bounds in force."""
-    theta, q, A, b = state.theta[x], state.q[x], rule.guard.A, state.bounds
-    fill_paced_bounds(b, rule.guard, state.budget, rule.pace)
-    iid_limits.project_onto_tangents(
-        theta, q, multipliers, A, b, rule.draws, rule.eps, rule.explore
-    )
+    theta, q, rows = state.theta[x], state.q[x], ConstraintRows(rule.guard.A, state.bounds)
+    fill_paced_bounds(rows.b, rule.guard, state.budget, rule.pace)
+    M, eps, explore = rule.draws, rule.eps, rule.explore
+    iid_limits.project_onto_tangents(theta, q, multipliers, rows, M, eps, explore)
 
 
 @step(project_iid, StrictRule)
@@ -100,7 +93,7 @@ def move_iid(rule: Any, state: IidState, x: int) -> None:
     project_iid(rule, state, x, lam)
     mirror_ascent.add_multipliers(state.multipliers, lam, s)
     mirror_ascent.clamp_logits(theta, theta.max(), -np.inf, 0.0)
-    fill_cumulative(q, state.mass[x])
+    sampling.fill_cumulative(q, state.mass[x])
 
 
 @jit
@@ -113,25 +106,21 @@ def restrict_iid_distribution(
     """
     if available.size == 0:
         return state.q[x], state.mass[x]
-    theta, explore = restrict_logits(state.theta[x], available), np.zeros(available.size)
-    q, pi, whole = np.empty(available.size), np.empty(available.size), 0.0
-    for i in range(available.size):
-        explore[i] = rule.explore[i] if available[i] else 0.0
-        whole += explore[i]
-    for i in range(available.size):
-        explore[i] /= whole
+    theta = restrict_logits(state.theta[x], available)
+    explore = sampling.restrict_distribution(rule.explore, available)
+    q, pi, mass = np.empty(theta.size), np.empty(theta.size), np.empty(theta.size)
     fill_softmax(pi, theta)
     mirror_ascent.fill_mixture(q, pi, rule.eps, explore)
-    A, b, M = rule.guard.A, state.bounds, rule.draws
-    if is_outside_bounds(expected_panel_costs(q, A, M), b):
-        iid_limits.project_onto_tangents(theta, q, np.empty(b.size), A, b, M, rule.eps, explore)
-    mass = np.empty(available.size)
-    fill_cumulative(q, mass)
+    rows, M = ConstraintRows(rule.guard.A, state.bounds), rule.draws
+    if is_outside_bounds(iid_sets.expected_panel_costs(q, rows.A, M), rows.b):
+        lam = np.empty(rows.b.size)
+        iid_limits.project_onto_tangents(theta, q, lam, rows, M, rule.eps, explore)
+    sampling.fill_cumulative(q, mass)
     return q, mass
 
 
 @jit
-def replace_draws(panel: IidDraws, members: Ints) -> None:
+def replace_draws(panel: sampling.IidDraws, members: Ints) -> None:
     """Write the guard's panel into the draws; its members have probability 1."""
     fill_draws_from_set(panel.draws, members)
     for k in range(panel.probabilities.size):
@@ -143,7 +132,7 @@ def select_member_probabilities(probabilities: Floats, draws: Ints) -> Floats:
     """The probabilities of the distinct members, in the order in which they were first drawn."""
     masses, n = np.empty(draws.size), 0
     for j in range(draws.size):
-        if is_first_draw(draws, j):
+        if sampling.is_first_draw(draws, j):
             masses[n] = probabilities[j]
             n += 1
     return masses[:n]
@@ -153,7 +142,7 @@ def select_member_probabilities(probabilities: Floats, draws: Ints) -> Floats:
 def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
     """The probability of the set that M draws form, given that of each draw."""
     masses = select_member_probabilities(probabilities, draws)
-    p: float = np.exp(log_iid_set_probability(masses, draws.size))
+    p: float = np.exp(iid_sets.log_iid_set_probability(masses, draws.size))
     return max(p, base.MIN_PROPENSITY)
 
 
@@ -165,9 +154,9 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
     """
     masses = select_member_probabilities(ticket.draw_probabilities, ticket.draws)
     score, n = np.empty(masses.size), 0
-    fill_iid_set_score(score, masses, M)
+    iid_sets.fill_iid_set_score(score, masses, M)
     for j in range(ticket.draws.size):
-        if is_first_draw(ticket.draws, j):
+        if sampling.is_first_draw(ticket.draws, j):
             g[ticket.draws[j]] += weight * score[n]
             n += 1
     for i in range(ticket.available.size):
@@ -183,11 +172,11 @@ def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available:
     q, mass, costs = state.q[context], state.mass[context], state.bounds
     if available.size > 0:
         q, mass = restrict_iid_distribution(rule, state, context, available)
-        costs = expected_panel_costs(q, rule.guard.A, rule.draws)
+        costs = iid_sets.expected_panel_costs(q, rule.guard.A, rule.draws)
     short = False
     if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
         short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
-    panel = draw_iid(q, mass, rule.draws, rng)
+    panel = sampling.draw_iid(q, mass, rule.draws, rng)
     admitted = guard_panel(rule.guard, state.budget, panel.draws, available)
     replaced, propensity = admitted.replaced, 1.0
     if replaced:
@@ -218,7 +207,7 @@ def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
     if ticket.replaced:
         return base.mark_members(ticket.draws, state.theta.shape[1])
     q, _ = restrict_iid_distribution(rule, state, ticket.context, ticket.available)
-    return iid_inclusion(q, rule.draws)
+    return iid_sets.iid_inclusion(q, rule.draws)
 
 
 for iid_rule in (TangentRule, StrictRule):
@@ -256,8 +245,7 @@ class IidPolicy(mirror_ascent.AscentPolicy):
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
         """Recompute q from theta if the pool changed; else it stays until the next step."""
         rule, state = new.rule, new.state
-        same = base.has_same_pool(change.old, change.new)
-        for x in () if same else np.flatnonzero(state.visits):
+        for x in () if base.has_same_pool(change.old, change.new) else np.flatnonzero(state.visits):
             theta, q, pi = state.theta[x], state.q[x], np.empty(rule.explore.size)
             mirror_ascent.clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
             fill_softmax(pi, theta)
@@ -271,10 +259,6 @@ class IidPolicy(mirror_ascent.AscentPolicy):
 class Tangent(IidPolicy):
     """Settings of `tangent`: those of `Distinct`, with the same defaults."""
 
-    eta: float = 1.0
-    patience: float = 100.0
-    batch: int = 10
-    eps: float = 0.02
     pace: float | None = DEFAULT_PACE
     guard: bool = True
     clip: bool = True
@@ -291,9 +275,7 @@ class Tangent(IidPolicy):
         margin, explore = iid_limits.find_iid_exploration(guard.rows, M, margin)
         return TangentRule(
             draws=M,
-            ascent=mirror_ascent.AscentSettings(
-                float(self.eta), float(self.patience), self.batch, self.clip, False, entropy
-            ),
+            ascent=self.bind_ascent(entropy, clip=self.clip),
             eps=float(self.eps),
             explore=explore,
             pace=make_pace(self.pace, margin, guard.A, min(M, problem.size), full=False),
@@ -314,10 +296,6 @@ class Strict(IidPolicy):
            cover replaced panels
     """
 
-    eta: float = 1.0
-    patience: float = 100.0
-    batch: int = 10
-    eps: float = 0.02
     guard: bool = False
 
     name = "strict"
@@ -333,9 +311,7 @@ class Strict(IidPolicy):
         entropy = math.log(max(2, problem.size))
         return StrictRule(
             draws=problem.draws,
-            ascent=mirror_ascent.AscentSettings(
-                float(self.eta), float(self.patience), self.batch, False, True, entropy
-            ),
+            ascent=self.bind_ascent(entropy, clip=False, monotone=True),
             eps=float(self.eps),
             explore=iid_limits.find_safe_distribution(problem, safe),
             safe=safe,

@@ -42,8 +42,7 @@ def make_safe_rows(rows: ConstraintRows, M: int) -> ConstraintRows:
 
 def compute_hit_probability(q: Floats, M: int) -> Floats:
     """1 - (1 - q)^M, also where q is tiny."""
-    probability: Floats = -np.expm1(M * np.log1p(-np.minimum(q, 1.0 - 2.0**-53)))
-    return probability
+    return np.asarray(-np.expm1(M * np.log1p(-np.minimum(q, 1.0 - 2.0**-53))))
 
 
 def bisect_threshold(
@@ -106,8 +105,7 @@ def find_safe_lower_bound(c: Floats, l: float, M: int) -> float:  # noqa: E741
         high, low = more[:, None], less[None, :]
         share = (b - low) / (high - low)
         hit, other = compute_hit_probability(share, M), compute_hit_probability(1.0 - share, M)
-        pair = high * hit + low * other
-        return float(min(more.min(initial=np.inf), pair.min(initial=np.inf)))
+        return float(min(more.min(initial=np.inf), (high * hit + low * other).min(initial=np.inf)))
 
     return bisect_threshold(0.0, l, lambda b: least(b) < l)[1]
 
@@ -118,11 +116,9 @@ def find_safe_distribution(problem: Problem, safe: ConstraintRows) -> Floats:
         _, q = solve_max_entropy(safe, 1, margin)
         if (safe.A @ q - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
             return q
-    raise PolicyError(
-        "no fixed set of distributions keeps {limits} with certainty, as 'strict' requires",
-        limits=problem.limits,
-        remedy="use 'tangent', whose set moves with its distribution, or loosen the limits",
-    )
+    what = "no fixed set of distributions keeps {limits} with certainty, as 'strict' requires"
+    remedy = "use 'tangent', whose set moves with its distribution, or loosen the limits"
+    raise PolicyError(what, limits=problem.limits, remedy=remedy)
 
 
 @jit
@@ -165,29 +161,22 @@ def fill_tangent_rows(At: Floats, bt: Floats, A: Floats, b: Floats, q: Floats, M
 
 @jit
 def project_onto_tangents(
-    theta: Floats,
-    q: Floats,
-    prices: Floats,
-    A: Floats,
-    b: Floats,
-    M: int,
-    eps: float,
-    explore: Floats,
+    theta: Floats, q: Floats, prices: Floats, rows: ConstraintRows, M: int, eps: float, f0: Floats
 ) -> None:
     """KL-project theta so that q = (1 - eps) softmax(theta) + eps f0 satisfies h(q) <= b.
 
     q is the point of the tangents on entry, and the new distribution on return. With a lower limit,
     tangents are drawn a second time.
     """
-    d, K = A.shape
+    d, K = rows.A.shape
     At, bt, pi, z = np.empty((d, K)), np.empty(d), np.empty(K), theta.copy()
     lower = False
     for j in range(d):
-        lower |= b[j] < 0.0
+        lower |= rows.b[j] < 0.0
     for _ in range(2 if lower else 1):
-        fill_tangent_rows(At, bt, A, b, q, M)
-        kl_project(theta, pi, prices, z, At, bt, 1, eps, explore)
-        fill_mixture(q, pi, eps, explore)
+        fill_tangent_rows(At, bt, rows.A, rows.b, q, M)
+        kl_project(theta, pi, prices, z, At, bt, 1, eps, f0)
+        fill_mixture(q, pi, eps, f0)
 
 
 def solve_max_entropy_draws(rows: ConstraintRows, M: int, tighter: float) -> tuple[Floats, float]:
@@ -195,15 +184,14 @@ def solve_max_entropy_draws(rows: ConstraintRows, M: int, tighter: float) -> tup
     and by how much it misses one of them.
     """
     K, d = rows.A.shape[1], rows.b.size
-    b = rows.b - tighter * np.abs(rows.b)
+    rows = ConstraintRows(rows.A, rows.b - tighter * np.abs(rows.b))
     theta, q, prices, nothing = np.zeros(K), np.full(K, 1.0 / K), np.zeros(d), np.zeros(K)
     for _ in range(MAX_TANGENT_ITERATIONS):
         theta[:], before = 0.0, q.copy()
-        project_onto_tangents(theta, q, prices, rows.A, b, M, 0.0, nothing)
+        project_onto_tangents(theta, q, prices, rows, M, 0.0, nothing)
         if np.abs(q - before).max() <= 1e-12:
             break
-    missed = (expected_panel_costs(q, rows.A, M) - b).max(initial=-np.inf)
-    return q, float(missed)
+    return q, float((expected_panel_costs(q, rows.A, M) - rows.b).max(initial=-np.inf))
 
 
 def find_iid_exploration(rows: ConstraintRows, M: int, most: float) -> tuple[float, Floats]:
@@ -218,12 +206,8 @@ def find_iid_exploration(rows: ConstraintRows, M: int, most: float) -> tuple[flo
 
     margin = most if kept(most) else bisect_threshold(0.0, most, kept, MARGIN_HALVINGS)[0]
     if margin <= 0.0 and not kept(0.0):
-        warnings.warn(
-            OutOfReachWarning(
-                "no distribution of independent draws was found that keeps all limits, so the "
-                "guard will replace many panels",
-                remedy="use 'distinct': it asks different experts, which helps minimum shares",
-            ),
-            stacklevel=3,
-        )
+        what = "no distribution of independent draws was found that keeps all limits"
+        remedy = "use 'distinct': it asks different experts, which helps minimum shares"
+        warning = OutOfReachWarning(f"{what}, so the guard will replace many panels", remedy=remedy)
+        warnings.warn(warning, stacklevel=3)
     return margin, solve_max_entropy_draws(rows, M, min(BOUND_TIGHTENING, margin / 2))[0]

@@ -5,6 +5,7 @@ The policies say whose gradient it is, and project the step onto their constrain
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -159,14 +160,25 @@ def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -
         average.total[j] = MULTIPLIER_DECAY * average.total[j] + multipliers[j]
 
 
+@dataclass(frozen=True)
 class AscentPolicy(Policy):
-    """What the policies of mirror ascent with a guard share."""
+    """What the policies of mirror ascent with a guard share; `Distinct` explains the settings."""
+
+    eta: float = 1.0
+    patience: float = 100.0
+    batch: int = 10
+    eps: float = 0.02
 
     restarted = ("bounds",)
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "eps": SettingKind("a number in [0, 1)", lambda value: is_number_in(value, 0, 1 - 2**-53)),
         "pace": PACE_SETTING,
     }
+
+    def bind_ascent(self, entropy: float, clip: bool, monotone: bool = False) -> AscentSettings:
+        """The settings of the steps."""
+        numbers = float(self.eta), float(self.patience), self.batch
+        return AscentSettings(*numbers, clip, monotone, entropy)
 
     def start_ascent(self, guard: Guard, contexts: int) -> dict[str, Any]:
         """The fields of the state that all have: no gradient, and a period with nothing spent."""

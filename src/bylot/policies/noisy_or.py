@@ -16,29 +16,15 @@ import numpy as np
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
-from bylot.numerics.set_selection import (
-    choose_greedy_set,
-    count_available,
-    fill_draws_from_set,
-)
+from bylot.numerics.set_selection import choose_greedy_set, count_available, fill_draws_from_set
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
 from bylot.policies import base
+from bylot.policies import noisy_or_posterior as posterior
 from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, compute_inclusion, learn, step
 from bylot.policies.budget import DEFAULT_PACE, PACE_SETTING, Budget, Guard, fill_paced_bounds
-from bylot.policies.constraint_rows import (
-    MIN_RELATIVE_SLACK,
-    compute_price_units,
-    compute_row_units,
-)
+from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
 from bylot.policies.guard import check_full_panels, forecast_shortfall, guard_panel
-from bylot.policies.noisy_or_posterior import (
-    Posterior,
-    estimate_noise,
-    make_prior,
-    sample_posterior,
-    update_posterior,
-)
 from bylot.policies.validation import SHARE, SettingKind
 from bylot.problem import Problem
 
@@ -90,25 +76,23 @@ def fill_expert_prices(out: Floats, dual: DualPrices, A: Floats) -> None:
 
 
 @jit
-def update_dual_prices(
-    dual: DualPrices, A: Floats, members: Ints, bounds: Floats, short: Bools
-) -> None:
-    """g = A(panel) - b', G2 += min(g^2, max^2), lam += step g / sqrt(G2), clipped.
+def update_dual_prices(dual: DualPrices, A: Floats, members: Ints, b: Floats, short: Bools) -> None:
+    """g = A(panel) - b, G2 += min(g^2, max^2), lam += step g / sqrt(G2), clipped.
 
     Squares are clipped and not g: else prices would settle where *clipped* costs are right on
     average. One panel of a thousand times the usual excess would shorten all later steps as much.
     The price of a limit that the available experts cannot satisfy would rise for nothing.
     """
-    for j in range(bounds.size):
+    for j in range(b.size):
         if short[j]:
             continue
-        g = -bounds[j]
+        g = -b[j]
         for i in members:
             g += A[j, i]
         dual.squares[j] += min(g * g, MAX_COUNTED_EXCESS * MAX_COUNTED_EXCESS)
         step = min(max(g / np.sqrt(dual.squares[j]), -1.0), 1.0)
         dual.price[j] = min(max(dual.price[j] + DUAL_PRICE_STEP * step, 0.0), MAX_DUAL_PRICE)
-    dual.moves[0] += bounds.size > 0
+    dual.moves[0] += b.size > 0
 
 
 class NoisyOrRule(NamedTuple):
@@ -129,7 +113,7 @@ class NoisyOrState(NamedTuple):
 
     visits: Ints  # (X,)
     drawn: Ints  # (X, K) rounds in which i was a member
-    belief: Posterior
+    belief: posterior.Posterior
     dual_prices: DualPrices
     explorer: DistinctState  # of its rounds; its budget is of all rounds
 
@@ -156,10 +140,10 @@ def sample_panel(
     """
     belief, m = state.belief, rule.explorer.members
     bits, s = next_word(stream)
-    scale = min(max(math.sqrt(estimate_noise(belief, x)), MIN_SAMPLING_SCALE), 1.0)
+    scale = min(max(math.sqrt(posterior.estimate_noise(belief, x)), MIN_SAMPLING_SCALE), 1.0)
     if open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE:
         scale = WIDE_SAMPLING_SCALE
-    b, s = sample_posterior(belief.beta[x], belief.root[x], scale, s)
+    b, s = posterior.sample_posterior(belief.beta[x], belief.root[x], scale, s)
     prices = np.empty(b.size)
     fill_expert_prices(prices, state.dual_prices, rule.A)
     for i in range(b.size):
@@ -244,7 +228,8 @@ def learn_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, rewar
     """
     if is_exploration(ticket):
         learn(rule.explorer, state.explorer, ticket, reward)
-    update_posterior(state.belief, ticket.context, base.select_members(ticket.draws), reward)
+    members = base.select_members(ticket.draws)
+    posterior.update_posterior(state.belief, ticket.context, members, reward)
 
 
 step(base.compute_distribution, NoisyOrRule)(base.compute_pull_distribution)
@@ -277,7 +262,6 @@ class NoisyOr(base.Policy):
     label = "noisy-or"
     summary = "draws panels of different experts and learns a model of their joint value"
     streams = (RngStream.EXPLORE, RngStream.MODEL, *Distinct.streams)
-    needs_full_panels = True
     derived = Distinct.derived
     restarted = Distinct.restarted
     checks: ClassVar[Mapping[str, SettingKind]] = {"explore": SHARE, "pace": PACE_SETTING}
@@ -313,7 +297,7 @@ class NoisyOr(base.Policy):
         return NoisyOrState(
             visits=np.zeros(contexts, np.int64),
             drawn=np.zeros((contexts, K), np.int64),
-            belief=make_prior(contexts, K, rule.explorer.members),
+            belief=posterior.make_prior(contexts, K, rule.explorer.members),
             dual_prices=DualPrices(np.zeros(d), np.full(d, INITIAL_SQUARES), np.zeros(1, np.int64)),
             explorer=Distinct().start(rule.explorer, contexts),
         )
@@ -334,7 +318,7 @@ class NoisyOr(base.Policy):
         if state.dual_prices.moves[0] == 0:
             return np.full(len(problem.limits), np.nan)
         unit = compute_price_units(problem)
-        tight = unit <= MIN_RELATIVE_SLACK * compute_row_units(problem)
+        tight = unit <= MIN_ROW_SLACK * compute_row_units(problem)
         return np.where(tight, np.nan, state.dual_prices.price / unit)
 
     def derive(self, rule: NoisyOrRule, state: NoisyOrState) -> None:
@@ -343,9 +327,7 @@ class NoisyOr(base.Policy):
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
         """The budget is that of `distinct`; a rehearsal is due at once."""
-        parts = [
-            BoundPolicy(one.problem, one.rule.explorer, one.state.explorer) for one in (old, new)
-        ]
+        parts = [BoundPolicy(x.problem, x.rule.explorer, x.state.explorer) for x in (old, new)]
         Distinct().finish_migration(change, *parts)
         base.round_up_visits(new.state.visits, new.rule.batch)
 

@@ -219,22 +219,20 @@ def fill_surrogate_cost(rows: Floats, q: Floats, u: Floats) -> None:
 
 
 @step(base.decide, OmdRule)
-def decide_omd(
-    rule: OmdRule, state: OmdState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
+def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: Bools) -> Ticket:
     dual, visits = state.dual, state.visits
-    due = visits[context] % rule.batch == 0
+    due = visits[x] % rule.batch == 0
     # (a, b) w follows the costs of what was played; it moves even if no reward comes.
     if dual.rounds[0] > 0 and (due or not rule.freeze):
         step_dual_player(rule.oco, dual, rule.low, rule.high)
     if due:  # (c)
-        move_omd(rule, state, context)
-    visits[context] += 1
+        move_omd(rule, state, x)
+    visits[x] += 1
     # (d) from the available experts, whose cost is charged
-    feasible, share = state.feasible[context], 1.0
-    q, mass, u = state.q[context], state.mass[context], state.u[context]
+    feasible, share = state.feasible[x], 1.0
+    q, mass, u = state.q[x], state.mass[x], state.u[x]
     if available.size > 0:
-        feasible = keep_available_halfspace(rule, state, context, available)  # may move q
+        feasible = keep_available_halfspace(rule, state, x, available)  # may move q
         share = 0.0
         for i in range(q.size):
             share += q[i] if available[i] else 0.0
@@ -247,7 +245,7 @@ def decide_omd(
     panel = draw_iid(q, mass, rule.draws, rng)
     # The propensity takes long to compute: `decide_and_book` does it, the simulator does not.
     draws, p, none, unknown = panel.draws, panel.probabilities, np.empty(0), np.nan
-    return Ticket(rng.t, context, draws, p, none, available, share, feasible, unknown, 1.0, False)
+    return Ticket(rng.t, x, draws, p, none, available, share, feasible, unknown, 1.0, False)
 
 
 @step(base.learn, OmdRule)
@@ -268,10 +266,8 @@ def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> 
 
 
 @step(base.compute_distribution, OmdRule)
-def compute_omd_distribution(
-    rule: OmdRule, state: OmdState, context: int, available: Bools
-) -> Floats:
-    return restrict_distribution(state.q[context], available).copy()
+def compute_omd_distribution(rule: OmdRule, state: OmdState, x: int, available: Bools) -> Floats:
+    return restrict_distribution(state.q[x], available).copy()
 
 
 @step(base.compute_inclusion, OmdRule)
@@ -333,16 +329,12 @@ class Omd(base.Policy):
 
     def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
         if problem.surrogate_conflict is not None:
-            warnings.warn(
-                SurrogateWarning(
-                    "the limits can be kept, but the paper's linear surrogate of {limits} cannot "
-                    f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "
-                    "least-violating point",
-                    limits=problem.surrogate_conflict.limits,
-                    remedy="loosen these limits or lower the floor",
-                ),
-                stacklevel=3,
-            )
+            what = "the limits can be kept, but the paper's linear surrogate of {limits} cannot "
+            what += f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "
+            what += "least-violating point"
+            remedy = "loosen these limits or lower the floor"
+            limits = problem.surrogate_conflict.limits
+            warnings.warn(SurrogateWarning(what, limits=limits, remedy=remedy), stacklevel=3)
         peak = problem.peaks  # so that a change of unit changes no decision
         return OmdRule(
             draws=problem.draws,
@@ -423,12 +415,9 @@ class Omd(base.Policy):
         if not (dual := settings.get("dual")):
             return cls(**settings)
         if dual["kind"] not in DUAL_STEPS:
-            raise PolicyError(
-                "step rule of the dual",
-                got=dual["kind"],
-                expected=f"one of {', '.join(DUAL_STEPS)}",
-                remedy="if a later bylot wrote this, upgrade it",
-            )
+            kind, expected = dual["kind"], f"one of {', '.join(DUAL_STEPS)}"
+            remedy = "if a later bylot wrote this, upgrade it"
+            raise PolicyError("step rule of the dual", got=kind, expected=expected, remedy=remedy)
         return cls(**{**settings, "dual": DUAL_STEPS[dual["kind"]](dual["step"])})
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:

@@ -144,12 +144,10 @@ def parse_policy_spec(usual: PolicyOrAuto, policy: str) -> PolicyOrAuto:
     """Default settings, changed by those after the first colon of a spec."""
     name, _, words = policy.partition(":")
     changes: dict[str, SettingValue] = {}
-    for word in words.split(","):
-        setting, sign, text = (part.strip() for part in word.partition("="))
+    for one in words.split(","):
+        setting, sign, text = (part.strip() for part in one.partition("="))
         if not (setting and sign and text):
-            raise PolicyError(
-                f"policy {policy!r}: {word!r} is no SETTING=VALUE; {POLICY_SPEC_FORM}"
-            )
+            raise PolicyError(f"policy {policy!r}: {one!r} is no SETTING=VALUE; {POLICY_SPEC_FORM}")
         if setting in changes:
             raise PolicyError(f"policy {policy!r} gives {setting!r} twice; give each setting once")
         changes[setting] = parse_setting_value(text)

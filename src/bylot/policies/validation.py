@@ -55,12 +55,9 @@ def check_settings(settings: Any, kinds: Mapping[str, SettingKind]) -> None:
         value, default = getattr(settings, field.name), field.default
         kind = kinds.get(field.name) or KINDS_BY_DEFAULT.get(type(default))
         if kind is not None and not kind.accepts(value):
-            raise PolicyError(
-                f"setting {field.name}",
-                got=value,
-                expected=kind.expected,
-                remedy=f"the default is {default!r}",
-            )
+            what = f"setting {field.name}"
+            remedy = f"the default is {default!r}"
+            raise PolicyError(what, got=value, expected=kind.expected, remedy=remedy)
 
 
 class RunConfig(NamedTuple):
