@@ -31,6 +31,9 @@ class FinishedJob(Generic[Job, Result]):
     core_seconds: float
 
 
+FinishedJobs = Iterator[FinishedJob[Job, Result]]
+
+
 @dataclass(frozen=True)
 class FailedJob:
     """The error of a job as text, as not every exception can be sent between machines."""
@@ -45,9 +48,7 @@ class JobFailed(BylotError):
 class Engine(Protocol):
     """Runs jobs in any order; the `str` of a job names it in errors."""
 
-    def run(
-        self, jobs: Sequence[Job], work: Callable[[Job], Result]
-    ) -> Iterator[FinishedJob[Job, Result]]:
+    def run(self, jobs: Sequence[Job], work: Callable[[Job], Result]) -> FinishedJobs[Job, Result]:
         """Run each job once and yield it when finished; closing the iterator stops the run."""
         ...
 
@@ -148,9 +149,7 @@ class ThreadEngine:
             raise BylotError("number of workers", got=workers, expected="1 or more")
         self.workers = workers
 
-    def run(
-        self, jobs: Sequence[Job], work: Callable[[Job], Result]
-    ) -> Iterator[FinishedJob[Job, Result]]:
+    def run(self, jobs: Sequence[Job], work: Callable[[Job], Result]) -> FinishedJobs[Job, Result]:
         """Run each job once and yield it when it is finished; raise JobFailed if one fails."""
         waiting = deque(jobs)
         finished: queue.SimpleQueue[FinishedJob[Job, Result] | FailedJob] = queue.SimpleQueue()

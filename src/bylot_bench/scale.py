@@ -54,9 +54,7 @@ def run(
 
 
 def make_scale_problem(K: int, M: int) -> Problem:
-    """Make a pool with heavy-tailed workloads, a cap on the busiest fifth and a minimum share for
-    the least busy one.
-    """
+    """A pool of heavy-tailed workloads: a cap on the busiest fifth, a minimum of the least busy."""
     workload = np.random.default_rng(0).lognormal(-1.5, 1.0, K)
     names, order = [f"worker-{i}" for i in range(K)], np.argsort(workload)
     novice = share("novice", [names[i] for i in order[: K // 5]])

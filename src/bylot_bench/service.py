@@ -26,12 +26,8 @@ HELLO_COMMAND = ("uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log"
 
 def make_service_problem() -> Problem:
     """Ten experts, three per request, one limit."""
-    return Problem(
-        experts=[f"expert-{n}" for n in range(10)],
-        costs={"usd": [1.0 + n / 5 for n in range(10)]},
-        limits=[at_most("usd", 5.5)],
-        draws=3,
-    )
+    names, usd = [f"expert-{n}" for n in range(10)], [1.0 + n / 5 for n in range(10)]
+    return Problem(names, {"usd": usd}, [at_most("usd", 5.5)], draws=3)
 
 
 @contextmanager
@@ -68,9 +64,7 @@ def run(soak: float = 0.0) -> dict[str, Any]:
 
 
 def measure_cpu() -> tuple[dict[str, float], int]:
-    """Microseconds of CPU per hello, decision and reward at 64 connections, and the number of lost
-    answers or acknowledged requests.
-    """
+    """Microseconds of CPU per hello, decision and reward at 64 connections, and the losses."""
     with ServerProcess(*HELLO_COMMAND, ready="/") as hello, run_bylot_server() as server:
         ids: list[str] = []
         turns: dict[str, list[float]] = {"hello": [], "decide": [], "reward": []}

@@ -10,14 +10,14 @@ import pickle
 import platform
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 from bylot import __version__
 from bylot._text import print_progress
 from bylot.errors import BylotError, install_command
-from bylot.parallel import FailedJob, FinishedJob, Job, JobFailed, Result
+from bylot.parallel import FailedJob, FinishedJob, FinishedJobs, Job, JobFailed, Result
 
 MAX_JOB_LOSSES = 16  # lost runs of one job before the job itself is blamed
 JOBS_PER_CORE = 4  # submitted ahead of time, so that no core waits
@@ -55,9 +55,7 @@ class RayCluster:
         self.address, self.workers, self.check = address, workers, check
         import_quiet_ray()  # fail now if it is not installed, not after some work
 
-    def run(
-        self, jobs: Sequence[Job], work: Callable[[Job], Result]
-    ) -> Iterator[FinishedJob[Job, Result]]:
+    def run(self, jobs: Sequence[Job], work: Callable[[Job], Result]) -> FinishedJobs[Job, Result]:
         """Run every job once and yield it as it finishes; one that raises ends the run."""
         ray = import_quiet_ray()
         self.connect(ray)
@@ -126,7 +124,7 @@ class ClusterRun:
         self.work = ray.put(ray.cloudpickle.dumps(work))
         self.task = ray.remote(num_cpus=1, max_retries=MAX_JOB_LOSSES)(make_remote_task())
 
-    def run(self) -> Iterator[FinishedJob[Any, Any]]:
+    def run(self) -> FinishedJobs[Any, Any]:
         """Keep a few jobs per core submitted; yield jobs as they finish, also after an error."""
         try:
             while self.waiting or self.submitted:
@@ -172,9 +170,7 @@ class ClusterRun:
 
 
 def make_remote_task() -> Callable[..., bytes | tuple[str, dict[str, str]]]:
-    """Make the function that workers run; a closure, so that it is pickled as a whole and works
-    where bylot is not installed.
-    """
+    """Make the function of workers: a closure is pickled as a whole, so it needs no bylot there."""
 
     def run_remotely(
         here: dict[str, str], check: bytes, work: bytes, job: bytes

@@ -32,9 +32,7 @@ class WorkerPool:
 
 
 def draw_workers(seed: int, among: Ints, size: int) -> Ints:
-    """Draw so many without replacement, all sets equally likely, in their order: those with the
-    smallest of uniforms that depend on the seed.
-    """
+    """Draw so many, all sets equally likely: those with the smallest uniforms, in their order."""
     rng = np.random.Generator(np.random.Philox(key=seed + (POOL_STREAM << 64)))
     winners = np.argsort(rng.random(len(among)), kind="stable")[:size]
     return among[np.sort(winners)]
@@ -189,11 +187,10 @@ class Crowd:
             if not valid:
                 raise DataError(name, got=got, expected=expected)
         if self.counts.reliable < size:
-            raise DataError(
-                f"crowd {self.name!r} has only {self.counts.reliable} workers with at least "
-                f"{MIN_ANNOTATIONS} annotations, too few for a pool of {size}",
-                remedy="give a larger crowd, or draw smaller pools with crowd.pool(size=...)",
-            )
+            what = f"crowd {self.name!r} has only {self.counts.reliable} workers with at least "
+            what += f"{MIN_ANNOTATIONS} annotations, too few for a pool of {size}"
+            remedy = "give a larger crowd, or draw smaller pools with crowd.pool(size=...)"
+            raise DataError(what, remedy=remedy)
 
 
 def assemble_crowd(

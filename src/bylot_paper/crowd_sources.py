@@ -35,10 +35,8 @@ RETRY_PAUSE_S = 0.5  # before the second attempt, doubled before each further on
 DOWNLOAD_TIMEOUTS_S = (10, 30)  # for a connection, and for the next bytes
 DOWNLOAD_CHUNK_BYTES = 1 << 12  # requested again at most, after a broken connection
 DOWNLOAD_PACKAGES = ("pooch", "requests", "tqdm")
-MANUAL_DOWNLOAD = (
-    f"download {' and '.join(TREC_SHA256)} from {TREC_URL} by hand and pass --data FOLDER"
-)
-DOWNLOAD_REMEDY = f"{MANUAL_DOWNLOAD}, or pass --data synthetic"
+MANUAL_STEP = f"download {' and '.join(TREC_SHA256)} from {TREC_URL} by hand and pass --data FOLDER"
+DOWNLOAD_REMEDY = f"{MANUAL_STEP}, or pass --data synthetic"
 
 WORKER_COUNT, TASK_COUNT, RELIABLE_COUNT = 677, 2275, 270
 UNRELIABLE_COUNTS = (154, 137, 62, 54)  # TREC's workers with 1, 2, 3 and 4 annotations
@@ -73,15 +71,12 @@ def make_synthetic_crowd(seed: int = 0) -> Crowd:
         chosen[i] = np.argsort(np.where(taken == 0, full - TASK_COUNT, full))[: load[i]]
         taken[chosen[i]] += 1
     names = rng.permutation(WORKER_COUNT) + 1  # names carry no information
-    return assemble_crowd(
-        "synthetic",
-        (
-            Annotation(str(task + 1), str(names[i]), right)
-            for i, tasks in enumerate(chosen)
-            for task, right in zip(tasks, rng.random(len(tasks)) < accuracy[i], strict=True)
-        ),
-        synthetic=True,
-    )
+    annotations = [
+        Annotation(str(task + 1), str(names[i]), right)
+        for i, tasks in enumerate(chosen)
+        for task, right in zip(tasks, rng.random(len(tasks)) < accuracy[i], strict=True)
+    ]
+    return assemble_crowd(SYNTHETIC_NAME, annotations, synthetic=True)
 
 
 def find_crowd(where: str | PathLike[str] | None = None, offline: bool = False) -> Crowd:
@@ -201,16 +196,11 @@ class ResumingDownloader:
             resumed = answer.status_code == 206 and ours
             start = have if resumed else 0
             rest = answer.headers.get("Content-Length", "")
+            total = start + int(rest) if rest.isdecimal() else None
+            look = {"desc": self.part.stem, "unit": "B", "unit_scale": True}
             with (
                 self.part.open("ab" if resumed else "wb") as file,
-                bar(
-                    total=start + int(rest) if rest.isdecimal() else None,
-                    initial=start,
-                    desc=self.part.stem,
-                    unit="B",
-                    unit_scale=True,
-                    disable=None,  # unless on a terminal
-                ) as progress,
+                bar(total=total, initial=start, disable=None, **look) as progress,  # on a terminal
             ):
                 for chunk in answer.iter_content(DOWNLOAD_CHUNK_BYTES):
                     progress.update(file.write(chunk))
@@ -235,7 +225,7 @@ def explain_download_errors(downloader: ResumingDownloader) -> Iterator[None]:
         raise DataError(what, remedy=remedy) from None
     except ValueError:  # pooch found another checksum and has deleted the file
         what = f"the download of {name} has sha256 {downloader.got}, expected {TREC_SHA256[name]}"
-        raise DataError(what, remedy=f"it was deleted: try again, or {MANUAL_DOWNLOAD}") from None
+        raise DataError(what, remedy=f"it was deleted: try again, or {MANUAL_STEP}") from None
 
 
 def import_extra(name: str) -> ModuleType:

@@ -120,9 +120,7 @@ class DefaultChoice(NamedTuple):
 
 
 def choose_defaults(lines: Sequence[ResultLine]) -> list[DefaultChoice]:
-    """Choose a policy for each class of problems, with and without the need for propensities; the
-    first choice is the default.
-    """
+    """Choose by class of problems, with and without propensities; the first is the default."""
     check_result_lines(lines)
     whole = [line for line in lines if line.period is None]
     classes = {
@@ -178,16 +176,11 @@ def choose_default(
     order = sorted(losses, key=lambda policy: losses[policy].value)
     if not order:
         return DefaultChoice(problems, None, {}, excluded, None, uncounted)
-    best, silent = order[0], find_missing_propensities(lines)
-    tied = [
-        policy
-        for policy in order
-        if policy not in silent
-        and (worse := subtract_estimates(losses[policy], losses[best])).value
-        <= TIE_STANDARD_ERRORS * worse.error
-    ]
-    taken = tied[0] if best in silent and tied else best
-    scores = {policy: losses[policy] for policy in order}
+    best, silent, scores = order[0], find_missing_propensities(lines), {x: losses[x] for x in order}
+    worse = {policy: subtract_estimates(score, scores[best]) for policy, score in scores.items()}
+    tied = [x for x in order if worse[x].value <= TIE_STANDARD_ERRORS * worse[x].error]
+    known = [policy for policy in tied if policy not in silent]
+    taken = known[0] if best in silent and known else best
     beaten, uneven = best if taken != best else None, list_uneven_seeds(counted, order)
     return DefaultChoice(problems, taken, scores, excluded, beaten, uncounted, uneven)
 

@@ -25,8 +25,7 @@ GUARDED_POLICIES = ("tangent", "distinct")
 """Our policies that keep limits at the end of every period."""
 
 OWN_POLICIES = ("strict", "tangent", "distinct", "noisy-or")
-COMPARED_POLICIES = (*PAPER_POLICIES, *OWN_POLICIES)
-"""The policies that the default is chosen from."""
+COMPARED_POLICIES = (*PAPER_POLICIES, *OWN_POLICIES)  # the policies that the default is chosen from
 
 ABLATED_PARTS = {
     "guard=False": "no guard",
@@ -140,8 +139,7 @@ class ScenarioJob(NamedTuple):
         return f"{self.experiment}-{scenario}-seed={self.seed:02d}"
 
 
-Place = tuple[str, str, int]
-"""Environment, level of the limits, number of dimensions."""
+Place = tuple[str, str, int]  # environment, level of the limits, number of dimensions
 
 
 class Grid(NamedTuple):

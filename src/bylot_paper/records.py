@@ -47,8 +47,7 @@ RECORD_SCHEMA = pl.Schema(
         **dict.fromkeys(["curve_r1_true", "curve_r1_proxy", "curve_r2"], pl.List(pl.Float64())),
     }
 )
-TIMED_COLUMN = "micros"
-"""The one column that is measured by a clock and not determined by the cell."""
+TIMED_COLUMN = "micros"  # the one column that is measured by a clock and not determined by the cell
 
 RUN_OUTPUTS = (
     *("report.md", "report.html", "summary.json", "claims.json", "beyond.json"),
@@ -75,9 +74,7 @@ class Records:
 
 
 def build_record_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Build a table from rows with a value for every column: a string, a number, an array where the
-    column is a list, or None.
-    """
+    """Build a table from rows of all columns: a string, a number, an array for a list, or None."""
     for row in rows:
         if row.keys() != RECORD_SCHEMA.keys():
             wrong = sorted(row.keys() ^ RECORD_SCHEMA.keys())
@@ -98,11 +95,9 @@ def join_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     for (cell,), copies in twice.items():
         copies = copies.drop(TIMED_COLUMN)
         if any(not copies[i].equals(copies[0]) for i in range(1, len(copies))):
-            raise BylotError(
-                f"cell {cell} was recorded twice with different results, although its id fixes "
-                "everything",
-                remedy="start again with --fresh, and report it if it happens again",
-            )
+            what = f"cell {cell} was recorded twice with different results"
+            remedy = "start again with --fresh, and report it if it happens again"
+            raise BylotError(f"{what}, although its id fixes everything", remedy=remedy)
     return cells.unique("cell", keep="first").sort("cell").rechunk()
 
 
@@ -173,12 +168,9 @@ class RunFolder:
         if not isinstance(data, dict) or data.get("form") != RUN_FORMAT:
             raise BylotError(f"{self.manifest} is not from a bylot run", remedy=other)
         if data.get("version") != RUN_FORMAT_VERSION:
-            raise BylotError(
-                f"version of {self.manifest}",
-                got=data.get("version"),
-                expected=str(RUN_FORMAT_VERSION),
-                remedy=f"use the bylot that wrote it, or {other}",
-            )
+            got, expected = data.get("version"), str(RUN_FORMAT_VERSION)
+            what, remedy = f"version of {self.manifest}", f"use the bylot that wrote it, or {other}"
+            raise BylotError(what, got=got, expected=expected, remedy=remedy)
         if not isinstance(data.get("data"), dict) or type(data.get("rounds")) is not int:
             what = f"{self.manifest} lacks the settings of the run, so it was edited"
             raise BylotError(what, remedy=f"restore it from a copy, or {other}")
@@ -268,7 +260,7 @@ class RecordStore(RunFolder):
                     path.unlink(missing_ok=True)
                 self.manifest.unlink()  # last, so that it describes whatever is left
             if found is not None and found != self.run:
-                changes = ", ".join(list_setting_differences(found, self.run))
+                changes = ", ".join(list_changes(found, self.run))
                 what = f"{self.path} has a run with other settings: {changes}"
                 raise BylotError(what, remedy=f"{other}, or --fresh to delete its records")
             for folder in (self.path, self.parts):
@@ -338,9 +330,8 @@ def lock_folder(path: Path) -> int:
         os.lseek(descriptor, 0, os.SEEK_SET)
         holder = os.read(descriptor, 200).decode(errors="replace") or "another process"
         os.close(descriptor)
-        raise BylotError(
-            f"{path.parent} is in use by {holder}", remedy="wait for it, or give another --out"
-        ) from None
+        what = f"{path.parent} is in use by {holder}"
+        raise BylotError(what, remedy="wait for it, or give another --out") from None
     except OSError:
         os.close(descriptor)
         raise
@@ -350,20 +341,18 @@ def lock_folder(path: Path) -> int:
     return descriptor
 
 
-def list_setting_differences(
-    found: Mapping[str, Any], wanted: Mapping[str, Any], of: str = ""
-) -> list[str]:
+def list_changes(found: Mapping[str, Any], wanted: Mapping[str, Any], of: str = "") -> list[str]:
     """Describe the differences between two settings.
 
     >>> a, b = {"rounds": 9, "data": {"name": "a"}}, {"rounds": 8, "data": {"name": "b"}}
-    >>> list_setting_differences(a, b)
+    >>> list_changes(a, b)
     ["data name 'a' (now 'b')", 'rounds 9 (now 8)']
     """
     lines = []
     for key in sorted({*found, *wanted}):
         one, other = found.get(key), wanted.get(key)
         if isinstance(one, dict) and isinstance(other, dict):
-            lines += list_setting_differences(one, other, f"{of}{key} ")
+            lines += list_changes(one, other, f"{of}{key} ")
         elif one != other:
             was, now = (
                 text if len(text) <= 24 else f"{text[:13]}...{text[-1]}"  # such as digests

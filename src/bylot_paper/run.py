@@ -81,9 +81,7 @@ def make_record(cell: Cell, **values: Any) -> CellRecord:
 
 
 def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) -> list[CellRecord]:
-    """Play the cells of the paper's experiments and those beyond; cells that differ only in what
-    their policy ignores share one play.
-    """
+    """Play cells on the crowd; those that differ only in what their policy ignores share a play."""
     exact = job.experiment not in ("sweep", "crowd")
     scenario = CrowdScenario(
         setup.crowd, job.environment, job.dimensions, job.seed, rounds, job.smoothing, exact
@@ -237,9 +235,7 @@ def run_comparison_job(
 
 
 def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonScenario:
-    """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd at
-    the levels that are played on its skills.
-    """
+    """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd."""
     name, crowd = job.environment, setup.crowd
     if name in scenarios.BUILT_IN_SCENARIOS:
         return scenarios.BUILT_IN_SCENARIOS[name][1](rounds, job.seed)

@@ -161,12 +161,9 @@ def split_subproblems(
     """All contexts under one budget, or each under the limits; with its rows of q."""
     least = floor * problem.floor if isinstance(floor, bool) else float(floor)
     if not isinstance(floor, bool) and not 0.0 <= least <= 1.0 / problem.size:
-        raise ProblemError(
-            "floor",
-            got=floor,
-            expected=f"a number from 0 to 1/{problem.size}",
-            remedy="use floor=True for the problem's own, floor=False for none",
-        )
+        expected = f"a number from 0 to 1/{problem.size}"
+        remedy = "use floor=True for the problem's own, floor=False for none"
+        raise ProblemError("floor", got=floor, expected=expected, remedy=remedy)
     shares = np.array([part.weights.sum() for part in parts])
     tolerance = RELATIVE_GAP * sum(part.reward_of_all() for part in parts)
     if aggregate or len(parts) == 1:

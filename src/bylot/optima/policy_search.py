@@ -66,12 +66,10 @@ def maximise_surrogate(task: Subproblem, start: Floats | None = None) -> Certifi
     if best is None:
         face = program.polytope.face
         if face is None:
-            raise InfeasibleLimits(
-                f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
-                "{limits}, which is stricter than the limits",
-                limits=task.problem.limits,
-                remedy=f"use exact=True for the exact limits, {task.floor_remedy}or looser limits",
-            )
+            what = f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
+            what += "{limits}, which is stricter than the limits"
+            remedy = f"use exact=True for the exact limits, {task.floor_remedy}or looser limits"
+            raise InfeasibleLimits(what, limits=task.problem.limits, remedy=remedy)
         q, proxy, prices = face.centre if start is None else start, None, None
         for step, ease in COARSE_TOLERANCES if task.F.rounds > COARSE_ROUNDS else ():
             coarse = ConcaveProgram(task.F.thin(step), program.polytope, ease * task.tolerance)
@@ -224,12 +222,10 @@ def search_exact_optimum(
                     break
         if found:
             return max(found, key=lambda local: local.value), [local.value for local in found]
-    raise InfeasibleLimits(
-        f"none of {starts} starts led to a policy with floor {task.floor:.6g} that keeps "
-        "{limits} on average, which does not prove that there is none",
-        limits=task.problem.limits,
-        remedy=f"try more starts, {task.floor_remedy}or looser limits",
-    )
+    what = f"none of {starts} starts led to a policy with floor {task.floor:.6g} that keeps "
+    what += "{limits} on average, which does not prove that there is none"
+    remedy = f"try more starts, {task.floor_remedy}or looser limits"
+    raise InfeasibleLimits(what, limits=task.problem.limits, remedy=remedy)
 
 
 def find_ceiling(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None:

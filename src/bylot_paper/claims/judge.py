@@ -102,8 +102,7 @@ def judge_claim(claim: Claim, evidence: Evidence, caveats: list[str]) -> JudgedC
         finding, verdict = predicates.Finding(False, str(reason), {}), UNKNOWN
     else:
         verdict = HOLDS if finding.holds else FAILS
-    words = (claim.id, claim.section, claim.says, claim.rule)
-    return JudgedClaim(*words, finding.measured, finding.numbers, verdict, caveats)
+    return JudgedClaim(*claim[:4], finding.measured, finding.numbers, verdict, caveats)
 
 
 def judge_claims(

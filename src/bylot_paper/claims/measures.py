@@ -23,8 +23,7 @@ NEAR_OPTIMAL = 0.99  # share of the true constrained optimum; equal shares earn 
 NO_VIOLATION = 1e-3  # a mean R2 below this counts as zero
 GRID_POINTS_PER_DECADE = 10  # of the logarithmic grid on which curves are compared
 
-SeedValues = dict[int, float]
-"""One number per seed."""
+SeedValues = dict[int, float]  # one number per seed
 
 
 class Untestable(BylotError):

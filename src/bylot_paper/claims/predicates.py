@@ -67,7 +67,7 @@ def list_cases(
             words[role] = label.format(one[role], name=POLICY_LABELS.get(one[role], ""))
         rivals = [one.pop("rival")] if versus else versus_all
         key = GroupKey(
-            experiment, *(one[name] for name in ("environment", "level", "policy", "dimensions"))
+            experiment, one["environment"], one["level"], one["policy"], one["dimensions"]
         )
         case = cases.setdefault(" ".join(words[name] for name in shown), [])
         case += [key, *(key._replace(policy=rival) for rival in rivals)]

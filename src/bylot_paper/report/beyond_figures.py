@@ -16,8 +16,7 @@ from bylot_paper.grid import ABLATION_LABELS, GUARDED_POLICIES
 from bylot_paper.report import figures
 from bylot_paper.report.figures import BEYOND_LEVEL_STYLES, ENVIRONMENT_LABELS
 
-PERIOD_OFFSET = 0.14
-"""Between two policies, where two lengths of a period are 1 apart."""
+PERIOD_OFFSET = 0.14  # between two policies, where two lengths of a period are 1 apart
 Measure = Callable[[RecordGroups, GroupKey], tuple[float, float]]
 """A value of a group, and the length of its error bar."""
 

@@ -243,9 +243,7 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> list[Block]:
     return fill_table("references", rows)
 
 
-def make_default_data(
-    entries: Sequence[ContestEntry], choices: Sequence[DefaultChoice]
-) -> dict[str, Any]:
+def make_default_data(entries: list[ContestEntry], choices: list[DefaultChoice]) -> dict[str, Any]:
     """The content of default.json: the rule, the lines it was applied to, and its choices."""
     return {
         "rule": RULE_TEXT,

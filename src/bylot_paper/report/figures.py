@@ -31,10 +31,8 @@ DrawnFigures = Mapping[str, Sequence[Path]]  # the files of each figure
 ENVIRONMENT_LABELS = {"stochastic": "stochastic", "regime": "regime-switching"}
 ANCHOR_UPDATE = 10
 """The update n at which c/√n meets the tight curve: the noise of the first updates is gone."""
-LEVEL_WIDTH = 0.8
-"""Share of the space of a level that its policies fill."""
-FIRST_ROUND = 100
-"""The round that curves of regret begin at: earlier ones show noise."""
+LEVEL_WIDTH = 0.8  # share of the space of a level that its policies fill
+FIRST_ROUND = 100  # the round that curves of regret begin at: earlier ones show noise
 
 
 def make_panels(
