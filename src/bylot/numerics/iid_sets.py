@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from bylot.numerics.conditional_poisson import nth_largest
 from bylot.numerics.jit import Floats, jit
 
 
@@ -33,15 +34,6 @@ def multiply_series(product: Floats, q: float, first: int) -> None:
 
 
 @jit
-def find_largest(masses: Floats) -> float:
-    """Return the largest mass, in a loop, which compiles faster than numpy's."""
-    largest = masses[0]
-    for i in range(1, masses.size):
-        largest = max(largest, masses[i])
-    return float(largest)
-
-
-@jit
 def log_iid_set_probability(masses: Floats, count: int) -> float:
     """Return log P(A): all of A and nothing else in `count` i.i.d. draws; masses are q over A.
 
@@ -51,7 +43,7 @@ def log_iid_set_probability(masses: Floats, count: int) -> float:
     degree = count - masses.size
     if degree < 0:
         return -np.inf
-    largest = find_largest(masses)  # scales x, so that powers of a tiny mass do not underflow
+    largest = nth_largest(masses, 1)  # scales x, so that powers of a tiny mass do not underflow
     product, log = np.zeros(degree + 1), degree * math.log(largest)
     product[0] = 1.0
     for i in range(masses.size):
@@ -67,7 +59,7 @@ def fill_iid_set_score(score: Floats, masses: Floats, count: int) -> None:
     d P(A) / d q_i = M! [x^M] x e^{q_i x} prod_{j != i} (e^{q_j x} - 1), with running products over
     the members before i and after i.
     """
-    n, largest = masses.size, find_largest(masses)
+    n, largest = masses.size, nth_largest(masses, 1)
     degree = count - n
     before, after = np.zeros((n + 1, degree + 1)), np.zeros(degree + 1)
     before[0, 0] = after[0] = 1.0

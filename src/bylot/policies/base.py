@@ -142,14 +142,14 @@ def count_members(drawn: Ints, draws: Ints) -> None:
 
 
 @jit
-def select_members(draws: Ints) -> Ints:
-    """The distinct members of a panel."""
-    members, n = np.empty(draws.size, np.int64), 0
+def select_first(values: Any, draws: Ints) -> Any:
+    """The values at the first draw of each member; of draws themselves: the distinct members."""
+    chosen, n = np.empty_like(values), 0
     for j in range(draws.size):
         if is_first_draw(draws, j):
-            members[n] = draws[j]
+            chosen[n] = values[j]
             n += 1
-    return members[:n]
+    return chosen[:n]
 
 
 def has_valid_counts(visits: Ints, drawn: Ints) -> bool:

@@ -151,9 +151,7 @@ def is_outside_bounds(costs: Floats, bounds: Floats) -> bool:
 
 @jit
 def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floats) -> bool:
-    """Mark the limits that panels of these expected costs would miss by the period's end: above
-    the bound in force, and above what is left of the period.
-    """
+    """Mark the limits that such panels would miss: above the bound in force and what is left."""
     some, n = False, budget.left[0]
     for j in range(bounds.size):
         needed = (compute_allowance(guard.period, guard.b[j]) - budget.spent[j]) / n

@@ -128,20 +128,9 @@ def replace_draws(panel: sampling.IidDraws, members: Ints) -> None:
 
 
 @jit
-def select_member_probabilities(probabilities: Floats, draws: Ints) -> Floats:
-    """The probabilities of the distinct members, in the order in which they were first drawn."""
-    masses, n = np.empty(draws.size), 0
-    for j in range(draws.size):
-        if sampling.is_first_draw(draws, j):
-            masses[n] = probabilities[j]
-            n += 1
-    return masses[:n]
-
-
-@jit
 def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
     """The probability of the set that M draws form, given that of each draw."""
-    masses = select_member_probabilities(probabilities, draws)
+    masses = base.select_first(probabilities, draws)
     p: float = np.exp(iid_sets.log_iid_set_probability(masses, draws.size))
     return max(p, base.MIN_PROPENSITY)
 
@@ -152,7 +141,7 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
 
     Among available experts it is taken along their simplex: as q.score = M, less M for each.
     """
-    masses = select_member_probabilities(ticket.draw_probabilities, ticket.draws)
+    masses = base.select_first(ticket.draw_probabilities, ticket.draws)
     score, n = np.empty(masses.size), 0
     iid_sets.fill_iid_set_score(score, masses, M)
     for j in range(ticket.draws.size):

@@ -180,9 +180,7 @@ def project_onto_tangents(
 
 
 def solve_max_entropy_draws(rows: ConstraintRows, M: int, tighter: float) -> tuple[Floats, float]:
-    """max entropy over q with h(q) <= b, every bound tightened by this part of itself; returns q,
-    and by how much it misses one of them.
-    """
+    """max entropy over q with h(q) <= b, tightened by this part of b; and how far q misses that."""
     K, d = rows.A.shape[1], rows.b.size
     rows = ConstraintRows(rows.A, rows.b - tighter * np.abs(rows.b))
     theta, q, prices, nothing = np.zeros(K), np.full(K, 1.0 / K), np.zeros(d), np.zeros(K)

@@ -223,12 +223,10 @@ def is_exploration(ticket: Ticket) -> bool:
 
 @step(learn, NoisyOrRule)
 def learn_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
-    """`learn`: update the posterior, whoever chose the panel: the schedule ignores rewards.
-    `distinct` learns from its own rounds.
-    """
+    """`learn`: update the posterior, whoever chose the panel; `distinct` learns from its rounds."""
     if is_exploration(ticket):
         learn(rule.explorer, state.explorer, ticket, reward)
-    members = base.select_members(ticket.draws)
+    members = base.select_first(ticket.draws, ticket.draws)
     posterior.update_posterior(state.belief, ticket.context, members, reward)
 
 

@@ -224,9 +224,7 @@ def widen_covariance(root: Floats, fired: Bools) -> None:
 
 @jit
 def fill_cholesky_root(root: Floats, P: Floats) -> None:
-    """Write the upper triangle T with T'T = P (Cholesky), row by row; P is used up. That takes
-    O(K^3), which only a change of the pool asks for.
-    """
+    """Write the upper triangle T with T'T = P (Cholesky) in O(K^3), row by row; P is used up."""
     K = P.shape[0]
     for k in range(K):
         pivot = math.sqrt(max(P[k, k], MIN_PIVOT))

@@ -12,7 +12,7 @@ import numpy as np
 
 from bylot.errors import PolicyError, SurrogateWarning
 from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
-from bylot.numerics.iid_sets import iid_inclusion
+from bylot.numerics.iid_sets import add_expected_costs, iid_inclusion
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
@@ -181,9 +181,11 @@ def make_halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
 
 @jit
 def refresh_omd_context(rule: OmdRule, state: OmdState, x: int) -> None:
-    """Compute the running sums and the surrogate cost of q."""
-    fill_cumulative(state.q[x], state.mass[x])
-    fill_surrogate_cost(rule.rows, state.q[x], state.u[x])
+    """Compute the running sums and the surrogate cost u = C q, which the paper charges a policy."""
+    q, u = state.q[x], state.u[x]
+    fill_cumulative(q, state.mass[x])
+    u[:] = 0.0
+    add_expected_costs(u, rule.rows, q)
 
 
 @jit
@@ -209,15 +211,6 @@ def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, available: 
     return found.feasible
 
 
-@jit
-def fill_surrogate_cost(rows: Floats, q: Floats, u: Floats) -> None:
-    """Write u = C q, the cost that the paper charges a policy."""
-    for j in range(u.size):
-        u[j] = 0.0
-        for i in range(q.size):
-            u[j] += rows[j, i] * q[i]
-
-
 @step(base.decide, OmdRule)
 def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: Bools) -> Ticket:
     dual, visits = state.dual, state.visits
@@ -236,9 +229,9 @@ def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: B
         share = 0.0
         for i in range(q.size):
             share += q[i] if available[i] else 0.0
-        q, mass, u = restrict_distribution(q, available), mass.copy(), u.copy()
+        q, mass, u = restrict_distribution(q, available), mass.copy(), np.zeros(u.size)
         fill_cumulative(q, mass)
-        fill_surrogate_cost(rule.rows, q, u)
+        add_expected_costs(u, rule.rows, q)
     for j in range(u.size):
         dual.u[j] += u[j]
     dual.rounds[0] += 1
