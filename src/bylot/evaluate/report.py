@@ -56,22 +56,15 @@ def evaluations_to_data(
     refused: Sequence[EvaluationRefusal],
 ) -> dict[str, Any]:
     logged = summarise_log(log)
-    averages = {"as logged": logged["costs"]} | {
-        one.target: one.costs for one in (*found, *refused)
+    costs = {one.target: one.costs for one in (*found, *refused)}
+    verdicts = {
+        name: [judge_average(limit, means[limit.name]).name for limit in log.problem.limits]
+        for name, means in {"as logged": logged["costs"], **costs}.items()
     }
-    limits = [
-        {
-            "limit": limit.to_data(),
-            "verdicts": {
-                name: judge_average(limit, costs[limit.name]).name
-                for name, costs in averages.items()
-            },
-        }
-        for limit in log.problem.limits
-    ]
     return {
         "logged": logged,
-        "limits": limits,
+        "limits": [limit.to_data() for limit in log.problem.limits],
+        "verdicts": verdicts,
         "targets": [one.to_data() for one in found],
         "refused": {one.target: one.to_data() for one in refused},
     }
