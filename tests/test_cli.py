@@ -2,6 +2,7 @@
 hints about packages that are not installed.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -72,16 +73,24 @@ def test_wrong_usage_exits_with_2_and_an_explained_error_with_1(
     assert "cannot be a folder for figures" in capsys.readouterr().err
 
 
-def test_the_demo_prints_a_table_and_writes_figures(
+def test_the_demo_writes_a_report_and_a_problem_file_to_start_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "--rounds", "600", "--out", str(tmp_path / "new")]) == 0
+    folder = tmp_path / "new"
+    assert main(["demo", "--rounds", "400", "--seed", "3", "--out", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert "distinct, the default" in out
-    assert "omd, the paper's policy" in out
-    assert "best draws, exact limits" in out
+    assert out.startswith("SYNTHETIC SCENARIO: 50 made-up workers, 5 asked for each request")
+    found = json.loads((folder / "whatif.json").read_text())
+    assert found["summary"][0] in out
+    assert (found["seeds"], found["scenario"]["synthetic"]) == ([3, 4, 5], True)
+    for name, one in found["policies"].items():
+        assert f"\n{name}" in out
+        assert one["reward"] <= found["references"]["most"]["ceiling"]
+    assert set(found["policies"]) == {"distinct", "noisy-or", "omd"}
     for kind in ("png", "svg"):
-        assert (tmp_path / "new" / f"demo.{kind}").stat().st_size > 10_000
+        assert (folder / "figures" / f"reward.{kind}").stat().st_size > 10_000
+    assert main(["problem", "check", str(folder / "problem.yaml")]) == 0
+    assert "3 on panels of 5 of 50 experts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", [["problem", "schema"], ["problem", "new"]], ids=" ".join)

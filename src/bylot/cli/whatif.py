@@ -17,10 +17,12 @@ USUAL_POLICIES = ["distinct", "noisy-or", "tangent", "omd", "ts-bwk"]
 
 
 def add(verbs: Any) -> None:
-    demo = add_verb(verbs, "demo", run_demo, "play a built-in pool: a table and a figure")
-    demo.add_count("--rounds", 20_000, "number of requests")
+    text = "play policies on made-up workers: a report, and a problem file to start from"
+    demo = add_verb(verbs, "demo", run_demo, text)
+    demo.add_count("--rounds", 10_000, "requests per run")
     demo.add_seed()
-    demo.add_path("--out", "folder for the figure", "out/tour")
+    demo.add_path("--out", "folder for results", "out/tour")
+    demo.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
     kinds = options.add_group(verbs, "problem", "check a problem file, or start one")
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
@@ -91,9 +93,9 @@ def add_optimum(verbs: Any) -> None:
 
 
 def run_demo(given: argparse.Namespace) -> None:
-    from bylot import demo
+    from bylot import whatif
 
-    demo.run(given.rounds, given.seed, given.out)
+    print(whatif.render(whatif.run_crowd_demo(given.rounds, given.seed, given.out, given.jobs)))
 
 
 def run_check(given: argparse.Namespace) -> int:

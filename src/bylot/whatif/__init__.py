@@ -3,6 +3,14 @@
 from bylot.whatif.plan import WhatifPlan, parse_sweep
 from bylot.whatif.references import Reference
 from bylot.whatif.results import WhatifResults
-from bylot.whatif.runner import render, run
+from bylot.whatif.runner import render, run, run_crowd_demo
 
-__all__ = ["Reference", "WhatifPlan", "WhatifResults", "parse_sweep", "render", "run"]
+__all__ = [
+    "Reference",
+    "WhatifPlan",
+    "WhatifResults",
+    "parse_sweep",
+    "render",
+    "run",
+    "run_crowd_demo",
+]

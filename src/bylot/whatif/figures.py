@@ -76,7 +76,7 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
     draw_period_ends(axes, plan)
     axes.set(xlabel="requests", ylabel="reward", xlim=(0, plan.rounds))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    add_legend(figure, 4)
+    add_legend(figure, 3)
     return style.save_figure(figure, folder, "reward")
 
 

@@ -1,7 +1,6 @@
 """The summary of a what-if run: what to do, what else is allowed, what the limits cost."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +8,6 @@ from scipy.special import stdtrit
 
 from bylot._text import format_number, format_percent, join_words
 from bylot.harness import seed_std
-from bylot.problem_files import WrittenLimit
 from bylot.whatif.references import DISTRIBUTION_KINDS
 from bylot.whatif.results import PolicyResult, WhatifResults
 
@@ -18,48 +16,35 @@ MAX_STEP = 0.05  # of a bound; a shadow price holds for small changes only
 
 
 class LooserLimit(NamedTuple):
-    """The limit to loosen first, and what a small step buys in the requests of an `Advice`."""
+    """A limit that binds, and what a small step buys in the requests of an `Advice`."""
 
-    limit: WrittenLimit
+    limit: str
+    side: str
+    bound: float  # as the file writes it
+    per: str
     step: float  # a power of ten, in the unit of the cost
     gain: float  # at most: the optimum gains it
     verdict: str  # of the check of the shadow price
 
+    @property
+    def words(self) -> str:
+        return f'"{self.limit} {self.side.replace("_", " ")} {self.bound:.4g} per {self.per}"'
+
 
 class Advice(NamedTuple):
-    """What to run and what to expect of it."""
+    """What to run and what to expect of it; totals are over `requests`."""
 
-    result: PolicyResult
+    policy: str
+    keeps: bool
     requests: float  # of a day, or 1,000
-    spend: Mapping[str, float]  # of a request, by cost
-    loosen: tuple[LooserLimit, ...]  # the best two
+    reward: dict[str, float]  # of a request: value, and low and high of its interval
+    total_reward: dict[str, float]
+    spend: dict[str, float]  # of a request, by cost
+    total_spend: dict[str, float]
+    loosen: list[LooserLimit]  # the best two
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data for JSON; totals are over `requests`."""
-        one = self.result
-        names = ("value", "low", "high") if one.interval else ("value",)
-        reward = dict(zip(names, (one.reward, *(one.interval or ())), strict=True))
-        return {
-            "policy": one.policy,
-            "keeps": one.keeps,
-            "requests": self.requests,
-            "reward": reward,
-            "total_reward": {name: value * self.requests for name, value in reward.items()},
-            "spend": dict(self.spend),
-            "total_spend": {name: cost * self.requests for name, cost in self.spend.items()},
-            "loosen": [
-                {
-                    "limit": looser.limit.limit.name,
-                    "side": looser.limit.limit.side,
-                    "bound": looser.limit.written,
-                    "per": looser.limit.per,
-                    "step": looser.step,
-                    "gain": looser.gain,
-                    "verdict": looser.verdict,
-                }
-                for looser in self.loosen
-            ],
-        }
+        return self._asdict() | {"loosen": [one._asdict() for one in self.loosen]}
 
 
 def make_advice(results: WhatifResults) -> Advice | None:
@@ -67,24 +52,31 @@ def make_advice(results: WhatifResults) -> Advice | None:
     if not results.policies:
         return None
     plan, one = results.plan, results.headline
-    costs = plan.problem.costs
-    spend = {name: float(costs[name] @ one.asked) for name in plan.file.units}
     requests = plan.per_day or 1_000
-    return Advice(one, requests, spend, find_limits_to_loosen(results, requests))
+    spend = {name: float(plan.problem.costs[name] @ one.asked) for name in plan.file.units}
+    reward = {"value": one.reward}
+    if one.interval:
+        reward |= {"low": one.interval[0], "high": one.interval[1]}
+    totals = ({name: x * requests for name, x in each.items()} for each in (reward, spend))
+    total_reward, total_spend = totals
+    loosen = find_limits_to_loosen(results, requests)
+    return Advice(
+        *(one.policy, one.keeps, requests, reward, total_reward, spend, total_spend, loosen)
+    )
 
 
-def find_limits_to_loosen(results: WhatifResults, requests: float) -> tuple[LooserLimit, ...]:
+def find_limits_to_loosen(results: WhatifResults, requests: float) -> list[LooserLimit]:
     """The limits of which 1 % buys most; none if no limit binds or no price is known."""
-    prices = results.prices.get(results.headline.kind, ())
+    prices, found = results.prices.get(results.headline.kind, ()), []
     gains = {n: results.gain(price) for n, price in enumerate(prices)}
-    found = []
     for n in sorted(gains, key=gains.__getitem__, reverse=True)[:2]:
         if gains[n] > 1e-7 * results.plan.file.span:
-            bound = prices[n].limit.bound
+            written, bound = results.plan.file.limits[n], prices[n].limit.bound
             step = 10.0 ** math.floor(math.log10(MAX_STEP * bound * requests))
             gain = gains[n] / (0.01 * bound) * step
-            found.append(LooserLimit(results.plan.file.limits[n], step, gain, prices[n].verdict))
-    return tuple(found)
+            which = written.limit.name, written.limit.side, written.written, written.per
+            found.append(LooserLimit(*which, step, gain, prices[n].verdict))
+    return found
 
 
 def summarize_results(results: WhatifResults, advice: Advice | None) -> list[str]:
@@ -102,7 +94,7 @@ def summarize_results(results: WhatifResults, advice: Advice | None) -> list[str
 
 def describe_advice(results: WhatifResults, advice: Advice) -> str:
     """What to run, its reward and spend, and the limit to loosen."""
-    one, plan = advice.result, results.plan
+    one, plan = results.headline, results.plan
     count, per = len(plan.problem.limits), plan.per_requests
     limits = f"all {count} limits" if count > 1 else "the limit"
     when = "in every period" if plan.horizon is None else "in every run"
@@ -116,13 +108,12 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
         kept = f"keeps {limits} {when}" if count else "has no limits to keep"
         rate = f"at {format_number(plan.per_day)} requests a day " if plan.per_day else ""
         lead = f"Run {one.policy}, which {kept}: {rate}expect"
-    total = format_number(one.reward * advice.requests)
+    total, *interval = map(format_number, advice.total_reward.values())
     reward = (
         f"{total} {plan.scenario.reward_noun}" if plan.scenario.solves else f"a reward of {total}"
     )
-    if one.interval:
-        low, high = (format_number(end * advice.requests) for end in one.interval)
-        reward += f" (95% interval {low} to {high})"
+    if interval:
+        reward += f" (95% interval {' to '.join(interval)})"
     spend = plan.file.format_spend(one.asked, advice.requests)
     text = f"{lead} {reward}{f' for {spend}' if spend else ''} {per}"
     if not count:
@@ -132,16 +123,15 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
         looser = "what limits cost is unknown"
     elif advice.loosen:
         first = advice.loosen[0]
-        looser = f'to earn more, loosen "{first.limit.words}" first: '
-        looser += describe_gain(results, first)
+        looser = f"to earn more, loosen {first.words} first: {describe_gain(results, first)}"
     return f"{text}; {looser}."
 
 
 def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:
     """What a step of a limit buys."""
-    name, plan = looser.limit.limit.name, results.plan
+    name, plan = looser.limit, results.plan
     less = "less" if name in plan.file.units else "fewer"
-    side = "more" if looser.limit.limit.sign < 0 else less
+    side = "more" if looser.side == "at_most" else less
     sure = "" if looser.verdict in ("agrees", "kink") else " (by a price that is not confirmed)"
     gain = format_number(float(f"{looser.gain:.2g}"))
     return (
@@ -214,7 +204,7 @@ def describe_costs(results: WhatifResults, advice: Advice) -> str:
     part = f", {format_percent(lost / free.value)} of what" if free.value > 0 else " of what"
     text = f"Together the limits cost {lost:.3f} per request{part} {kind.plays} earn without them."
     for other in advice.loosen[1:]:
-        text += f' The next to loosen is "{other.limit.words}": {describe_gain(results, other)}.'
+        text += f" The next to loosen is {other.words}: {describe_gain(results, other)}."
     return text
 
 
