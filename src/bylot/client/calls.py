@@ -178,9 +178,7 @@ def list_routers(after: str) -> HttpCall[api.RouterList]:
 
 
 class RouterCalls:
-    """The requests about one router: the methods of `RemoteRouter` and `AsyncRouter`, which send
-    them and return what the response contains.
-    """
+    """The requests about one router, which `RemoteRouter` and `AsyncRouter` send."""
 
     def __init__(self, name: str) -> None:
         self.path = f"{ROUTERS_PATH}/{quote(name, safe='')}"

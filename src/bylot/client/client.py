@@ -20,9 +20,7 @@ MakeCall = Callable[Concatenate[RouterCalls, P], HttpCall[AnswerT]]
 
 
 def make_method(make: Any) -> Any:
-    """A method of a router that sends a request: with the name, docstring and signature of the
-    function that makes it, but the type of its answer.
-    """
+    """A method that sends what `make` makes: with its signature, but the type of the answer."""
 
     @functools.wraps(make)
     def method(self: Any, *args: Any, **options: Any) -> Any:

@@ -17,13 +17,10 @@ CONTEXT_STREAM = 1
 
 
 class WeightedRounds(NamedTuple):
-    """Rounds of one dimension each, their weights in the expected reward, and their contexts.
-
-    The weights of a context sum to its probability.
-    """
+    """Rounds of one dimension each, their weights in the expected reward, and their contexts."""
 
     values: Floats  # (Q, 1, K)
-    weights: Floats  # (Q,)
+    weights: Floats  # (Q,), those of a context sum to its probability
     contexts: Ints  # (Q,)
 
 

@@ -349,10 +349,7 @@ class RouterAggregate:
         return max(at + self.lead, self.at)
 
     def replay(self, event: Event) -> None:
-        """Do again what an event says, and compare the events.
-
-        After StoreCorrupted discard this instance.
-        """
+        """Do again what an event says, and compare; after StoreCorrupted discard this instance."""
         where = f"router {self.name!r}: event {event.seq} of its log ({event.kind})"
         ours = event.router == self.number and event.seq == self.seq + 1
         if not ours or rehash_event(self.seal, event) != event:

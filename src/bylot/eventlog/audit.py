@@ -74,9 +74,7 @@ class LoggedCosts:
 
 
 def audit_router(store: Store, name: str) -> AuditResult:
-    """Replay the whole log: every event must result again bit for bit, and so must the snapshot
-    and the state that a server would start with.
-    """
+    """Replay the whole log: events, snapshot and the state at a start must agree bit for bit."""
     row = store.find(name)
     if row is None:
         raise RouterNotFound(f"no router named {name!r} in {store.address}")

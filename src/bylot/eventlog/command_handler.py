@@ -38,10 +38,7 @@ class CommandHandler:
         self.idle: dict[str, int] = {}  # routers with a wait, and when to look at them
 
     def perform(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
-        """Answers to commands, or the errors they raised, in the same order.
-
-        It returns after everything that the batch changed is in the store.
-        """
+        """Answers to commands, or their errors, in order, once all they changed is in the store."""
         self.repository.renew_after(self.repository.lease)  # we may have been stopped
         self.at = at
         answers: list[Any] = []
@@ -84,9 +81,7 @@ class CommandHandler:
         return error
 
     def sweep(self, at: int) -> bool:
-        """Close decisions of open routers whose wait is over; whether more are left for the next
-        sweep, so that commands need not wait.
-        """
+        """Close some decisions of open routers whose wait is over; whether more are left."""
         left = MAX_CLOSES_PER_SWEEP
         for name, one in list(self.repository.opened.items()):
             start = time.perf_counter()
@@ -206,9 +201,7 @@ class CommandHandler:
         return self.view(self.repository.get(command.name, self.at))
 
     def decide(self, command: commands.MakeDecision) -> Decision:
-        """Draw a panel; under a key that was used before, return the decision made then, unless
-        it was cancelled.
-        """
+        """Draw a panel; under a known key, return the decision made then, if not cancelled."""
         router = self.repository.get(command.name, self.at)
         if command.key is not None:
             before = self.repository.find_key(router.number, command.key)

@@ -32,9 +32,7 @@ class ConfigParts(NamedTuple):
 
 
 def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
-    """Check everything but whether the policy can be bound to the problem; returns the canonical
-    form, in which nothing is left to a default, and its parts.
-    """
+    """Check all but whether the policy can be bound; returns the canonical form, and its parts."""
     policy = config.build_policy()
     if not isinstance(config.problem, Mapping):
         raise errors.ProblemError("problem", got=config.problem, expected=", ".join(PROBLEM_KEYS))

@@ -66,9 +66,7 @@ class Timeline(Struct):
         self.spent = {name: self.spent.get(name, none.copy()) for name in costs}
 
     def points(self, decisions: int) -> TimelinePoints:
-        """The bins of so many decisions in all, without the cancelled ones; copies, as they are
-        read while the timeline grows.
-        """
+        """Copies of the bins of so many decisions in all, without the cancelled ones."""
         width = 1 << self.power
         sizes = [min(width, decisions - i * width) - n for i, n in enumerate(self.unused)]
         return TimelinePoints(

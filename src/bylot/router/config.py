@@ -64,9 +64,6 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def choose_max_contexts(policy: policies.Policy, size: int) -> int:
-    """Contexts of a router in a store for which nothing is declared.
-
-    Four fifths of those that a policy has memory for: a store has a little less room.
-    """
-    most = policy.max_contexts(size) * 4 // 5
+    """Contexts of a router in a store for which nothing is declared."""
+    most = policy.max_contexts(size) * 4 // 5  # a store has a little less room than memory
     return max(1, min(choose_stored_contexts(policy, size), most))

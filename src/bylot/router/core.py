@@ -360,9 +360,7 @@ class RouterCore:
         return PeriodPosition(now, counted, offset + report.period, False)
 
     def count_visits(self) -> Ints:
-        """Decisions by context. A change of the problem moves the policy's own count on to where
-        a step is due; `skipped` corrects for that.
-        """
+        """Decisions by context: the policy's own counts, less what changes of the problem added."""
         visits: Ints = self.state.visits[: len(self.contexts)].copy()
         visits[: len(self.skipped)] -= np.array(self.skipped, np.int64)
         return visits
@@ -383,9 +381,7 @@ class RouterCore:
         return dict(zip(self.problem.costs, sums.tolist(), strict=True))
 
     def average_distribution(self, available: Bools) -> Floats:
-        """The distribution over the available experts, averaged over contexts by their visits: of
-        a draw, or if a panel is drawn as one set, the inclusion probabilities.
-        """
+        """The distribution of a draw, or the inclusion in a set, averaged by visits."""
         visits = self.count_visits().astype(np.float64)
         count = int(available.sum()) if available.size else self.problem.size
         seats = min(self.problem.draws, count) if self.policy.draws_sets else 1

@@ -119,9 +119,7 @@ class Credentials:
 
 
 def check_local_request(headers: Mapping[bytes, bytes]) -> Caller:
-    """Accept loopback clients; reject what a proxy forwards for others, and cross-origin and
-    DNS-rebinding requests from a browser.
-    """
+    """Accept loopback clients; reject proxied, cross-origin and DNS-rebinding requests."""
     forwarded = next((name for name in PROXY_HEADERS if name in headers), None)
     if forwarded is not None:
         message = (

@@ -98,9 +98,7 @@ async def execute_batch(
     success: int,
     make_result: Any,
 ) -> HttpResponse:
-    """Execute the commands of a batch, except for errors found before; one result for each, with
-    the longest Retry-After of all.
-    """
+    """Execute the valid commands of a batch; a result for each item, the longest Retry-After."""
     valid = [one for one in batch if not isinstance(one, Exception)]
     answers = iter(await request.state.writer.execute_in_slices(valid, BATCH_SLICE))
     results, retry_headers = [], {}

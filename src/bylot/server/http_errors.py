@@ -19,10 +19,7 @@ RawHeaders = tuple[tuple[bytes, bytes], ...]
 
 
 class ApiError(errors.BylotError):
-    """An error with its HTTP status.
-
-    retry_after: seconds after which the same request may succeed
-    """
+    """An error with its HTTP status; retry_after: seconds until the request may succeed."""
 
     def __init__(
         self,

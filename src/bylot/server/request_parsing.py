@@ -40,9 +40,7 @@ def check_decision_id(id: str) -> str:
 
 
 def normalize_context(text: str | None, place: str = "context") -> str | None:
-    """A context in NFC: of texts that look alike because an accent is a character of its own in one
-    of them, the router sees one.
-    """
+    """A context in NFC, so that texts that look alike are one, however their accents are coded."""
     if text is None or text.isascii():
         return text
     text = unicodedata.normalize("NFC", text)

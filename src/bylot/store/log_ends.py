@@ -26,12 +26,9 @@ class LogEnd(NamedTuple):
 
 
 class LogEnds:
-    """The ends of the logs that this process has written to, by the number of the router.
+    """The ends of the logs that this process has written to, by the number of the router."""
 
-    remedy: how to continue without events that are lost
-    """
-
-    remedy = "restart this server"
+    remedy = "restart this server"  # how to continue without events that are lost
 
     def __init__(self) -> None:
         self.by_router: dict[int, LogEnd] = {}

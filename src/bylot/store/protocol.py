@@ -152,9 +152,7 @@ class Store(ABC):
 
     @abstractmethod
     def create(self, name: str, at: int, first: Event) -> RouterRow:
-        """Create a router under a new number, which replaces the one in `first`, event 0 of its
-        log; RouterExists if the name is in use.
-        """
+        """Create a router and its event 0 under a new number; RouterExists if the name is used."""
 
     @abstractmethod
     def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
@@ -241,9 +239,7 @@ class Store(ABC):
         self._db = None
 
     def delete(self, router: int) -> bool:
-        """Delete a router with its snapshots and a part of its log; whether more of that is left,
-        for the next call. Its number is never used again.
-        """
+        """Delete a router and a part of its log; whether more is left, for the next call."""
         self.ends.clear(router)
         with self._transaction() as execute:
             # the row goes first, so that no other writer can append meanwhile
@@ -296,9 +292,7 @@ class Store(ABC):
         return DecisionEvents(decided, self._events("about", router, seq))
 
     def preceding_events(self, router: int, seq: int) -> list[Event]:
-        """The events just before those about a decision, in any order: their seals show whether
-        the latter were changed.
-        """
+        """The events just before those about a decision, to verify the seals of the latter."""
         return self._events("preceding", router, seq)
 
     def decision_by_key(self, router: int, key: str) -> Event | None:
@@ -326,9 +320,7 @@ class Store(ABC):
             return bool(execute(DELETE_PART_SQL, router, seq, router, seq).rowcount)
 
     def renew(self, owner: str, seconds: float) -> set[int]:
-        """Renew all leases of an owner, also expired ones that nobody took; returns the numbers of
-        the routers that it still owns.
-        """
+        """Renew all leases of an owner, also expired ones; returns the routers it still owns."""
         with self._transaction() as execute:
             rows = execute(self.renew_sql, float(seconds), owner).fetchall()
         return {router for (router,) in rows}

@@ -267,9 +267,7 @@ def read_inode(path: Path) -> tuple[int, int]:
 
 
 def copy_wal(db: sqlite3.Connection) -> bool:
-    """Copy the write-ahead log into the main file, also if only this connection still has it;
-    returns whether that is done.
-    """
+    """Copy the write-ahead log into the main file, even if unlinked; whether that is done."""
     with suppress(sqlite3.Error):
         _, frames, copied = db.execute("PRAGMA wal_checkpoint").fetchone()
         return bool(frames == copied)
