@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -11,7 +12,7 @@ from bylot.errors import BylotError, InsufficientOverlap
 from bylot.evaluate.estimators import DOUBLY_ROBUST
 from bylot.evaluate.importance_weights import select_usable_rounds
 from bylot.evaluate.log import DecisionLog
-from bylot.evaluate.result import Evaluation, evaluate_target
+from bylot.evaluate.result import evaluate_target
 from bylot.evaluate.targets import EvaluationTarget, make_uniform_target
 from bylot.numerics.jit import Bools
 from bylot.optima.polytope import solve_linear_program
@@ -35,27 +36,27 @@ def estimate_reference_levels(
     """Random panels in the whole log; the best mixture of its first half in its second half, so
     that no mixture is judged by the rewards that it was chosen for.
     """
-    half, uniform = len(log.entries) // 2, make_uniform_target(log.problem)
-    earlier = DecisionLog(log.problem, log.entries[:half], log.places[:half], log.gone)
-    later = DecisionLog(log.problem, log.entries[half:], log.places[half:], log.gone)
+    half = len(log.entries) // 2
+    earlier, later = (
+        DecisionLog(log.problem, log.entries[part], log.places[part], log.gone)
+        for part in (slice(half), slice(half, None))
+    )
 
-    def make_level(name: str, evaluate: Callable[[], Evaluation]) -> ReferenceLevel:
+    def estimate(
+        name: str, log: DecisionLog, make: Callable[[], EvaluationTarget]
+    ) -> ReferenceLevel:
         try:
-            estimates = {one.name: one for one in evaluate().estimates}
+            found = evaluate_target(log, make(), rewards=rewards).estimates
         except BylotError as error:
             return ReferenceLevel(name=name, reason=error.what)
-        best = estimates[DOUBLY_ROBUST]
+        best = next(one for one in found if one.name == DOUBLY_ROBUST)
         value, low, high = np.clip([best.value, *best.interval], *rewards).tolist()
         return ReferenceLevel(name=name, value=value, low=low, high=high)
 
-    def evaluate_best() -> Evaluation:
-        return evaluate_target(later, make_best_mixture_target(earlier), rewards=rewards)
-
+    best_mixture = partial(make_best_mixture_target, earlier)
     return [
-        make_level(
-            "random panels, limits ignored", lambda: evaluate_target(log, uniform, rewards=rewards)
-        ),
-        make_level("best fixed mixture within the limits", evaluate_best),
+        estimate("random panels, limits ignored", log, partial(make_uniform_target, log.problem)),
+        estimate("best fixed mixture within the limits", later, best_mixture),
     ]
 
 
