@@ -71,3 +71,10 @@ def test_a_short_log_has_no_levels_but_reasons() -> None:
         assert (level.value, level.low, level.high) == (None, None, None)
         assert level.reason
     assert "no panel was drawn 40 times in 15 decisions" in str(level)
+
+
+def test_a_log_of_one_decision_has_no_levels_but_reasons() -> None:
+    log = log_from_entries(PROBLEM, make_log(rounds=1))  # its first half is empty
+    for level in estimate_reference_levels(log, (0.0, 1.0)):
+        assert level.value is None
+        assert level.reason

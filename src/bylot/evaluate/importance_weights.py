@@ -58,9 +58,9 @@ class WeightedSample:
 
 def select_usable_rounds(log: DecisionLog) -> tuple[RoundCounts, Ints]:
     """The rounds that have a reward and a known propensity and were not replaced."""
-    replaced = np.array([one.replaced for one in log.entries])
-    unknown = ~replaced & [not one.has_probability for one in log.entries]
-    unrewarded = ~(replaced | unknown) & [one.reward is None for one in log.entries]
+    facts = [(one.replaced, not one.has_probability, one.reward is None) for one in log.entries]
+    replaced, unknown, unrewarded = np.array(facts, bool).reshape(-1, 3).T
+    unknown, unrewarded = unknown & ~replaced, unrewarded & ~(replaced | unknown)
     used = ~(replaced | unknown | unrewarded)
     numbers = (int(which.sum()) for which in (used, replaced, unknown, unrewarded))
     return RoundCounts(len(log.entries), *numbers), np.flatnonzero(used)
