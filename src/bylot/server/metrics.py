@@ -27,17 +27,14 @@ class ServerMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         into = self.registry
-        self.requests = Histogram(
-            "bylot_request_seconds",
-            "Latency of requests",
-            ["route", "status"],
-            buckets=LATENCY_BUCKETS_S,
-            registry=into,
-        )
         self.decisions = Counter("bylot_decisions", "Decisions made", registry=into)
         rewards = Counter("bylot_rewards", "Rewards, by receipt", ["receipt"], registry=into)
         self.rewards = {receipt: rewards.labels(receipt) for receipt in get_args(ReceiptName)}
         sizes, seconds = COMMIT_SIZE_BUCKETS, LATENCY_BUCKETS_S
+        said, labels = "Latency of requests", ["route", "status"]
+        self.requests = Histogram(
+            "bylot_request_seconds", said, labels, buckets=seconds, registry=into
+        )
         said = "Commands per commit"
         self.sizes = Histogram("bylot_commit_commands", said, buckets=sizes, registry=into)
         said = "Duration of commits"
