@@ -168,6 +168,8 @@ def test_the_page_on_upgrades_has_the_versions_of_this_bylot() -> None:
         SAVED_FILE_VERSION,
         RUN_FORMAT_VERSION,
     ]
+    assert f"this bylot supports version {STORE_VERSION}`" in page
+    assert f"this bylot reads version {SAVED_FILE_VERSION}`" in page
 
 
 def test_the_pages_on_running_have_no_block_that_is_not_checked() -> None:
