@@ -226,14 +226,13 @@ class Client:
 
     def send(self, call: HttpCall[AnswerT]) -> AnswerT:
         """Send a request, with retries."""
+        request = retry.httpx_request(call, self.timeout)
         steps = retry.retry_until_answered(call, self.retries)
         pause = next(steps)
         while True:
             time.sleep(pause)
             try:
-                outcome: retry.Outcome = self._http.request(
-                    **retry.httpx_request(call, self.timeout)
-                )
+                outcome: retry.Outcome = self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:
@@ -338,14 +337,13 @@ class AsyncClient:
 
     async def send(self, call: HttpCall[AnswerT]) -> AnswerT:
         """Send a request, with retries."""
+        request = retry.httpx_request(call, self.timeout)
         steps = retry.retry_until_answered(call, self.retries)
         pause = next(steps)
         while True:
             await asyncio.sleep(pause)
             try:
-                outcome: retry.Outcome = await self._http.request(
-                    **retry.httpx_request(call, self.timeout)
-                )
+                outcome: retry.Outcome = await self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:

@@ -40,14 +40,11 @@ class HttpResponse(NamedTuple):
 
 
 class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
-    """A parsed request, as endpoint functions receive it.
-
-    target: the part of the path in place of {name} or {id}
-    """
+    """A parsed request, as endpoint functions receive it."""
 
     state: ServerState
     caller: Caller
-    target: str
+    target: str  # the part of the path in place of {name} or {id}
     headers: RawHeaderMap
     body: BodyT
     query: QueryT

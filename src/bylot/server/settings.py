@@ -150,9 +150,7 @@ def explain_kind_error(error: msgspec.ValidationError) -> str:
 
 
 class LoadedSettings(NamedTuple):
-    """The settings in force; where each one that is not a default comes from; and warnings about
-    variables `BYLOT_...` that no setting has.
-    """
+    """The settings, where each that is not a default comes from, and warnings for the log."""
 
     settings: ServerSettings
     origins: Mapping[str, str]
