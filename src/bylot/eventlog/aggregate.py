@@ -163,9 +163,9 @@ class RouterAggregate:
 
         replayed: rewards of older logs may be more, and costs higher, than new ones
         """
-        id, key = command.id, command.key
-        now, value = self.local_time(at), self.core.check_reward(command.value, id)
-        spend = reward_rules.check_spend(command.spend, self.core.problem)
+        id, key, problem, how = command.id, command.key, self.core.problem, self.config.aggregate
+        value = self.core.check_reward(command.value, id)
+        spend = reward_rules.check_spend(command.spend, problem)
         commands.check_storable_text("key", key)
         opened = self.open.get(of)
         one = self.read_closed(of) if opened is None else self.load_ticket(of, opened)
@@ -174,23 +174,23 @@ class RouterAggregate:
             return None
         if not replayed:
             reward_rules.check_reward_count(one, id)
-            reward_rules.check_spend_range(spend, self.core.problem)
-        how, is_open, same_pool = self.config.aggregate, opened is not None, of > self.pool_since
+            reward_rules.check_spend_range(spend, problem)
+        is_open, same_pool, now = opened is not None, of > self.pool_since, self.local_time(at)
         receipt = reward_rules.choose_receipt(one, is_open, now, how, same_pool, id)
         if receipt == "pending" and how == "sum":
             reward_rules.check_reward_sum(one, value, self.core.run, id)
-        if spend is not None and one.spend is not None:
-            rewards = one.rewards.values()
-            corrections = reward_rules.compute_cost_corrections(spend, one.spend, rewards)
-            self.core.settle(corrections)
-            self.counters.count_corrections(corrections)
-            self.timeline.add_cost(one.t, corrections)
         body = RewardReceived(value, receipt, spend, key, by=command.by)
-        self.apply_reward(of, one, body)
+        self.apply_reward(of, one, body)  # nothing is refused any more
         return self.append(at, body, of=of)
 
     def apply_reward(self, of: int, one: OpenDecision, body: RewardReceived) -> None:
-        """Do to a decision what the receipt of its reward says."""
+        """Book the actual costs of a decision, and do what the receipt of its reward says."""
+        if body.spend is not None and one.spend is not None:
+            rewards = one.rewards.values()
+            corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
+            self.core.settle(corrections)
+            self.counters.count_corrections(corrections)
+            self.timeline.add_cost(one.t, corrections)
         if body.receipt == "learned":
             self.learn(one, body.value)
             self.counters.learned += 1
