@@ -152,7 +152,7 @@ def test_ranges_of_full_panels_and_of_any_panels_are_reported(
     usd = next(one for one in data["limits"] if one.get("cost") == "usd")
     assert usd["lowest"] == 1.0  # the cheapest expert alone
     assert usd["distinct"][0] == pytest.approx(4.1)  # and the next in nine panels of ten
-    assert "margin: the fraction" in text
+    assert "all limits could be this much tighter at once and tangent could" in text
 
 
 def test_an_empty_surrogate_is_reported_with_its_lines(

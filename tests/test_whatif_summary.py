@@ -166,6 +166,15 @@ def test_the_advice_has_the_numbers_of_its_sentence(whatif_results: WhatifResult
     }
 
 
+def test_missing_answers_are_a_warning_if_they_are_many(whatif_results: WhatifResults) -> None:
+    for blanks, warned in ((10, False), (30, True)):
+        scenario = replace(whatif_results.plan.scenario, questions=500, blanks=blanks)
+        plan = replace(whatif_results.plan, scenario=scenario)
+        last = summarize(replace(whatif_results, plan=plan))[-1]
+        expected = "3.0% of the answers in the table are missing and count as 0: rewards may be"
+        assert last.startswith(expected) == warned  # of 1,000 answers
+
+
 def test_a_policy_that_is_as_good_is_named_as_such(whatif_results: WhatifResults) -> None:
     plan = replace(whatif_results.plan, seeds=[0, 1, 2], policies=["noisy-or", "distinct", "ts"])
     rewards = {"noisy-or": (0.6, 0.61, 0.62), "distinct": (0.6, 0.6, 0.6), "ts": (0.5, 0.51, 0.52)}
@@ -175,7 +184,7 @@ def test_a_policy_that_is_as_good_is_named_as_such(whatif_results: WhatifResults
         for seed, reward in enumerate(each)
     }
     earned = summarize(WhatifResults(plan, {}, {}, results))[1]
-    assert " distinct (0.600, not clearly less) and ts (0.510) kept the limits too. " in earned
+    assert " distinct (0.600, not clearly less) and ts (0.510) are allowed too. " in earned
     assert earned.endswith(
         "To evaluate other policies from its log, run distinct: noisy-or does not record all "
         "propensities."
@@ -197,7 +206,7 @@ def change_result(whatif_results: WhatifResults, job: WhatifJob, result: object)
         (
             lambda f: change_result(f, WhatifJob("ts", 0), make_play_summary(0.8)),
             1,
-            "distinct (0.600, not clearly less) kept the limits too.",
+            "distinct (0.600, not clearly less) is allowed too.",
         ),
         (
             lambda f: change_result(f, WhatifJob("distinct", 0), make_play_summary(0.6, bad=1)),
@@ -326,7 +335,18 @@ def test_the_gain_at_a_kink_uses_the_price_of_loosening(whatif_results: WhatifRe
     assert whatif_results.gain(replace(price, verdict="agrees")) == pytest.approx(0.4 * 0.01 * 1.5)
 
 
+def test_if_only_other_policies_break_limits_one_to_try_is_named(
+    whatif_results: WhatifResults,
+) -> None:
+    results = {WhatifJob("ts", 0): make_play_summary(0.8, bad=2, outside=0.1)}
+    assert summarize(replace(whatif_results, results=results))[0].startswith(
+        "Do not go live like this: no policy kept the limit in every period (try distinct). ts,"
+    )
+
+
 def test_without_results_the_summary_says_so(whatif_results: WhatifResults) -> None:
+    refused = replace(whatif_results, results={}, refused={"distinct": "why"})
+    assert summarize(refused)[1:] == ["distinct did not run: why"]
     assert summarize(replace(whatif_results, results={})) == [
         "No policy ran, so there are no results."
     ]

@@ -21,11 +21,6 @@ from bylot.problem_files.problem_file import ProblemFile, WrittenLimit
 MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a proposed bound beyond a feasible one
 PROPOSED_DIGITS = 3  # significant digits of a proposed bound
 REPORTED_MEMORY_BYTES = 2**20
-CHECK_LEGEND = (
-    "margin: the fraction by which all limits could be tightened at once; the smaller it is, the "
-    "more panels the guard replaces. shortest period: the fewest requests at whose end the policy "
-    "guarantees the limits."
-)
 
 
 def check_problem(file: ProblemFile) -> dict[str, Any]:
@@ -204,8 +199,7 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
         head.append(f"contexts and their shares of the requests: {shares}")
     tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
     lines = [*describe_limits(file), *looser, *describe_auto(file, found)]
-    legend = [CHECK_LEGEND] if file.limits else []
-    return "\n\n".join("\n".join(part) for part in [lead, head, *tables, [*lines, *legend]])
+    return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
 
 
 def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, str]:
@@ -228,8 +222,9 @@ def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, st
         numbers["shortest period"] = "none: no period can be guaranteed"
         if shortest is not None:
             numbers["shortest period"] = (
-                f"{shortest:,} requests: at the end of as many, {name} can guarantee the limits; "
-                f"the period is {period:,}{'' if file.problem.period else ', the default'}"
+                f"{shortest:,} request{'s' * (shortest > 1)}: at the end of as many, {name} can "
+                f"guarantee the limits; the period is {period:,}"
+                f"{'' if file.problem.period else ', the default'}"
             )
     return numbers
 

@@ -113,7 +113,7 @@ class ProblemFile:
         A cost with the unit "US dollars per call" is counted in US dollars.
         """
         unit = self.units.get(name)
-        return f"experts of {name}" if unit is None else unit.partition(" per ")[0] or name
+        return f"experts of group {name}" if unit is None else unit.partition(" per ")[0] or name
 
     def format_spend(self, inclusion: Floats, requests: float = 1.0) -> str:
         """Expected costs of some requests: "2.5 US dollars and 3 minutes"; empty without costs."""

@@ -131,11 +131,12 @@ def render(output: WhatifOutput) -> str:
         reward, deviation, late, _, periods = one.cells
         rows.append((one.policy, one.allowed, reward, deviation, late, periods))
     about = [plan.scenario.description]
-    lines = [*output.data["summary"], "", *format_table([head, *rows])]
+    lines = [*output.data["summary"], "", *(format_table([head, *rows]) if rows else ())]
     lines = [*about, "", *lines] if plan.scenario.synthetic else [*lines, "", *about]
     if plan.rounds != plan.complete:
         lines.append(describe_partial_period(plan))
     lines += [f"{one} here" for one in plan.auto_choices()]
-    lines += [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
+    if rows:  # otherwise the summary says it
+        lines += [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
     pages = [str(path) for path in output.paths if path.suffix in (".html", ".md", ".json")]
     return "\n".join([*lines, "", *pages])

@@ -12,6 +12,7 @@ from bylot.whatif.references import DISTRIBUTION_KINDS
 from bylot.whatif.results import PolicyResult, WhatifResults
 
 COMPARED_REFERENCES = {"set": "the best fixed panel", "equal": "asking all experts equally often"}
+MAX_BLANK_SHARE = 0.02  # of the answers; more are worth a warning
 MAX_STEP = 0.05  # of a bound; a shadow price holds for small changes only
 
 
@@ -82,12 +83,14 @@ def find_limits_to_loosen(results: WhatifResults, requests: float) -> list[Loose
 def summarize_results(results: WhatifResults, advice: Advice | None) -> list[str]:
     """The sentences of the summary; the first one says what to do."""
     if advice is None:
-        return ["No policy ran, so there are no results."]
+        reasons = [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
+        return ["No policy ran, so there are no results.", *reasons]
     parts = (
         describe_advice(results, advice),
         describe_reward(results),
         describe_costs(results, advice),
         describe_broken(results),
+        describe_blanks(results),
     )
     return [part for part in parts if part]
 
@@ -97,13 +100,17 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     one, plan = results.headline, results.plan
     count, per = len(plan.problem.limits), plan.per_requests
     limits = f"all {count} limits" if count > 1 else "the limit"
-    when = "in every period" if plan.horizon is None else "in every run"
+    unit = "period" if plan.horizon is None else "run"
+    when = f"in every {unit}"
     if not one.periods:
         lead = f"No period of {plan.period:,} requests is complete, so no limit can be judged: use "
         lead += f"--rounds {plan.period} or more. {one.policy} would earn"
     elif not one.keeps:
-        lead = f"Do not go live like this: no policy kept {limits} {when}. {one.policy}, which "
-        lead += f"violated a limit in {one.bad_periods} of {one.periods} periods, would earn"
+        other = plan.policy_at("auto").name
+        instead = "" if other in results.policies else f" (try {other})"
+        lead = f"Do not go live like this: no policy kept {limits} {when}{instead}. "
+        lead += f"{one.policy}, which violated a limit in {one.bad_periods} of {one.periods} "
+        lead += f"{unit}s, would earn"
     else:
         kept = f"keeps {limits} {when}" if count else "has no limits to keep"
         rate = f"at {format_number(plan.per_day)} requests a day " if plan.per_day else ""
@@ -161,7 +168,7 @@ def describe_reward(results: WhatifResults) -> str:
             f"{other.policy} ({other.reward:.3f}{', not clearly less' * near[other.policy]})"
             for other in others
         )
-        text += f" {join_words(rewards, 'and')} kept the limits too."
+        text += f" {join_words(rewards, 'and')} {'is' if len(others) == 1 else 'are'} allowed too."
     logged = [other.policy for other in others if plan.policy_at(other.policy).has_propensities]
     if logged and not plan.policy_at(one.policy).has_propensities:
         text += f" To evaluate other policies from its log, run {logged[0]}: {one.policy} does not "
@@ -206,6 +213,16 @@ def describe_costs(results: WhatifResults, advice: Advice) -> str:
     for other in advice.loosen[1:]:
         text += f" The next to loosen is {other.words}: {describe_gain(results, other)}."
     return text
+
+
+def describe_blanks(results: WhatifResults) -> str:
+    """A warning if many answers of the table are missing."""
+    scenario = results.plan.scenario
+    blank = scenario.blanks / (scenario.cells or 1)
+    if blank <= MAX_BLANK_SHARE:
+        return ""
+    part = format_percent(blank)
+    return f"{part} of the answers in the table are missing and count as 0: rewards may be higher."
 
 
 def describe_broken(results: WhatifResults) -> str:
