@@ -265,7 +265,8 @@ def test_every_output_starts_with_what_to_do(tmp_path: Path) -> None:
     assert [advice["reward"]["low"], advice["reward"]["high"]] == distinct["interval"]
     assert advice["spend"]["usd"] == pytest.approx(np.dot(distinct["asked"], [4, 3, 1, 1]))
     assert found["policies"]["ts-bwk"]["keeps"] is False
-    assert found["summary"][-1].startswith("Not allowed, because they break limits: ts-bwk (")
+    assert found["summary"][-2].startswith("Not allowed, because they break limits: ts-bwk (")
+    assert found["summary"][-1].startswith("4.2% of the answers in the table are missing")
     rows = [line.split() for line in lines if line.startswith(POLICIES)]
     allowed = {row[0]: row[1] for row in rows if row[1] in ("yes", "NO")}
     assert allowed == {"distinct": "yes", "omd": "yes", "ts-bwk": "NO"}
