@@ -23,14 +23,14 @@ from bylot.errors import StoreCorrupted
 from bylot.router import persistence
 from bylot.server.app import ServerApp
 from bylot.server.auth import Caller
-from bylot.server.dashboard import formatting
+from bylot.server.dashboard import formatting, router_view
 from bylot.server.dashboard.render import asset_url
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ListedRouters
 from bylot.server.lifecycle import HttpServer
 from bylot.server.settings import ServerSettings
 from live_server import is_compiling
-from played_routers import PlayedRouter, PlayedSource
+from played_routers import SECOND, START, PlayedRouter, PlayedSource
 from sample_problem import make_five_expert_problem
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
@@ -88,8 +88,9 @@ def site() -> Iterator[Site]:
         "broken": StoreCorrupted("its log is damaged"),
     }
     source = PlayedSource(triage, many.play(60), new, others=others)
-    keys = {"": READER}
-    yield from serve_dashboard(source, keys, triage)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(router_view, "now_us", lambda: START + 300 * 3600 * SECOND)  # no rate moves
+        yield from serve_dashboard(source, {"": READER}, triage)
 
 
 @pytest.fixture(scope="module")
