@@ -6,6 +6,7 @@ It uses nothing but bylot and the standard library, so that it also runs in an i
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +16,9 @@ import urllib.request
 from pathlib import Path
 
 BYLOT = str(Path(sysconfig.get_path("scripts")) / "bylot")
-PORT = os.environ.get("BYLOT_PORT", "18097")
+with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    PORT = str(probe.getsockname()[1])
 URL = f"http://127.0.0.1:{PORT}"
 
 
