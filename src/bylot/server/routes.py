@@ -39,9 +39,7 @@ async def get_liveness(request: ApiRequest[None, None]) -> HttpResponse:
 
 @route("GET /readyz", None, 200, api.HealthResponse, 503)
 async def get_readiness(request: ApiRequest[None, None]) -> HttpResponse:
-    """The store and its API keys can be read, the policies that stored routers had at the start are
-    compiled, and the server is not shutting down.
-    """
+    """Store and keys can be read, policies are compiled, and the server is not shutting down."""
     await check_readiness(request.state)
     return json_response(200, api.HealthResponse("ready"))
 
