@@ -13,7 +13,6 @@ from bylot.harness import SeedCurves
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # Okabe and Ito's, and grey
 PURPLE, SKY, AMBER, BLACK = "#CC79A7", "#56B4E9", "#E69F00", "#000000"
-LIMIT_STYLES = [(BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PURPLE, ":"), (SKY, "-")]
 
 
 class SeriesStyle(NamedTuple):
