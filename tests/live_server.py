@@ -29,7 +29,9 @@ class ServerClient(httpx.Client):
 
     def request(self, *arguments: Any, **options: Any) -> httpx.Response:
         """Send a request, again and again while the server compiles a policy for it."""
+        end = time.monotonic() + 300
         while is_compiling(response := super().request(*arguments, **options)):
+            assert time.monotonic() < end, response.text
             time.sleep(0.02)
         return response
 

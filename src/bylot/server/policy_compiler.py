@@ -13,11 +13,10 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from typing import Any
 
 from numba.core import event
 
-from bylot.errors import PolicyCompiling
+from bylot.errors import PolicyCompiling, StoreUnavailable
 from bylot.eventlog.repository import read_stored_config
 from bylot.numerics.compile_cache import CACHE_FOLDER
 from bylot.numerics.jit import CompilationListener
@@ -80,18 +79,24 @@ class PolicyCompiler:
                     after = ""
                     while rows := store.routers(after):
                         after = rows[-1].name
-                        for policy in {self.find_policy(store, row) for row in rows} - {None}:
+                        for policy in filter(None, [self.find_policy(store, one) for one in rows]):
                             self.request(policy)
                 self.at_start = tuple(self.jobs)
             except Exception as error:
                 log.warning("the policies of stored routers cannot be read: %s", error)
                 time.sleep(STORE_RETRY_S)
 
-    def find_policy(self, store: Store, row: RouterRow) -> Any:
-        """The policy of a stored router; None if its log is damaged."""
+    def find_policy(self, store: Store, row: RouterRow) -> Policy | None:
+        """The policy of a stored router; None if its log is damaged or of a later version."""
         if row.number not in self.policies:
-            config = read_stored_config(store, row)
-            policy = None if config is None else config.build_policy()
+            policy = None
+            try:
+                config = read_stored_config(store, row)
+                policy = config.build_policy() if config else None
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # reported when the router is opened
+                log.debug("router %s: its policy cannot be read: %s", row.name, error)
             self.policies[row.number] = policy if isinstance(policy, Policy) else None
         return self.policies[row.number]
 
@@ -106,8 +111,8 @@ class PolicyCompiler:
         since, work = self.request(policy)
         wait([work], wait_s)
         if not work.done():
-            what = f"policy {policy.name!r} is being compiled, for {time.monotonic() - since:.0f} s"
-            raise PolicyCompiling(what, remedy="send the request again")
+            seconds = time.monotonic() - since
+            raise PolicyCompiling(f"policy {policy.name!r} is being compiled, for {seconds:.0f} s")
 
     def check_ready(self) -> None:
         """PolicyCompiling, unless all policies that are needed at the start are compiled."""
