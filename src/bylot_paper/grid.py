@@ -37,6 +37,7 @@ ABLATED_PARTS = {
 """What the ablation removes, as settings and in words."""
 ABLATION_LABELS = {"": "complete", **ABLATED_PARTS}
 
+TUNING_FORM = "eta={},patience={},eps={},batch={}"
 PAPER_ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
 
 
@@ -63,12 +64,8 @@ def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Pol
 def list_tuning_policies() -> list[str]:
     """The grid of tuned settings around the default, which is one of them."""
     grid = product((0.5, 1.0, 2.0), (30.0, 100.0, 300.0), (0.005, 0.02, 0.08), (5, 10, 20))
-    written = [format_tuning(*settings) for settings in grid]
+    written = [TUNING_FORM.format(*settings) for settings in grid]
     return [f"{name}:{settings}" for name, settings in product(GUARDED_POLICIES, written)]
-
-
-def format_tuning(eta: float, patience: float, eps: float, batch: int) -> str:
-    return f"eta={eta},patience={patience},eps={eps},batch={batch}"
 
 
 def format_default_tuning(policy: str) -> str:
@@ -78,7 +75,7 @@ def format_default_tuning(policy: str) -> str:
     'eta=1.0,patience=100.0,eps=0.02,batch=10'
     """
     made: Any = POLICY_CLASSES[policy]()
-    return format_tuning(made.eta, made.patience, made.eps, made.batch)
+    return TUNING_FORM.format(made.eta, made.patience, made.eps, made.batch)
 
 
 CROWD_ENVIRONMENTS = ("stochastic", "regime")

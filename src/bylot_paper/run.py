@@ -229,7 +229,9 @@ def run_comparison_job(
         outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
         found = measure_play(trace, outside, *reference) | results
         found |= count_bad_periods(trace.problem, trace.spend, cell.period)
-        found |= {"size": trace.problem.size, "propensities": has_known_propensities(trace)}
+        play = trace.record  # a log of it can be evaluated if all propensities are known
+        known = np.isfinite(play.propensities) | np.isfinite(play.draw_probabilities).all(axis=1)
+        found |= {"size": trace.problem.size, "propensities": bool((known | play.replaced).all())}
         records.append(make_record(cell, **found, micros=micros))
     return records
 
@@ -261,10 +263,3 @@ def compute_references(
     draws = optimum(problem, stack, exact=True, floor=False, starts=OPTIMUM_STARTS, **blocks)
     uniform = stack.value(np.full(problem.size, 1 / problem.size), problem.draws)
     return (draws, uniform), {"mixture": mixture.value, "mixture_gap": mixture.gap}
-
-
-def has_known_propensities(trace: Trace) -> bool:
-    """Is the propensity of every drawn panel known, so that a log of it can be evaluated?"""
-    record = trace.record
-    known = np.isfinite(record.propensities) | np.isfinite(record.draw_probabilities).all(axis=1)
-    return bool((known | record.replaced).all())
