@@ -1,6 +1,7 @@
 """Groups of records that differ only in their seed, and how reports name their run."""
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,12 @@ from scipy.stats import binomtest
 
 from bylot.harness import SeedCurves
 from bylot.numerics.jit import Floats
-from bylot_paper.grid import SWEEP_STEP_ROUNDS, count_rounds
+from bylot_paper import grid
 
+CASES = tuple(product((*grid.LIMITED_LEVELS, "stress"), grid.CROWD_ENVIRONMENTS))
+"""The eight cases of the comparison: a level and an environment each."""
+HARD_CASES = tuple(product(grid.BINDING_LEVELS, grid.CROWD_ENVIRONMENTS))
+"""The four cases of all other experiments."""
 RunManifest = Mapping[str, Any]
 """The content of `run.json`, the manifest of the run that wrote the records."""
 
@@ -46,7 +51,7 @@ class UpdateCurves(SeedCurves):
     @property
     def n(self) -> Floats:
         """Updates of OMD, one every SWEEP_STEP_ROUNDS rounds."""
-        return self.t / SWEEP_STEP_ROUNDS
+        return self.t / grid.SWEEP_STEP_ROUNDS
 
 
 class RecordGroups(dict[GroupKey, pl.DataFrame]):
@@ -83,6 +88,22 @@ class RecordGroups(dict[GroupKey, pl.DataFrame]):
         return min(counts, default=0), max(counts, default=0)
 
 
+def comparison_keys(policy: str) -> list[GroupKey]:
+    return [GroupKey("beyond", environment, level, policy, 3) for level, environment in CASES]
+
+
+def ablation_keys(policy: str, part: str) -> list[GroupKey]:
+    name = f"{policy}:{part}" if part else policy
+    return [GroupKey("ablation", environment, level, name, 3) for level, environment in HARD_CASES]
+
+
+def list_period_keys(groups: RecordGroups, policy: str) -> list[GroupKey]:
+    """A policy's groups in periods, by case and length."""
+    order = {case: n for n, case in enumerate(HARD_CASES)}
+    keys = [key for key in groups if key.experiment == "periods" and key.policy == policy]
+    return sorted(keys, key=lambda key: (order[key.level, key.environment], key.period))
+
+
 def is_synthetic(run: RunManifest) -> bool:
     """Is the crowd made up? Every output then says so."""
     return bool(run.get("data", {}).get("synthetic", False))
@@ -95,7 +116,7 @@ def make_figure_title(
     data = "a made-up crowd" if is_synthetic(run) else f"{name_crowd(run)} data"
     rounds = "unknown number of rounds"
     if "rounds" in run:
-        rounds = f"{count_rounds(experiment, run['rounds']):,} rounds"
+        rounds = f"{grid.count_rounds(experiment, run['rounds']):,} rounds"
     mark = "SYNTHETIC: " if is_synthetic(run) else ""
     return f"{mark}{title}\n{data}, {rounds}, {format_seed_count(seeds)}"
 

@@ -134,6 +134,4 @@ def replace_nonfinite(value: Any) -> Any:
         return {key: replace_nonfinite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [replace_nonfinite(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

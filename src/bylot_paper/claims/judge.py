@@ -1,7 +1,7 @@
 """The claims and checks, and the verdicts on them; nothing else decides a verdict.
 
-claims.toml and checks.toml are their tables; predicates, checks and measures are what the rows
-name. Verdicts are computed from records, never written by hand.
+claims.toml and checks.toml are their tables; predicates and measures are what the rows name.
+Verdicts are computed from records, never written by hand.
 """
 
 import tomllib
@@ -15,13 +15,12 @@ import polars as pl
 from bylot.policies import POLICIES
 from bylot_paper import grid
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic
-from bylot_paper.claims import checks, measures, predicates
+from bylot_paper.claims import measures, predicates
 from bylot_paper.claims.measures import Evidence, Untestable
 from bylot_paper.crowd_sources import TREC_DIGEST
 from bylot_paper.grid import GRIDS, PAPER_ROUNDS, PERIOD_LENGTHS, Cell, count_rounds, list_cells
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
-PREDICATES = {**vars(predicates), **vars(checks)}
 SECTION_GRIDS = {"6.2": ["sweep"], "6.3": ["crowd"], "beyond": ["beyond", "ablation", "periods"]}
 """The experiments that the claims of a section are about."""
 
@@ -59,7 +58,7 @@ def read_claims(path: Path) -> Iterator[Claim]:
         for values in table["each"][each] if isinstance(each, str) else each:
             row = fill_in(template, {**table.get("words", {}), **values})
             arguments = dict(row["test"])
-            predicate = PREDICATES[arguments.pop("predicate")]
+            predicate = getattr(predicates, arguments.pop("predicate"))
             for role in ("measure", "other", "also"):
                 if role in row:
                     measure = dict(row[role])

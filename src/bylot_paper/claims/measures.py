@@ -179,9 +179,7 @@ def log_log_slope(n: Floats, y: Floats) -> float:
 
 def rank_correlation(x: Floats, y: Floats) -> float:
     """Spearman's rank correlation; 0 for a constant, which neither rises nor falls."""
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return 0.0
-    return float(stats.spearmanr(x, y).statistic)
+    return 0.0 if np.ptp(x) == 0 or np.ptp(y) == 0 else float(stats.spearmanr(x, y).statistic)
 
 
 def find_settling_update(n: Floats, y: Floats, below: float) -> float:

@@ -1,15 +1,17 @@
-"""The predicates that judge claims. Each takes the evidence and the cases that a claim is about."""
+"""The predicates that judge claims and checks, on the evidence and the cases they are about."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bylot.reports.style import PAPER_POLICY_STYLES
+from bylot_paper import analysis, grid
 from bylot_paper.analysis import GroupKey
 from bylot_paper.claims import measures
-from bylot_paper.claims.measures import Evidence, paired_difference, seed_mean
-from bylot_paper.grid import CROWD_ENVIRONMENTS
+from bylot_paper.claims.measures import Evidence, RunShare, Untestable, paired_difference, seed_mean
 
 Cases = Mapping[str, Sequence[GroupKey]]
 """Labels, and the groups of records that are measured under each."""
@@ -53,7 +55,7 @@ def list_cases(
     sweep = experiment == "sweep"
     fields: dict[str, Sequence[Any]] = {
         "dimensions": dimensions or ((3, 5) if sweep else (3,)),
-        "environment": environments or (("stochastic",) if sweep else CROWD_ENVIRONMENTS),
+        "environment": environments or (("stochastic",) if sweep else grid.CROWD_ENVIRONMENTS),
         "level": levels,
         "policy": policies,
         "rival": versus or [""],
@@ -80,8 +82,8 @@ def format_values(values: Mapping[str, object], form: str = "") -> str:
     return ", ".join(f"{label} {value:{form}}".strip() for label, value in named.items())
 
 
-def number_from(value: float | measures.RunShare) -> float:
-    return value.value if isinstance(value, measures.RunShare) else value
+def number_from(value: float | RunShare) -> float:
+    return value.value if isinstance(value, RunShare) else value
 
 
 def numbers_from(values: Mapping[str, Any], name: str | None) -> dict[str, Any]:
@@ -363,3 +365,72 @@ def range_larger_when_binding(evidence: Evidence, cases: Cases, aware: Sequence[
             excess[f"{environment} {column}"] = (tight + medium - loose - none) / 2
     measured = f"excess of the range: {format_values(excess, '+.3f')}"
     return Finding(min(excess.values()) > 0, measured, {"excess": excess})
+
+
+def pool_shares(evidence: Evidence, keys: Sequence[GroupKey]) -> tuple[RunShare, GroupKey]:
+    """Feasible runs of several groups together, and the group with the smallest share."""
+    shares = {key: evidence.feasible(key) for key in keys}
+    pooled = RunShare(*(sum(counts) for counts in zip(*shares.values(), strict=True)))
+    return pooled, min(keys, key=lambda key: shares[key].value)
+
+
+def always_feasible(evidence: Evidence, policy: str) -> Finding:
+    """Runs within all limits, of all and in the worst case."""
+    share, worst = pool_shares(evidence, analysis.comparison_keys(policy))
+    least = evidence.feasible(worst).value
+    text = f"{share}; least in one case {least:.0%}"
+    return Finding(share.value == 1, text, {"share": share.value, "least": least})
+
+
+def small_regret(evidence: Evidence, policy: str, limit: float) -> Finding:
+    """Regret over all cases relative to OMD's."""
+    ours, theirs = (
+        sum(seed_mean(evidence.values(key, "regret_true")) for key in keys) / len(keys)
+        for keys in (analysis.comparison_keys(policy), analysis.comparison_keys("omd"))
+    )
+    if theirs <= 0:
+        raise Untestable(f"OMD's mean regret is {theirs:.4f}, so no ratio to it exists")
+    ratio = ours / theirs
+    text = f"{ratio:.2f} of OMD's: {ours:.4f} against {theirs:.4f}"
+    return Finding(ratio <= limit, text, {"ratio": ratio, "ours": ours, "omd": theirs})
+
+
+def beats_multinomial(evidence: Evidence, policy: str) -> Finding:
+    """Reward minus the optimum, and in how many runs it is above the proved bound."""
+    gains, proved, runs = {}, 0, 0
+    for environment in grid.CROWD_ENVIRONMENTS:
+        key = GroupKey("beyond", environment, "stress", policy, 3)
+        reward, best = evidence.values(key, "reward"), evidence.values(key, "optimum")
+        gap = evidence.values(key, "optimum_gap")
+        gains[environment] = paired_difference(reward, best)
+        proved += sum(reward[seed] > best[seed] + gap[seed] for seed in reward)
+        runs += len(reward)
+    text = f"reward minus the optimum: {format_values(gains)}; above the proved upper bound of all "
+    text += f"multinomial policies in {proved} of {runs} runs"
+    numbers = {"gain": {name: gain.mean for name, gain in gains.items()}, "proved": proved}
+    return Finding(all(gain.clear for gain in gains.values()), text, numbers)
+
+
+def no_bad_period(evidence: Evidence, policy: str) -> Finding:
+    """Periods outside a limit, of all lengths."""
+    keys = analysis.list_period_keys(evidence.groups, policy)
+    if not keys:
+        raise Untestable(f"no records of {policy} in periods")
+    bad, total = (
+        sum(sum(evidence.values(key, column).values()) for key in keys)
+        for column in ("bad_periods", "periods")
+    )
+    text = f"{bad:,.0f} of {total:,.0f} periods outside a limit"
+    return Finding(bad == 0, text, {"bad": bad, "periods": total})
+
+
+def guard_suffices(evidence: Evidence) -> Finding:
+    """Feasible runs of the variants that have the guard."""
+    parts = ["", *(part for part in grid.ABLATED_PARTS if "guard" not in part)]
+    variants = product(grid.GUARDED_POLICIES, parts)
+    keys = [key for name, part in variants for key in analysis.ablation_keys(name, part)]
+    share, worst = pool_shares(evidence, keys)
+    rounds = float(np.mean([seed_mean(evidence.values(key, "replaced")) for key in keys]))
+    text = f"{share}; least {evidence.feasible(worst).value:.0%} ({worst.policy}, {worst.level} "
+    text += f"{worst.environment}); {rounds:.1f} rounds of a run replaced on average"
+    return Finding(share.value == 1, text, {"share": share.value, "replaced": rounds})

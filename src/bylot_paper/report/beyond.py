@@ -9,10 +9,8 @@ import polars as pl
 
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
-from bylot_paper import grid
-from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest
-from bylot_paper.claims import checks
-from bylot_paper.claims.checks import CASES, HARD_CASES
+from bylot_paper import analysis, grid
+from bylot_paper.analysis import CASES, HARD_CASES, GroupKey, RecordGroups, RunManifest
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
 from bylot_paper.report import formatting
 from bylot_paper.report.figures import DrawnFigures
@@ -77,7 +75,7 @@ def mean_regret(groups: RecordGroups, keys: Sequence[GroupKey]) -> float:
 
 def describe_ranking(groups: RecordGroups) -> list[str]:
     """The policies by regret, and those that keep all limits in every run."""
-    keys = {policy: checks.comparison_keys(policy) for policy in grid.BEYOND_POLICIES}
+    keys = {policy: analysis.comparison_keys(policy) for policy in grid.BEYOND_POLICIES}
     lost = {x: mean_regret(groups, keys[x]) for x in keys if has_groups(groups, keys[x])}
     if not lost:
         return []
@@ -129,7 +127,7 @@ def describe_periods(groups: RecordGroups) -> list[str]:
     """Bad periods of each policy, and the regret that short periods cost the guarded ones."""
     bad, costs = [], []
     for policy in grid.BEYOND_POLICIES:
-        if keys := checks.list_period_keys(groups, policy):
+        if keys := analysis.list_period_keys(groups, policy):
             left, total = (
                 sum(groups.read(key, column).sum() for key in keys)
                 for column in ("bad_periods", "periods")
@@ -137,7 +135,7 @@ def describe_periods(groups: RecordGroups) -> list[str]:
             bad.append(f"{policy} {left:.0f} of {total:,.0f}")
     for policy in grid.GUARDED_POLICIES:
         by_length: dict[int, list[GroupKey]] = {}
-        for key in checks.list_period_keys(groups, policy):
+        for key in analysis.list_period_keys(groups, policy):
             by_length.setdefault(key.period or 0, []).append(key)
         whole = {n: keys for n, keys in by_length.items() if len(keys) == len(HARD_CASES)}
         lost = {length: mean_regret(groups, whole[length]) for length in sorted(whole)}
@@ -156,12 +154,12 @@ def describe_ablation(groups: RecordGroups) -> list[str]:
     """How regret and feasibility change without each part."""
     sentences = []
     for policy in grid.GUARDED_POLICIES:
-        if not has_groups(groups, checks.ablation_keys(policy, "")):
+        if not has_groups(groups, analysis.ablation_keys(policy, "")):
             continue
-        base = mean_regret(groups, checks.ablation_keys(policy, ""))
+        base = mean_regret(groups, analysis.ablation_keys(policy, ""))
         words = []
         for part, name in grid.ABLATION_LABELS.items():
-            keys = checks.ablation_keys(policy, part)
+            keys = analysis.ablation_keys(policy, part)
             if part and has_groups(groups, keys):
                 kept = np.concatenate([groups.read(key, "outside") <= 0 for key in keys])
                 change = format_change(mean_regret(groups, keys) - base)
@@ -176,7 +174,7 @@ def tabulate_overall(groups: RecordGroups) -> list[Block]:
     """One row per policy: all eight cases together."""
     rows = []
     for policy in grid.BEYOND_POLICIES:
-        keys, omd = checks.comparison_keys(policy), checks.comparison_keys("omd")
+        keys, omd = analysis.comparison_keys(policy), analysis.comparison_keys("omd")
         if not has_groups(groups, keys):
             continue
         ours, theirs = (
@@ -197,7 +195,7 @@ def tabulate_by_case(
     groups: RecordGroups, table: str, column: str, form: Callable[[Floats], str]
 ) -> list[Block]:
     """One row per case, one column per policy."""
-    keys = {policy: checks.comparison_keys(policy) for policy in grid.BEYOND_POLICIES}
+    keys = {policy: analysis.comparison_keys(policy) for policy in grid.BEYOND_POLICIES}
     shown = [policy for policy in keys if any(key in groups for key in keys[policy])]
     rows = []
     for n, (level, environment) in enumerate(CASES):
@@ -211,7 +209,7 @@ def tabulate_optima(groups: RecordGroups) -> list[Block]:
     """One row per case: the optimum, how sure it is, and what equal shares earn of it."""
     rows = []
     for n, (level, environment) in enumerate(CASES):
-        keys = [checks.comparison_keys(policy)[n] for policy in grid.BEYOND_POLICIES]
+        keys = [analysis.comparison_keys(policy)[n] for policy in grid.BEYOND_POLICIES]
         key = next((key for key in keys if key in groups), None)
         if key is not None:
             best, gap = groups.read(key, "optimum"), groups.read(key, "optimum_gap")
@@ -247,7 +245,7 @@ def tabulate_ablation(groups: RecordGroups) -> list[Block]:
     """One row per policy and missing part: regret by case, limits and guard over all cases."""
     rows = []
     for policy, (part, name) in product(grid.GUARDED_POLICIES, grid.ABLATION_LABELS.items()):
-        keys = checks.ablation_keys(policy, part)
+        keys = analysis.ablation_keys(policy, part)
         if has_groups(groups, keys):
             lost = [format_mean_error(groups.read(key, "regret_true")) for key in keys]
             outside = np.concatenate([groups.read(key, "outside") for key in keys])

@@ -10,8 +10,8 @@ import polars as pl
 
 from bylot.harness import seed_std
 from bylot.reports.style import BEYOND_POLICY_STYLES, GREY, save_figure
-from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, make_figure_title
-from bylot_paper.claims.checks import HARD_CASES, ablation_keys
+from bylot_paper import analysis
+from bylot_paper.analysis import HARD_CASES, GroupKey, RecordGroups, RunManifest
 from bylot_paper.grid import ABLATION_LABELS, GUARDED_POLICIES
 from bylot_paper.report import figures
 from bylot_paper.report.figures import BEYOND_LEVEL_STYLES, ENVIRONMENT_LABELS
@@ -53,7 +53,7 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
     if not policies:
         return []
     text = "Beyond the paper: our policies without one of their parts"
-    title, rows = make_figure_title(text, run, groups.seeds("ablation")), len(policies)
+    title, rows = analysis.make_figure_title(text, run, groups.seeds("ablation")), len(policies)
     inches = (13, 1.4 + 4.4 * rows)
     figure, axes = figures.make_panels(rows, 3, inches, title, sharex="col", sharey=True)
     for row, policy in zip(axes, policies, strict=True):
@@ -81,7 +81,7 @@ def make_dot(level: str, environment: str) -> dict[str, Any]:
 
 def draw_ablation_dots(axes: Any, groups: RecordGroups, policy: str, measure: Measure) -> None:
     for y, part in enumerate(ABLATION_LABELS):
-        keys = ablation_keys(policy, part)
+        keys = analysis.ablation_keys(policy, part)
         for n, key in enumerate(keys):
             if key in groups:
                 x, bar = measure(groups, key)
@@ -106,7 +106,7 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     policies = [one for one in BEYOND_POLICY_STYLES if any(key.policy == one for key in keys)]
     lengths = sorted({key.period or 0 for key in keys})
     text = "Beyond the paper: limits in every period, with an unknown horizon"
-    title = make_figure_title(text, run, groups.seeds("periods"), "periods")
+    title = analysis.make_figure_title(text, run, groups.seeds("periods"), "periods")
     inches = (1.5 + 3.2 * len(cases), 7.6)
     figure, axes = figures.make_panels(2, len(cases), inches, title, sharex=True, sharey="row")
     for (top, bottom), (level, environment) in zip(axes.T, cases, strict=True):
