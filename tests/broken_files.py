@@ -253,9 +253,6 @@ SEMANTIC_ERRORS = [
     BrokenFile(
         "no bound", "yaml", ", at_least: 0.25", "", 16, "neither at_most nor at_least", "add one"
     ),
-    BrokenFile(
-        "no unit", "yaml", "    per: request\n", "", 17, "missing key 'per'", "divided by draws"
-    ),
     BrokenFile("other unit", "yaml", "per: draw", "per: month", 16, "'month'", "request or draw"),
     BrokenFile("4 for 4%", "yaml", "0.25,", "25,", 16, "a share of the draws", "0.04 for 4%"),
     BrokenFile("same side", "yaml", "- group: night", "- cost: usd", 19, "(line 15)", "tighter"),
@@ -271,7 +268,7 @@ SEMANTIC_ERRORS = [
     BrokenFile("floor", "yaml", "floor: 0.05", "floor: 0.4", 23, "invalid floor", "at most 1/3"),
     BrokenFile("weight", "yaml", "pain: 3", "pain: 0", 20, "contexts.pain 0", "above 0"),
     BrokenFile("context twice", "yaml", "{pain: 3, headache: 1}", "[a, b, a]", 20, "'a'", "once"),
-    BrokenFile("rewards", "yaml", "to: 10", "to: 0", 21, "from less than to", "lower end first"),
+    BrokenFile("rewards", "yaml", "to: 10", "to: 0", 21, "a lower and a higher", "lower end first"),
     BrokenFile("huge rewards", "yaml", "to: 10", "to: 1e299", 21, "at most 1e+100", "another unit"),
     BrokenFile(
         "one expert", "json", '"experts": [', '"experts": [], "x": [', 5, "0 entries", "at least 2"

@@ -160,7 +160,7 @@ def test_events_of_a_policy_without_a_distribution_have_no_propensity() -> None:
     [
         ({"policy": {"name": "unknown"}}, PolicyError, "does not know the policy"),
         ({"policy": {}}, PolicyError, "name"),
-        ({"problem": {"experts": ["a", "b"], "costs": {}}}, ProblemError, "lacks 'draws'"),
+        ({"problem": {"experts": ["a", "b"], "costs": {}}}, ProblemError, "missing field 'draws'"),
         ({"problem": {"expert": []}}, ProblemError, "did you mean 'experts'"),
         ({"problem": {"experts": 3, "costs": {}, "draws": 1}}, ProblemError, "list of names"),
         ({"seed": -1}, PolicyError, "seed=-1"),

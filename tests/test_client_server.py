@@ -249,7 +249,7 @@ def test_the_config_can_be_edited_while_the_router_runs(client: Client) -> None:
     config = router.edit(
         limits=[at_most("usd", 2.5)],
         pause=["bob"],
-        add=[{"name": "zoe", "costs": {"usd": 1.0, "junior": 1.0}}],
+        add=[{"name": "zoe", "usd": 1.0, "junior": 1.0}],
         remove=["dan"],
         wait=30.0,
         version=1,

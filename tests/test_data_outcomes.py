@@ -211,9 +211,9 @@ def test_quotes_keep_commas_together(tmp_path: Path) -> None:
         ("qid,ann\n7,1\n9,1\n7,0\n", QUESTIONS, ["line 4: 'qid' is '7', as in line 2", "keep one"]),
         ("qid,ann\n7,1\n8,1\n", QUESTIONS, ["line 3: question '8' is not in 'questions.csv'"]),
         (
-            "qid,ann,bob\n7,1,yes\n",
+            "qid,ann,bob\n7,1,maybe\n",
             QUESTIONS,
-            ["line 2: invalid outcome of expert 'bob' 'yes'", "from 0 to 1"],
+            ["line 2: invalid outcome of expert 'bob' 'maybe'", "from 0 to 1", "pass or fail"],
         ),
         (
             "qid,ann\n7,1\n9,1.5\n",
@@ -268,3 +268,59 @@ def test_the_hospital_has_the_published_accuracies() -> None:
     assert_allclose(np.nanmean(read.table, axis=0), known["accuracy"], atol=5.1e-5)
     assert_array_equal((~np.isnan(read.table)).sum(axis=0), known["n_answered"])
     assert len(set(known["group"])) == 12
+
+
+WORDS = {
+    "1": ["true", "Yes", "PASS", "passed", "ok", "correct", "right", "success"],
+    "0": ["false", "No", "FAIL", "failed", "wrong", "incorrect", "failure"],
+}
+
+
+@pytest.mark.parametrize(("value", "word"), [(v, word) for v in WORDS for word in WORDS[v]])
+def test_a_word_for_pass_or_fail_is_an_outcome(tmp_path: Path, value: str, word: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(f"qid,ann,bob\n7,{word},0.5\n9,yes,\n")
+    assert_array_equal(
+        read_outcomes(path, dimension=None).table, [[float(value), 0.5], [1, np.nan]]
+    )
+
+
+def test_words_and_numbers_in_one_column_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("qid,ann,bob\n7,1,0.5\n9,yes,1\n")
+    expected = "outcomes of expert 'ann' are words and numbers, such as 'yes' and '1'; write"
+    with pytest.raises(DataError, match=expected):
+        read_outcomes(path, dimension=None)
+
+
+def test_semicolons_separate_fields_and_decimal_commas_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text('qid;ann;"b;o"\n7;0.5;1\n')
+    read = read_outcomes(path, dimension=None)
+    assert (read.experts, read.table.tolist()) == (("ann", "b;o"), [[0.5, 1.0]])
+    for text in ("qid;ann;bob\n7;0,5;1\n", 'qid,ann,bob\n7,"0,5",1\n'):
+        path.write_text(text)
+        expected = (
+            r"line 2: invalid outcome of expert 'ann' '0,5'.*; write 0.5: decimals have a point"
+        )
+        with pytest.raises(DataError, match=expected):
+            read_outcomes(path, dimension=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("pool.yaml", b"draws: 2\nexperts: [a]\n", "a problem file, not a table; give the path"),
+        ("pool.xlsx", b"PK\x03\x04\x00\xff", "is a spreadsheet or an archive, not text; save the"),
+        ("pool.xls", b"\xd0\xcf\x11\xe0\xa1", "is a spreadsheet or an archive, not text; save the"),
+        ("pool.csv", b"", "empty file; give a file with one line per entry"),
+        ("folder.csv", None, "is a directory; give the path of a file in it"),
+    ],
+)
+def test_a_file_that_is_no_table_is_named_for_what_it_is(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_outcomes(path, dimension=None)

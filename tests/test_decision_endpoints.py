@@ -119,6 +119,21 @@ def test_a_reward_counts_once(server: ServerClient, router: str) -> None:
     assert assert_error(server.post(path, json={"value": 0.6}), 409)["code"] == "reward_conflict"
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_true_and_false_are_the_rewards_1_and_0(
+    server: ServerClient, router: str, value: bool
+) -> None:
+    id, other = (server.decide(router)["id"] for _ in range(2))
+    path = f"/v1/decisions/{id}/reward"
+    first = server.post(path, json={"value": value}).json()
+    assert (first["receipt"], first["value"]) == ("learned", float(value))
+    assert server.post(path, json={"value": float(value)}).json()["receipt"] == "duplicate"
+    batch = server.post(
+        "/v1/rewards:batch", json={"rewards": [{"decision": other, "value": value}]}
+    )
+    assert batch.json()["results"][0]["credited"]["value"] == float(value)
+
+
 @pytest.mark.parametrize(
     "body",
     ['{"value": 1.5}', '{"value": -0.1}', '{"value": "1"}', '{"value": null}', "{}"],

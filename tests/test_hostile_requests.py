@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bylot.api import EditRouterRequest, NewExpert
+from bylot.api import EditRouterRequest
 from bylot.eventlog.commands import DecisionId
 from bylot.problem import at_least, share
 from bylot.problem.validation import add_derived_costs
@@ -121,19 +121,16 @@ def test_an_edit_of_many_experts_copies_their_costs_once() -> None:
     names = [f"e{n}" for n in range(300)]
     share = {"share": "s", "members": names, "at_least": 0.0}
     problem = {"experts": names, "costs": {"usd": row}, "limits": [share], "floor": 0.0}
-    added = tuple(NewExpert(f"n{n}", {"usd": 2.0}, ("s",)) for n in range(200))
+    added = tuple({"name": f"n{n}", "usd": 2.0, "group": "s"} for n in range(200))
     edit = EditRouterRequest(remove=tuple(names[:200]), add=added)
-    removed = config_requests.remove_experts(problem, edit.remove)
-    assert CountedRow.copies == 0  # by index
-    removed["costs"] = {"usd": CountedRow(removed["costs"]["usd"])}
     CountedRow.copies = 0
-    made = config_requests.add_experts(removed, edit.add)
-    assert CountedRow.copies == 1
+    made = config_requests.change_experts(problem, edit)
+    assert CountedRow.copies == 0  # by index
     assert made["costs"]["usd"] == [1.0] * 100 + [2.0] * 200
     assert (
         made["experts"]
         == made["limits"][0]["members"]
-        == [*names[200:], *(one.name for one in added)]
+        == [*names[200:], *(one["name"] for one in added)]
     )
 
 

@@ -1,6 +1,8 @@
 """The OpenAPI document describes the served routes."""
 
+import functools
 import json
+import operator
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,9 +30,8 @@ def test_every_schema_is_valid_and_every_reference_resolves() -> None:
     document = build_openapi(ROUTES)
     for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
-    names = set(document["components"]["schemas"])
     for ref in list_references(document):
-        assert ref.rpartition("/")[2] in names
+        functools.reduce(operator.getitem, ref.removeprefix("#/").split("/"), document)
 
 
 def test_types_of_the_api_are_freed_without_a_crash() -> None:

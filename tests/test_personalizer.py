@@ -54,7 +54,7 @@ def test_an_event_is_rewarded_under_the_id_of_the_caller(server: ServerClient) -
     accented = server.post(RANK, json={"actions": ACTIONS, "eventId": "visité"})
     assert "printable ASCII characters" in assert_error(accented, 422)["message"]
     server.post(RANK, json={"actions": ACTIONS, "eventId": "visit 3"})
-    answer = server.post(reward_path("visit 3"), json={"value": 1.0})
+    answer = server.post(reward_path("visit 3"), json={"value": True})
     assert (answer.status_code, answer.content) == (204, b"")
     assert server.post(reward_path("visit 3"), json={"value": 1.0}).status_code == 204
     assert assert_error(server.post(reward_path("visit 3"), json={"value": 0.5}), 409)

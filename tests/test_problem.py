@@ -148,7 +148,7 @@ def test_replace_makes_a_variant() -> None:
         assert make_problem(period=7, floor=0.02).replace(**change).period == 7
     with pytest.raises(InfeasibleLimits):
         problem.replace(limits=[at_most("usd", 0.5)])
-    with pytest.raises(TypeError):
+    with pytest.raises(ProblemError, match="unknown field 'horizon'"):
         problem.replace(horizon=3)
 
 

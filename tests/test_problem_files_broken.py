@@ -188,11 +188,11 @@ BROKEN_CSV_FILES = {
     "odd name": ("bob,b", "b\u200bob,b", "pool.csv, line 3: invalid experts[1].name", "printable"),
     "alone": ("bob,b,2,3\ncat,a,3,4\n", "", "pool.csv: invalid experts (1 entries)", "at least 2"),
     "empty": (CSV, "", "pool.csv: empty file", "one line per"),
-    "semicolons": (
+    "decimal comma": (
         CSV,
-        CSV.replace(",", ";"),
-        "pool.csv, line 1: not a header",
-        "not semicolons",
+        CSV.replace(",", ";").replace("bob;b;2", "bob;b;2,5"),
+        "pool.csv, line 3: invalid experts[1].usd '2,5' (text)",
+        "write 2.5: decimals have a point",
     ),
 }
 
@@ -317,3 +317,32 @@ def test_experts_in_a_file_that_never_ends_are_refused(
     monkeypatch.setattr(experts, "MAX_CSV_BYTES", 1_000)
     message = read_error_message(tmp_path / "pool.yaml", "draws: 1\nexperts: {csv: /dev/zero}\n")
     assert message == "/dev/zero: has more than 1,000 bytes; remove what is not needed"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "table.csv",
+            b"id,ann\n1,0\n",
+            "name a table of experts in it .*, and give a table of out",
+        ),
+        ("pool.xlsx", b"PK\x03\x04", "invalid file name suffix '.xlsx': expected one of .yaml"),
+        ("pool.yaml", b"PK\x03\x04", "is a spreadsheet or an archive, not text"),
+        ("pool.yaml", b"", "empty file; start from the output of `bylot problem new`"),
+        ("folder", None, "is a directory; give the path of a file in it"),
+        (
+            "pool.yaml",
+            b"floor: {a: 0,5}",
+            "line 1: invalid key '5' .*; write 0.5 if it is one number",
+        ),
+        ("pool.yaml", b"floor: 0,5", "expected a .*; write 0.5: decimals have a point"),
+    ],
+)
+def test_a_file_that_is_no_problem_is_named_for_what_it_is(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(ProblemFileError, match=message):
+        read(path)

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bylot.problem_files.document import parse_json, parse_toml, parse_yaml, resolve_scalar
+from bylot.problem_files.document import Document, parse_document, resolve_scalar
 
 fuzz_settings = settings(deadline=None, derandomize=True, max_examples=300)
 
@@ -26,13 +26,17 @@ values = st.recursive(
 )
 
 
+def parse_text(suffix: str, text: str) -> Document:
+    return parse_document(Document(Path(f"x{suffix}")), text, suffix)
+
+
 @fuzz_settings
 @given(value=values, indent=st.sampled_from([None, 2, "\t"]), ascii_only=st.booleans())
 def test_json_is_read_as_the_standard_library_does(
     value: Any, indent: int | str | None, ascii_only: bool
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert parse_json(Path("x.json"), text).data == value
+    assert parse_text(".json", text).data == value
 
 
 class QuotingDumper(yaml.SafeDumper):
@@ -52,7 +56,7 @@ QuotingDumper.add_representer(str, represent_text)
 @example(value={"0E0": "1e3"})
 def test_yaml_is_read_as_pyyaml_writes_it(value: Any) -> None:
     text = yaml.dump(value, Dumper=QuotingDumper, allow_unicode=True)
-    assert parse_yaml(Path("x.yaml"), text).data == value
+    assert parse_text(".yaml", text).data == value
 
 
 LINES = """\
@@ -68,7 +72,7 @@ groups: {x: [a, b]}
 
 
 def test_every_entry_has_the_line_of_its_key() -> None:
-    document = parse_yaml(Path("x.yaml"), LINES)
+    document = parse_text(".yaml", LINES)
     assert document.lines == {
         (): 2,
         ("draws",): 2,
@@ -88,12 +92,13 @@ def test_every_entry_has_the_line_of_its_key() -> None:
 
 def test_json_has_the_same_lines_as_yaml() -> None:
     text = '{"draws": 1,\n\t"experts": [\n  {"name": "a\\ud83d\\ude00"},\n{"name": "b"}]}'
-    document = parse_json(Path("x.json"), text)
+    document = parse_text(".json", text)
     assert document.data["experts"][0]["name"] == "a\N{GRINNING FACE}"
-    assert document.lines == parse_yaml(Path("x.yaml"), text.replace("\t", " ")).lines
+    in_yaml = text.replace("\t", " ").replace("\\ud83d\\ude00", "\N{GRINNING FACE}")
+    assert document.lines == parse_text(".yaml", in_yaml).lines
     assert document.line(("experts", 1, "name", "unknown")) == 4
 
 
 def test_toml_is_read_as_the_standard_library_does() -> None:
     text = "a = 1\n[[t.list]]\nwhen = 2026-01-01"
-    assert parse_toml(Path("x.toml"), text).data == tomllib.loads(text)
+    assert parse_text(".toml", text).data == tomllib.loads(text)

@@ -107,7 +107,7 @@ def test_a_reward_for_a_decision_never_made_is_unknown(id: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [math.nan, math.inf, -math.inf, -0.01, 1.01, 10**400, "0.5", None, True, 1j]
+    "value", [math.nan, math.inf, -math.inf, -0.01, 1.01, 10**400, "0.5", None, 1j]
 )
 def test_an_invalid_reward_is_refused_and_changes_nothing(value: Any) -> None:
     router = Router(make_five_expert_problem())
@@ -355,3 +355,12 @@ def test_prices_approach_the_multipliers_of_the_optimum() -> None:
     assert learned[0] == pytest.approx(true[0], abs=1e-3)
     assert true[1] <= learned[1] <= 2 * true[1]
     assert true[2] <= learned[2] <= 2 * true[2]
+
+
+@pytest.mark.parametrize("value", [True, False, np.True_])
+def test_true_and_false_are_the_rewards_1_and_0(value: bool) -> None:
+    routers = [Router(make_five_expert_problem(), "omd") for _ in range(2)]
+    for router, reward in zip(routers, (value, float(value)), strict=True):
+        assert router.reward(router.decide().id, reward) is Receipt.LEARNED
+    assert routers[0].status() == routers[1].status()
+    assert routers[0].reward("d0", float(value)) is Receipt.DUPLICATE

@@ -126,7 +126,7 @@ def test_more_contexts_than_fit_are_refused_at_creation(
         ({"limits": [{"cost": "usd", "at_least": 7.5}]}, ", or create a new router with draws="),
         ({"pause": ["dan", "eve"]}, "resume one of them, or change the limits"),
         (
-            {"add": [{"name": f"n{i}", "costs": {"usd": 1, "junior": 0}} for i in range(99)]},
+            {"add": [{"name": f"n{i}", "usd": 1, "junior": 0} for i in range(99)]},
             "add fewer experts, or create a new router with a lower floor",
         ),
     ],
@@ -147,13 +147,12 @@ def test_a_refused_edit_has_a_remedy_for_a_running_router(
         ({"experts": ["ann", "ann", "cat", "dan", "eve"]}, "bad_problem"),
         ({"costs": {"usd": [1.0]}}, "bad_problem"),
         ({"limits": [{"cost": "usd", "at_most": 0.01}]}, "infeasible_limits"),
-        ({"limits": [{"cost": "usd", "at_most": 3, "at_least": 1}]}, "invalid"),
-        ({"limits": [{"cost": "usd"}]}, "invalid"),
-        ({"limits": [{"share": "young", "at_most": 1}]}, "invalid"),
-        ({"limits": [{"cost": "usd", "members": ["ann"], "at_most": 1}]}, "invalid"),
-        ({"draws": 0}, "invalid"),
-        ({"draws": 2.5}, "invalid"),
-        ({"nope": 1}, "invalid"),
+        ({"limits": [{"cost": "usd"}]}, "bad_problem"),
+        ({"limits": [{"share": "young", "at_most": 1}]}, "bad_problem"),
+        ({"limits": [{"cost": "usd", "members": ["ann"], "at_most": 1}]}, "bad_problem"),
+        ({"draws": 0}, "bad_problem"),
+        ({"draws": 2.5}, "bad_problem"),
+        ({"nope": 1}, "bad_problem"),
     ],
 )
 def test_an_invalid_problem_is_refused(
@@ -247,7 +246,7 @@ def test_experts_can_be_added_and_removed(server: ServerClient) -> None:
     router = server.create_router(
         problem=make_problem_body(limits=[{"cost": "usd", "at_most": 3.0}, share])
     )
-    new_expert = {"name": "fay", "costs": {"usd": 0.2, "junior": 1}, "shares": ["young"]}
+    new_expert = {"name": "fay", "usd": 0.2, "junior": 1, "group": ["young"]}
     added = server.patch(router, json={"add": [new_expert], "remove": ["cat"]})
     assert added.status_code == 200, added.text
     config = added.json()["config"]["problem"]
@@ -265,8 +264,8 @@ def test_experts_can_be_added_and_removed(server: ServerClient) -> None:
         {"remove": ["zoe"]},
         {"pause": ["zoe"]},
         {"add": [{"name": "fay"}]},
-        {"add": [{"name": "ann", "costs": {"usd": 1, "junior": 0}}]},
-        {"add": [{"name": "fay", "costs": {"usd": 1, "junior": 0}, "shares": ["old"]}]},
+        {"add": [{"name": "ann", "usd": 1, "junior": 0}]},
+        {"add": [{"name": "fay", "usd": 1, "junior": 0, "group": "old"}]},
         {"limits": [{"cost": "usd", "at_most": 0.01}]},
         {"aggregate": "median"},
         {"wait": -1},

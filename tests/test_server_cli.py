@@ -102,7 +102,7 @@ def test_every_verb_can_print_json(run_verb: RunVerb, problem_file: str) -> None
     decision = json.loads(run_verb(*words))
     assert set(decision["subset"]) <= {"ann", "eve"}
     assert json.loads(run_verb(*words)) == decision
-    printed = json.loads(run_verb("reward", decision["id"], "1", "--json"))
+    printed = json.loads(run_verb("reward", decision["id"], "pass", "--json"))
     assert printed == {"decision": decision["id"], "receipt": "learned"}
     view = json.loads(run_verb("router", "show", "plain", "--json"))
     assert view["config"]["problem"]["experts"] == ["ann", "bob", "cat", "eve"]
@@ -150,7 +150,7 @@ def test_a_log_of_a_changed_pool_can_be_evaluated(
         router = client.router("moved")
         for n in range(600):
             if n == 300:
-                router.edit(remove=["bob"], add=[{"name": "zoe", "costs": COSTS}])
+                router.edit(remove=["bob"], add=[{"name": "zoe", **COSTS}])
             decision = router.decide()
             router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
     printed = run_verb("evaluate", "--router", "moved", "--least", "20")

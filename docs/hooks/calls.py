@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylot.api import ERROR_CODES
+from bylot.problem_files.schema import SCHEMA
 from bylot.server.endpoint import ApiRoute
 from bylot.server.openapi import STATUS_DESCRIPTIONS, build_openapi, error_statuses
 from bylot.server.routes import ROUTES
@@ -67,8 +68,7 @@ def section(route: ApiRoute, told: dict[str, Any]) -> str:
 
 def body(told: dict[str, Any]) -> dict[str, Any]:
     """The schema of a body."""
-    (content,) = told["content"].values()
-    return dict(content["schema"])
+    return dict(next(iter(told["content"].values()))["schema"])
 
 
 def errors_section() -> str:
@@ -97,7 +97,7 @@ def errors_section() -> str:
 
 def types(made: dict[str, Any]) -> Iterator[str]:
     """All types of bodies."""
-    for name, schema in sorted(made["components"]["schemas"].items()):
+    for name, schema in sorted({**made["components"]["schemas"], **SCHEMA["$defs"]}.items()):
         if "properties" not in schema:
             continue
         required = set(schema.get("required", ()))
@@ -140,4 +140,7 @@ def link(schema: dict[str, Any]) -> str:
     if "$ref" not in schema:
         return shape(schema)
     name = schema["$ref"].rpartition("/")[2]
+    part = SCHEMA["$defs"].get(name, {"properties": ...})  # of a problem, or another type
+    if "properties" not in part:
+        return shape(part)
     return f"[{name}](#{name.lower()})"

@@ -1,4 +1,4 @@
-"""Plain text for people: numbers, tables, lists, percentages and progress."""
+"""Plain text for people: numbers, tables, lists, percentages, progress; words for pass and fail."""
 
 import math
 import sys
@@ -10,6 +10,12 @@ from decimal import ROUND_HALF_UP, Decimal
 MISSING_TEXT = "–"  # for a value that is unknown, or not known yet
 DECIMAL_STEPS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 """The smallest number that is written with 0, 1, 2, ... decimals."""
+
+PASS_FAIL_WORDS = {
+    **dict.fromkeys(("true", "yes", "pass", "passed", "ok", "correct", "right", "success"), 1.0),
+    **dict.fromkeys(("false", "no", "fail", "failed", "wrong", "incorrect", "failure"), 0.0),
+}
+"""Words in lower case that are an outcome or a reward."""
 
 
 def print_progress(line: str) -> None:

@@ -4,7 +4,7 @@ The OpenAPI document is generated from these types. How requests are routed and 
 `bylot.server`, how they are sent to `bylot.client`.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -32,6 +32,7 @@ PRINTABLE_PATTERN = f"^(?!.*[{PRIVATE_RANGES}])[^{UNPRINTABLE_RANGES}]*{END_OF_T
 
 FiniteFloat = Annotated[float, Meta(ge=-1e300, le=1e300)]
 WaitSeconds = Annotated[float, Meta(gt=0, le=1e9)]
+ContextCount = Annotated[int, Meta(ge=1, le=MAX_CONTEXTS)]
 PositiveCount = Annotated[int, Meta(ge=1, le=2**53)]
 ShortText = Annotated[str, Meta(max_length=MAX_TEXT_CHARS, pattern=PRINTABLE_PATTERN)]
 LabelText = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern=PRINTABLE_PATTERN)]
@@ -39,8 +40,6 @@ IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, pa
 RouterName = Annotated[str, Meta(min_length=1, max_length=63, pattern=NAME_PATTERN)]
 ExpertNames = Annotated[tuple[LabelText, ...], Meta(max_length=MAX_EXPERTS)]
 SpendByCost = Annotated[dict[LabelText, FiniteFloat], Meta(max_length=MAX_COSTS)]
-CostRow = Annotated[tuple[FiniteFloat, ...], Meta(max_length=MAX_EXPERTS)]
-CostTable = Annotated[dict[LabelText, CostRow], Meta(max_length=MAX_COSTS)]
 SettingText = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 # Without a pattern: msgspec 0.22 frees a pattern twice if a dict or list is an alternative.
 PolicySetting = bool | int | float | SettingText | None | dict[ShortText, int | float | ShortText]
@@ -52,34 +51,12 @@ ReceiptName = Literal["learned", "pending", "noted", "late", "duplicate"]
 DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
 
 
-class LimitBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A bound on the long-run average of a `cost`, or of the `share` of some `members`; either
-    `at_most` or `at_least`.
-    """
-
-    cost: LabelText | UnsetType = UNSET
-    share: LabelText | UnsetType = UNSET
-    members: ExpertNames | UnsetType = UNSET
-    at_most: FiniteFloat | UnsetType = UNSET
-    at_least: FiniteFloat | UnsetType = UNSET
-
-
-LimitBodies = Annotated[tuple[LimitBody, ...], Meta(max_length=MAX_LIMITS)]
-
-
-class ProblemBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Experts, their costs and the limits.
-
-    draws: experts of a panel; floor: the smallest probability of an expert; period: number of
-    decisions after which the limits hold
-    """
-
-    experts: Annotated[tuple[LabelText, ...], Meta(min_length=1, max_length=MAX_EXPERTS)]
-    draws: Annotated[int, Meta(ge=1, le=MAX_DRAWS)]
-    costs: CostTable = {}
-    limits: LimitBodies = ()
-    floor: FiniteFloat | None = None
-    period: PositiveCount | None = None
+PROBLEM_REF = "#/components/schemas/Problem"  # the schema of problem files, also in OpenAPI
+ProblemPart = dict[str, Any]
+ProblemBody = Annotated[ProblemPart, Meta(extra_json_schema={"$ref": PROBLEM_REF})]
+LimitBody = Annotated[ProblemPart, Meta(extra_json_schema={"$ref": f"{PROBLEM_REF}/$defs/limit"})]
+NewExpert = Annotated[ProblemPart, Meta(extra_json_schema={"$ref": f"{PROBLEM_REF}/$defs/expert"})]
+"""As in problem files; `bylot.problem_files` checks them."""
 
 
 class PolicyBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,6 +69,7 @@ class PolicyBody(Struct, frozen=True, forbid_unknown_fields=True):
 class CreateRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A router to create.
 
+    problem: as in a problem file; rewards: if omitted, those of the problem, or 0 to 1;
     wait: seconds within which a reward counts; default: the reward learned if none arrives in that
     time; aggregate: which of several keyed rewards counts; max_contexts: if omitted, 1,000 or as
     many as the policy supports
@@ -102,20 +80,19 @@ class CreateRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     policy: ShortText | PolicyBody = "auto"
     seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     horizon: PositiveCount | None = None
-    rewards: tuple[FiniteFloat, FiniteFloat] = (0.0, 1.0)
-    max_contexts: Annotated[int, Meta(ge=1, le=MAX_CONTEXTS)] | None = None
+    rewards: tuple[FiniteFloat, FiniteFloat] | None = None
+    max_contexts: ContextCount | None = None
     memory: Annotated[int, Meta(ge=1, le=MAX_HELD_DECISIONS)] = 100_000
     wait: WaitSeconds | None = None
-    default: FiniteFloat | None = None
+    default: FiniteFloat | bool | None = None
     aggregate: RewardAggregation = "earliest"
 
 
-class NewExpert(Struct, frozen=True, forbid_unknown_fields=True):
-    """An expert to add: its costs, and the shares of which it is a member."""
+class CreateRouterQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """The name and the policy of the router to create if the body is a problem file."""
 
-    name: LabelText
-    costs: SpendByCost = {}
-    shares: Annotated[tuple[LabelText, ...], Meta(max_length=MAX_LIMITS)] = ()
+    name: RouterName | None = None
+    policy: ShortText = "auto"
 
 
 class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -127,15 +104,15 @@ class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """
 
     version: PositiveCount | UnsetType = UNSET
-    limits: LimitBodies | UnsetType = UNSET
+    limits: Annotated[tuple[LimitBody, ...], Meta(max_length=MAX_LIMITS)] | UnsetType = UNSET
     add: Annotated[tuple[NewExpert, ...], Meta(max_length=MAX_EXPERTS)] = ()
     remove: ExpertNames = ()
     pause: ExpertNames = ()
     resume: ExpertNames = ()
     wait: WaitSeconds | UnsetType | None = UNSET
-    default: FiniteFloat | UnsetType | None = UNSET
+    default: FiniteFloat | bool | UnsetType | None = UNSET
     aggregate: RewardAggregation | UnsetType = UNSET
-    max_contexts: Annotated[int, Meta(ge=1, le=MAX_CONTEXTS)] | UnsetType = UNSET
+    max_contexts: ContextCount | UnsetType = UNSET
 
 
 class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,10 +132,11 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The reward of a decision.
 
-    spend: the actual costs of its panel; key: identifies one of several rewards
+    value: a number, or true for 1 and false for 0; spend: the actual costs of its panel; key:
+    identifies one of several rewards
     """
 
-    value: float
+    value: float | bool
     spend: SpendByCost | None = None
     key: IdempotencyKey | None = None
 
@@ -167,7 +145,7 @@ class RewardItem(Struct, frozen=True, forbid_unknown_fields=True):
     """A reward of a batch, with the id of its decision."""
 
     decision: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
-    value: float
+    value: float | bool
     spend: SpendByCost | None = None
     key: IdempotencyKey | None = None
 

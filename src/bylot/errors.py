@@ -123,10 +123,13 @@ class InfeasibleLimits(ProblemError):
 
 
 class LocatedError(BylotError, ValueError):
-    """An error in a file: its `path`, and the `line` (a number or a row's name) if known."""
+    """An error in a file: its `path`, and the `line` (a number or a row's name) if known; `field`
+    is the entry of a problem.
+    """
 
     path: Path | None = None
     line: int | str | None = None
+    field: str | None = None
 
     def explain(self, format_limit: Callable[[Any], str] = str) -> str:
         """Write the message, after the file and the line."""

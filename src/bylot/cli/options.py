@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from bylot._text import PASS_FAIL_WORDS
 from bylot.errors import BylotError, install_command
 from bylot.server.settings import SETTINGS, LoadedSettings, Setting, load_settings
 
@@ -142,7 +143,7 @@ def add_group(verbs: Any, name: str, summary: str) -> Any:
 
 
 def make_number_parser(
-    kind: type[Number], accepts: Callable[[Number], bool], expected: str
+    kind: Callable[[str], Number], accepts: Callable[[Number], bool], expected: str
 ) -> Callable[[str], Number]:
     """Make an option type: argparse names the option if it raises."""
 
@@ -164,6 +165,11 @@ parse_positive = make_number_parser(
 )
 parse_fraction = make_number_parser(float, lambda x: 0 < x < 1, "a number between 0 and 1")
 parse_amount = make_number_parser(float, lambda x: 0 <= x < math.inf, "a number of 0 or more")
+parse_reward = make_number_parser(
+    lambda text: float(PASS_FAIL_WORDS.get(text.lower(), text)),
+    math.isfinite,
+    "a number, or a word such as pass or fail",
+)
 
 
 def make_setting_parser(setting: Setting) -> Callable[[str], Any]:

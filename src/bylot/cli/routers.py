@@ -34,7 +34,8 @@ def add(verbs: Any) -> None:
     decide.add_flag("--defer", "start the waiting time for the reward on activation only")
     reward = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
     reward.add_argument("id", metavar="ID", help="id of the decision")
-    reward.add_argument("value", type=float, metavar="VALUE", help="in the router's reward range")
+    text = "a number in the router's reward range; pass, yes or true for 1, fail, no or false for 0"
+    reward.add_argument("value", type=options.parse_reward, metavar="VALUE", help=text)
     text = "what the panel really cost; repeatable (default: the costs of the problem)"
     reward.add_list("--spend", "COST=AMOUNT", text, options.parse_named_amount)
     text = "key of this reward, if there are several"
@@ -60,7 +61,8 @@ def add_create(kinds: Any) -> None:
     create.add_range("range of rewards (default: that of the file, or 0 1)")
     text = "how long to wait for a reward (default: any)"
     create.add_option("--wait", "SECONDS", text, float)
-    create.add_option("--default", "VALUE", "reward if none arrives (default: none)", float)
+    text = "reward if none arrives (default: none)"
+    create.add_option("--default", "VALUE", text, options.parse_reward)
     create.add_choice("--aggregate", AGGREGATES, "how to combine several rewards of one decision")
     text = "contexts to create on first use (default: 1000, or what the policy allows)"
     create.add_count("--max-contexts", None, text)
@@ -80,10 +82,10 @@ def add_edit(kinds: Any) -> None:
     text = "new bound of a limit on this side, or a new limit on a cost"
     for side in ("--at-most", "--at-least"):
         edit.add_list(side, "COST=BOUND", text, options.parse_named_amount)
-    text = "add an expert with all its costs, and the shares it belongs to"
-    edit.add_list("--add", "NAME:COST=AMOUNT,SHARE", text, parse_expert)
+    text = "add an expert with all its costs, and the limited groups it belongs to"
+    edit.add_list("--add", "NAME:COST=AMOUNT,GROUP", text, parse_expert)
     for option, metavar, text in (
-        ("--drop", "COST", "drop all limits on a cost or share"),
+        ("--drop", "COST", "drop all limits on a cost or group"),
         ("--remove", "EXPERT", "remove an expert for good"),
         ("--pause", "EXPERT", "stop asking an expert for now"),
         ("--resume", "EXPERT", "ask a paused expert again"),
@@ -100,20 +102,20 @@ def parse_expert(text: str) -> dict[str, Any]:
     """Parse an expert.
 
     >>> parse_expert("zoe:usd=2.5,junior=1,generalists")
-    {'name': 'zoe', 'costs': {'usd': 2.5, 'junior': 1.0}, 'shares': ['generalists']}
+    {'name': 'zoe', 'usd': 2.5, 'junior': 1.0, 'group': ['generalists']}
     """
     name, _, rest = text.partition(":")
     parts = [part.strip() for part in rest.split(",") if part.strip()]
     return {
         "name": name,
-        "costs": dict(options.parse_named_amount(part) for part in parts if "=" in part),
-        "shares": [part for part in parts if "=" not in part],
+        **dict(options.parse_named_amount(part) for part in parts if "=" in part),
+        "group": [part for part in parts if "=" not in part],
     }
 
 
 def parse_optional_number(text: str) -> tuple[float | None]:
-    """Parse a number or none; in a tuple, because an absent option is None too."""
-    return (None if text == "none" else float(text),)
+    """Parse a reward or none; in a tuple, because an absent option is None too."""
+    return (None if text == "none" else options.parse_reward(text),)
 
 
 def run_create(given: argparse.Namespace) -> None:

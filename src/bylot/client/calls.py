@@ -304,7 +304,7 @@ class RouterCalls:
         limits : sequence of Limit
             The complete list of limits, which replaces the current one.
         add : sequence of dict
-            New experts: {"name": ..., "costs": {...}, "shares": [...]}.
+            New experts as in problem files: {"name": "zoe", "usd": 2.5, "group": ["junior"]}.
         remove, pause, resume : sequence of str
             Experts to remove, to skip for now, or to ask again.
         wait, default, aggregate, max_contexts

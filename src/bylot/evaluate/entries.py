@@ -163,7 +163,7 @@ EXPECTED_NAMES = 'a list of at least one name, such as ["ann", "bob"]'
 LOG_FIELDS: dict[str, tuple[Any, str]] = {
     "id": (Annotated[str, Meta(min_length=1)], "a non-empty string"),
     "t": (Annotated[int, Meta(ge=0, lt=2**62)], "a whole number of at least 0"),
-    "reward": (Finite | None, "a finite number, or null if there is none"),
+    "reward": (Finite | bool | None, "a finite number, true, false, or null if there is none"),
     "context": (str | None, "a string, or null"),
     "draws": (Names | None, EXPECTED_NAMES),
     "subset": (Names | None, EXPECTED_NAMES),
@@ -198,6 +198,8 @@ def parse_entry(fields: Any) -> LogEntry:
         what = "draw_probabilities are of independent draws, but a subset is given"
         remedy = "give draws with repetitions, or leave out draw_probabilities"
         raise DataError(what, remedy=remedy)
+    if isinstance(given["reward"], bool):
+        given["reward"] = float(given["reward"])
     replaced, spend = given.get("replaced", False), given.get("spend") or {}
     if replaced or not probabilities:
         probabilities, draws = (), subset or tuple(dict.fromkeys(draws))

@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from bylot.router.core import ALL_AVAILABLE, RouterCore
 from bylot.router.persistence import problem_to_data
 
 MAX_WAIT_S = 1e10
-PROBLEM_KEYS = ("experts", "costs", "limits", "draws", "floor", "period")
 IMMUTABLE_CONFIG_FIELDS = ("policy", "seed", "horizon", "rewards")
 
 
@@ -34,12 +32,6 @@ class ConfigParts(NamedTuple):
 def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
     """Check all but whether the policy can be bound; returns the canonical form, and its parts."""
     policy = config.build_policy()
-    if not isinstance(config.problem, Mapping):
-        raise errors.ProblemError("problem", got=config.problem, expected=", ".join(PROBLEM_KEYS))
-    unknown = set(config.problem) - set(PROBLEM_KEYS)
-    if unknown:
-        remedy = suggest_known_name(min(unknown), PROBLEM_KEYS, "parts")
-        raise errors.ProblemError(f"the problem has no part {min(unknown)!r}", remedy=remedy)
     problem = config.build_problem()
     resolved = policies.resolve_policy(fill_auto_contexts(policy, config.max_contexts), problem)
     parts = ConfigParts(problem, resolved, config.build_run(problem))

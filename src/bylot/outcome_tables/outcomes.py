@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bylot._text import PASS_FAIL_WORDS
 from bylot.errors import DataError
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.sheets import (
@@ -23,6 +24,7 @@ from bylot.outcome_tables.sheets import (
     read_sheet,
     shorten,
     sort_ids,
+    suggest_decimal,
 )
 from bylot.problem.validation import lock_array
 
@@ -100,7 +102,8 @@ def read_outcomes(
     """Read a table of outcomes from CSV, or from Parquet (*.parquet) if polars is installed.
 
     A file has a header and one line per question, in any order; the first field is the id of the
-    question. An outcome is a number from 0 to 1, or blank if there is no answer.
+    question. An outcome is a number from 0 to 1, or a word for pass or fail in columns without
+    numbers, or blank if there is no answer.
 
     outcomes_file:      one column per expert
     questions_file:     the columns `dimension` and `context`; by default the first file
@@ -191,25 +194,45 @@ def parse_outcomes(outcomes: Sheet, columns: Sequence[int]) -> Floats:
         what = f"{quote_field(','.join(experts))} are outcomes, not names of experts"
         raise data_error(outcomes.path, what, "add a header with the names of the experts", 1)
     meaning = {fields[i]: parse_outcome(fields[i]) for fields in outcomes.fields for i in columns}
+    for i, expert in zip(columns, experts, strict=True):
+        check_one_kind(outcomes, i, expert)
     values = np.array([[meaning[fields[i]] for i in columns] for fields in outcomes.fields])
     for row, n in np.argwhere(np.isinf(values)).tolist():
         field = outcomes.fields[row][columns[n]]
         what = f"outcome of expert {quote_field(experts[n])}"
-        expected = "a number from 0 to 1, or nothing if the expert did not answer"
-        line = outcomes.place(row)
-        raise DataError(what, got=shorten(field), expected=expected, path=outcomes.path, line=line)
+        expected = "a number from 0 to 1, a word such as pass or fail, or nothing if the expert "
+        place = {
+            "path": outcomes.path,
+            "line": outcomes.place(row),
+            "remedy": suggest_decimal(field),
+        }
+        raise DataError(what, got=shorten(field), expected=f"{expected}did not answer", **place)
     return values
 
 
-def parse_outcome(field: str) -> float:
-    """A number from 0 to 1, NaN for a blank, and infinity for an invalid field.
+def check_one_kind(outcomes: Sheet, column: int, expert: str) -> None:
+    """Refuse a column with words and numbers: a scale from no to 10 is none from 0 to 1."""
+    fields = list(dict.fromkeys(line[column] for line in outcomes.fields))
+    words = [field for field in fields if field.lower() in PASS_FAIL_WORDS]
+    numbers = [field for field in fields if parse_decimal(field) is not None]
+    if words and numbers:
+        what = f"outcomes of expert {quote_field(expert)} are words and numbers, such as "
+        what += f"{quote_field(words[0])} and {quote_field(numbers[0])}"
+        raise data_error(outcomes.path, what, "write only words or only numbers in one column")
 
-    >>> parse_outcome("1"), parse_outcome(""), parse_outcome("1.5"), parse_outcome("yes")
-    (1.0, nan, inf, inf)
+
+def parse_outcome(field: str) -> float:
+    """A number from 0 to 1, 1 or 0 for a word that means pass or fail, NaN for a blank, and
+    infinity for an invalid field.
+
+    >>> parse_outcome("0.5"), parse_outcome(""), parse_outcome("1.5"), parse_outcome("yes")
+    (0.5, nan, inf, 1.0)
     """
     if not field:
         return math.nan
     value = parse_decimal(field)
+    if value is None:
+        value = PASS_FAIL_WORDS.get(field.lower())
     return value + 0.0 if value is not None and 0 <= value <= 1 else math.inf  # no -0.0
 
 
@@ -256,6 +279,7 @@ def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable
             if value is None or not 0 <= value <= 1:
                 what, got = f"skill of expert {quote_field(experts[i])}", shorten(fields[1 + place])
                 expected, line = "the mean value of an answer, from 0 to 1", read.place(row)
-                raise DataError(what, got=got, expected=expected, path=read.path, line=line)
+                parts = {"path": read.path, "line": line, "remedy": suggest_decimal(got)}
+                raise DataError(what, got=got, expected=expected, **parts)
             table[row, i] = value + 0.0  # no -0.0
     return SkillTable(tuple(read.names), lock_array(table), unused)

@@ -1,13 +1,14 @@
 """Text files with one entry per line, in UTF-8, and sheets, whose line 1 names the columns.
 
-Fields lie between tabs or commas and may be blank, but for the first of a line: it is the name of
-that line, which no other line has.
+Fields lie between tabs, commas or semicolons and may be blank, but for the first of a line: it is
+the name of that line, which no other line has.
 """
 
 import csv
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ from bylot.errors import DataError, LocatedError, install_command
 from bylot.problem.validation import suggest_known_name
 
 MAX_LISTED_LINES = 5  # in a message
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".xlsx", ".xls", ".ods")
+PROBLEM_SUFFIXES = (".yaml", ".yml", ".toml", ".json")
+SPREADSHEET_STARTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # xlsx and ods; xls
 WHOLE_NUMBER = re.compile("-?[0-9]{1,18}", re.ASCII)
 DECIMAL_NUMBER = re.compile(
     r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE
@@ -41,6 +45,9 @@ def read_text(
         raise error(what, path=path, remedy="make it readable") from None
     if 0 <= largest < len(content):
         raise error(f"has more than {largest:,} bytes", path=path, remedy=shrink)
+    if content.startswith(SPREADSHEET_STARTS):
+        remedy = "save the table as CSV in UTF-8"
+        raise error("is a spreadsheet or an archive, not text", path=path, remedy=remedy)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as reason:
@@ -68,12 +75,12 @@ def split_at_tabs(line: str) -> list[str]:
     return [field.strip() for field in line.split("\t")]
 
 
-def split_at_commas(line: str) -> list[str]:
+def split_at_commas(line: str, comma: str = ",") -> list[str]:
     """Fields between commas, which may be quoted; none if the quotes do not match."""
     if '"' not in line:
-        return [field.strip() for field in line.split(",")]
+        return [field.strip() for field in line.split(comma)]
     try:
-        (fields,) = csv.reader([line], skipinitialspace=True, strict=True)
+        (fields,) = csv.reader([line], delimiter=comma, skipinitialspace=True, strict=True)
     except csv.Error:
         return []
     return [field.strip() for field in fields]
@@ -150,13 +157,15 @@ class Sheet(NamedTuple):
 def read_sheet(path: Path, largest: int = -1) -> Sheet:
     """Read a CSV file with a header and at least one line, of at most `largest` bytes."""
     lines = read_text_lines(path, largest)
-    cut = split_at_tabs if "\t" in lines[0] else split_at_commas
+    cut: Callable[[str], list[str]] = split_at_tabs if "\t" in lines[0] else split_at_commas
+    if ";" in lines[0] and not set(lines[0]) & set(",\t"):
+        cut = partial(split_at_commas, comma=";")
     columns, *fields = map(cut, lines)
     check_columns(path, columns)
     bad = [n for n, row in enumerate(fields, 2) if len(row) != len(columns)]
     if bad:
         what = f"{describe_lines(bad, len(lines))} do not have {len(columns)} fields, as line 1 has"
-        remedy = "correct or remove them; fields are separated by tabs or commas"
+        remedy = "correct or remove them; fields are separated by tabs, commas or semicolons"
         raise data_error(path, what, remedy)
     if not fields:
         raise data_error(path, "only a header", "add at least one line")
@@ -166,9 +175,10 @@ def read_sheet(path: Path, largest: int = -1) -> Sheet:
 def check_columns(path: Path, columns: list[str]) -> None:
     """Reject a header with fewer than two columns, with a missing or with a duplicate name."""
     if len(columns) < 2:
-        what = "not a header of two columns or more"
-        semicolons = ", not semicolons" if columns and ";" in columns[0] else ""
-        raise data_error(path, what, f"separate the names by tabs or commas{semicolons}", 1)
+        what, remedy = "not a header of two columns or more", "separate the names by tabs or commas"
+        if path.suffix.lower() in PROBLEM_SUFFIXES:
+            what, remedy = "a problem file, not a table", "give the path of a CSV file"
+        raise data_error(path, what, remedy, 1)
     seen: dict[str, int] = {}
     for n, name in enumerate(columns, 1):
         before = seen.setdefault(name, n)
@@ -203,6 +213,19 @@ def parse_decimal(field: str) -> float | None:
     """
     value = float(field) if DECIMAL_NUMBER.fullmatch(field) else math.inf
     return value if math.isfinite(value) else None
+
+
+def suggest_decimal(field: str) -> str | None:
+    """The remedy for a number with a decimal comma or in per cent; None for other fields.
+
+    >>> suggest_decimal("0,5"), suggest_decimal("4 %"), suggest_decimal("many")
+    ('write 0.5: decimals have a point', 'write 0.04 for 4 %', None)
+    """
+    percent = parse_decimal(field.removesuffix("%").strip()) if field.endswith("%") else None
+    if percent is not None:
+        return f"write {percent / 100:g} for {field}"
+    decimal = field.replace(",", ".", 1)
+    return None if parse_decimal(decimal) is None else f"write {decimal}: decimals have a point"
 
 
 def open_sheet(path: Path) -> Sheet:

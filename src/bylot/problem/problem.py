@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bylot.errors import NOT_GIVEN
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem import feasibility, validation
 from bylot.problem.feasibility import Conflict
@@ -48,7 +49,7 @@ class Problem:
     ----------
     experts : iterable of str
         The names of at least two experts.
-    costs : mapping of str to array_like
+    costs : mapping of str to array_like, optional
         For each cost, one number of 0 or more for each expert: what asking that expert costs.
     limits : iterable of Limit, optional
         Bounds on the average, per request, of the summed cost of the *distinct* experts asked.
@@ -92,14 +93,16 @@ class Problem:
 
     def __init__(
         self,
-        experts: Iterable[str],
-        costs: Mapping[str, ArrayLike],
+        experts: Iterable[str] = NOT_GIVEN,
+        costs: Mapping[str, ArrayLike] = MappingProxyType({}),
         limits: Iterable[Limit] = (),
         *,
-        draws: int,
+        draws: int = NOT_GIVEN,
         floor: float | None = None,
         period: int | None = None,
+        **unknown: Never,
     ) -> None:
+        validation.check_fields(unknown, experts=experts, draws=draws)
         parts = self._check_parts(experts, costs, limits, draws, floor, period)
         vars(self).update(parts)  # the class is frozen
         feasibility.require_feasible(self)

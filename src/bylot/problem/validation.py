@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from bylot.errors import InfeasibleLimits, ProblemError
+from bylot.errors import NOT_GIVEN, InfeasibleLimits, PolicyError, ProblemError
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.problem.limits import (
     LOWER,
@@ -25,11 +25,25 @@ from bylot.problem.limits import (
     float_from_real,
 )
 
+PROBLEM_FIELDS = ("experts", "costs", "limits", "draws", "floor", "period")
 MAX_DRAWS_PER_REQUEST = 10_000
 MAX_NAMES_FOR_SUGGESTION = 200  # among more names none is suggested
 MAX_NAMES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
 
 ArrayT = TypeVar("ArrayT", Floats, Ints, Bools)
+
+
+def check_fields(unknown: Iterable[str], **required: object) -> None:
+    """Refuse a field that no problem has, and a problem without a required one."""
+    for name in unknown:
+        remedy = suggest_known_name(name, PROBLEM_FIELDS, "fields", can_add=False)
+        raise ProblemError(f"unknown field {name!r} of a problem", remedy=remedy)
+    for name, value in required.items():
+        if value is NOT_GIVEN:
+            example = {"experts": "['ann', 'bob']", "draws": "2"}[name]
+            raise ProblemError(
+                f"missing field {name!r} of a problem", remedy=f"add {name}={example}"
+            )
 
 
 def check_experts(given: Iterable[str]) -> tuple[str, ...]:
@@ -121,6 +135,14 @@ def check_draws(given: object) -> int:
     return value
 
 
+def check_panel_size(draws: int, size: int, policy: str) -> None:
+    """Refuse more draws than experts for a policy whose panels have different members."""
+    if draws > size:
+        what = f"{policy} asks {draws:,} different experts for a request, but there are {size:,}"
+        remedy = f"use draws={size}, or 'tangent', which draws with replacement"
+        raise PolicyError(what, remedy=remedy)
+
+
 def check_floor(given: object, size: int) -> float:
     """Require a least probability of an expert: above 0, at most 1/K; 1/(10 K) if not given."""
     default = 1 / (10 * size)
@@ -155,7 +177,7 @@ def int_from_whole(given: object) -> int | None:
 def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
     """Return one cost of all experts; True counts as 1, as in an indicator of a group."""
     row, values = _row_from_input(name, given, len(names))
-    for i in np.flatnonzero(~((row == 0) | ((row >= MIN_POSITIVE_COST) & (row <= MAX_COST)))):
+    for i in np.flatnonzero(~are_costs(row)):
         remedy = "give what one consultation costs, or leave that expert out"
         if row[i] < 0:
             remedy = "give a gain as a cost of its own"
@@ -168,6 +190,12 @@ def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
             remedy=remedy,
         )
     return lock_array(row + 0.0)  # a copy, without -0.0
+
+
+def are_costs(row: Floats) -> Bools:
+    """Which of the numbers can be costs?"""
+    good: Bools = (row == 0) | ((row >= MIN_POSITIVE_COST) & (row <= MAX_COST))
+    return good
 
 
 def _row_from_input(name: str, given: Any, size: int) -> tuple[Floats, npt.NDArray[Any]]:

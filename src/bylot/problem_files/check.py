@@ -141,6 +141,8 @@ def policy_check_data(
 
 def check_distinct(problem: Problem) -> dict[str, Any]:
     """Check a policy that always asks M different experts."""
+    if problem.draws > problem.size:
+        return policy_check_data(f"there are only {problem.size} experts for {problem.draws} draws")
     if problem.full_conflict is None:
         return check_guarded(problem, fewer=False)
     members = min(problem.draws, problem.size)

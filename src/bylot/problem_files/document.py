@@ -20,8 +20,9 @@ import yaml
 from yaml.resolver import Resolver
 
 from bylot.errors import ProblemError, ProblemFileError
-from bylot.outcome_tables.sheets import quote_field, read_text
+from bylot.outcome_tables.sheets import TABLE_SUFFIXES, quote_field, read_text, shorten
 
+YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # eight times as fast
 MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs four
 TOO_DEEP = f"more than {MAX_DEPTH} nested lists or mappings"
 MAX_PROBLEM_FILE_BYTES = 1_000_000  # ten thousand experts take half of it
@@ -48,12 +49,14 @@ class AmbiguousScalar(NamedTuple):
 
 @dataclass
 class Document:
-    """What a file contains; lines and texts are unknown in TOML."""
+    """What a file contains, or a request; lines and texts are unknown in TOML."""
 
-    path: Path
+    path: Path | None = None  # None: a request
     data: Any = None  # also AmbiguousScalar, and dates of TOML
     lines: dict[Keys, int] = field(default_factory=dict)  # of each key and list entry, from 1
     texts: dict[Keys, str] = field(default_factory=dict)  # scalars as they are written
+    max_entries: float = math.inf  # of YAML
+    parent: str = ""  # where the problem is in a request: "problem."
 
     def line(self, keys: Keys) -> int | None:
         """The line of an entry, or else of the nearest one that contains it."""
@@ -62,7 +65,9 @@ class Document:
 
     def error(self, keys: Keys, what: str, **parts: Any) -> ProblemFileError:
         """The error for an entry; `parts` are those of `ProblemFileError`."""
-        return ProblemFileError(what, **{"path": self.path, "line": self.line(keys), **parts})
+        field = f"{self.parent if keys else ''}{format_keys(keys)}"
+        place = {"path": self.path, "line": self.line(keys), "field": field}
+        return ProblemFileError(what, **{**place, **parts})
 
     @contextmanager
     def locate_errors(self, *keys: str | int) -> Iterator[None]:
@@ -73,31 +78,52 @@ class Document:
             raise self.error(keys, **vars(error)) from None
 
 
+def format_keys(keys: Keys) -> str:
+    """The path of an entry.
+
+    >>> format_keys(("experts", 2, "usd")), format_keys(())
+    ('experts[2].usd', 'problem')
+    """
+    parts = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys]
+    return shorten("".join(parts).removeprefix(".")) if keys else "problem"
+
+
 def read_document(path: Path) -> Document:
     """Parse a file in the format that its suffix names."""
-    parse = DOCUMENT_PARSERS.get(path.suffix.lower())
-    if parse is None:
+    suffix = path.suffix.lower()
+    if suffix not in DOCUMENT_PARSERS and not path.is_dir():
         expected = f"one of {', '.join(DOCUMENT_PARSERS)}"
-        raise Document(path).error((), "file name suffix", got=path.suffix, expected=expected)
+        remedy = "start from the output of `bylot problem new`"
+        if suffix in TABLE_SUFFIXES:
+            remedy += "; name a table of experts in it (`experts: {csv: FILE}`), and give a table "
+            remedy += "of outcomes with --outcomes"
+        parts = {"got": path.suffix, "expected": expected, "remedy": remedy}
+        raise Document(path).error((), "file name suffix", **parts)
     shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
     text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
+    return parse_document(Document(path), text, suffix)
+
+
+def parse_document(document: Document, text: str, suffix: str) -> Document:
+    """Parse the text of a problem file in the format of a suffix, and complete its document."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if found := CONTROL_CHARACTERS.search(text):
         what, line = f"control character U+{ord(found[0]):04X}", text.count("\n", 0, found.start())
-        raise Document(path).error((), what, line=line + 1, remedy="remove it")
+        raise document.error((), what, line=line + 1, remedy="remove it")
     if not text.strip():
         remedy = "start from the output of `bylot problem new`"
-        raise Document(path).error((), "empty file", remedy=remedy)
-    return parse(path, text)
+        raise document.error((), "empty file", remedy=remedy)
+    DOCUMENT_PARSERS[suffix](document, text)
+    return document
 
 
-def parse_yaml(path: Path, text: str) -> Document:
+def parse_yaml(document: Document, text: str) -> None:
     """Parse YAML without anchors, aliases and tags.
 
     A problem needs none of them, and a few lines of aliases can expand to gigabytes. Numbers are
     those of YAML 1.2, so that 1e3 is one; PyYAML's own are those of YAML 1.1.
     """
-    document, events = Document(path), yaml_events(path, text)
+    events = yaml_events(document, text)
     next(events)  # start of the stream
     if isinstance(next(events), yaml.StreamEndEvent):
         raise document.error((), "only comments", remedy="add draws, experts and limits")
@@ -106,12 +132,12 @@ def parse_yaml(path: Path, text: str) -> Document:
     if not isinstance(more := next(events), yaml.StreamEndEvent):
         line, remedy = more.start_mark.line + 1, "keep one problem per file, without `---`"
         raise document.error((), "a second YAML document", line=line, remedy=remedy)
-    return document
 
 
 YAML_REMEDIES = {
     "'\\t'": "indent with spaces, not with tabs",
     "cannot start any token": "put the word in quotes",
+    "escape code": "write the characters themselves instead of escapes",
     "mapping values are not allowed": "put text that contains a colon in quotes, and check the "
     "indentation",
     "": "check quotes, brackets and the indentation of this line and the one before",
@@ -119,15 +145,18 @@ YAML_REMEDIES = {
 """What to do about a syntax error whose message contains this."""
 
 
-def yaml_events(path: Path, text: str) -> Iterator[Any]:
+def yaml_events(document: Document, text: str) -> Iterator[Any]:
     """PyYAML's parser events; its errors become ours."""
     line = 0
     try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=YAML_LOADER):
             line = event.start_mark.line
             yield event
     except yaml.MarkedYAMLError as error:
         problem, mark, opening = str(error.problem), error.problem_mark, error.context_mark
+        if mark is not None and "character that" in problem:  # libyaml does not name it
+            sign = text.split("\n")[mark.line][mark.column : mark.column + 1]
+            problem = problem.replace("character that", f"character {sign!r} that")
         if opening is not None and (mark is None or "stream" in problem):
             mark, opening = opening, None  # at the end of the file: report where the part begins
         what = f"not valid YAML: {error.context or ''} {problem}".replace("  ", " ")
@@ -135,17 +164,20 @@ def yaml_events(path: Path, text: str) -> Iterator[Any]:
             what += f" (started in line {opening.line + 1})"
         remedy = next(remedy for part, remedy in YAML_REMEDIES.items() if part in problem)
         line = mark.line if mark else 0
-        raise ProblemFileError(what, path=path, line=line + 1, remedy=remedy) from None
+        raise document.error((), what, line=line + 1, remedy=remedy) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as "\UFFFFFFFF"
         what = f"not valid YAML: {str(error).splitlines()[0]}"
-        remedy = "write the characters themselves instead of escapes"
-        raise ProblemFileError(what, path=path, line=line + 1, remedy=remedy) from None
+        remedy = YAML_REMEDIES["escape code"]
+        raise document.error((), what, line=line + 1, remedy=remedy) from None
 
 
 def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys: Keys) -> Any:
     """The value that starts with an event; its lines and texts are added to the document."""
     line = event.start_mark.line + 1
     document.lines.setdefault(keys, line)
+    if len(document.lines) > document.max_entries:
+        what = f"more than {document.max_entries:,} entries"
+        raise document.error((), what, line=line, remedy="send JSON, which may have more")
     if event.anchor is not None:
         kind = "alias *" if isinstance(event, yaml.AliasEvent) else "anchor &"
         what, remedy = f"{kind}{event.anchor} is not supported", "write out what repeats"
@@ -155,7 +187,7 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
         raise document.error(keys, what, line=line, remedy=remedy)
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
-        return event.value if event.style is not None else resolve_scalar(event.value)
+        return resolve_scalar(event.value) if event.implicit[0] else event.value
     if len(keys) == MAX_DEPTH:
         raise document.error(keys, TOO_DEEP, line=line, remedy="a problem needs four")
     if isinstance(event, yaml.SequenceStartEvent):
@@ -166,10 +198,17 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
     mapping: dict[str, Any] = {}
     while not isinstance(part := next(events), yaml.CollectionEndEvent):
         inner, line = Document(document.path), part.start_mark.line + 1
-        key = read_yaml_value(inner, events, part, ())
+        key: Any = [] if isinstance(part, yaml.SequenceStartEvent) else {}  # neither is followed
+        if not isinstance(part, yaml.CollectionStartEvent):
+            key = read_yaml_value(inner, events, part, ())
         if not isinstance(key, str):
             got, remedy = describe_value(key, inner.texts.get((), "")), "put it in quotes"
-            raise inner.error((), "key", got=got, expected="text", remedy=remedy)
+            last = next(reversed(mapping.values()), None)
+            if type(key) is int and type(last) is int:  # {usd: 0,5}
+                remedy = (
+                    f"write {last}.{inner.texts[()]} if it is one number, else put it in quotes"
+                )
+            raise document.error(keys, "key", got=got, expected="text", remedy=remedy, line=line)
         if key in mapping:
             what = f"duplicate key {key!r}, also in line {document.lines[(*keys, key)]}"
             raise document.error(keys, what, line=line, remedy="keep one of them")
@@ -225,9 +264,8 @@ def resolve_scalar(word: str) -> Any:
     return word if tag == "tag:yaml.org,2002:str" else AmbiguousScalar(word)
 
 
-def parse_json(path: Path, text: str) -> Document:
+def parse_json(document: Document, text: str) -> None:
     """Parse JSON; as JSON is almost YAML, PyYAML's events give the lines."""
-    document = Document(path)
     try:  # a number with more digits than Python converts becomes a float
         document.data = json.loads(text, parse_int=lambda n: int(n) if len(n) < 300 else float(n))
     except json.JSONDecodeError as error:
@@ -236,19 +274,19 @@ def parse_json(path: Path, text: str) -> Document:
         raise document.error((), what, line=error.lineno, remedy=remedy) from None
     except RecursionError:
         pass  # the events below find the line
-    events = yaml.parse(text.replace("\t", " "), Loader=yaml.SafeLoader)
+    events = yaml.parse(text.replace("\t", " "), Loader=yaml.SafeLoader)  # libyaml has no pairs
     try:
         start = list(itertools.islice(events, 3))  # of the stream, of the document, of the value
         read_yaml_value(document, events, start[2], ())
     except yaml.YAMLError:
         pass  # a key of more than 1,024 characters: entries behind it have no line
-    return document
 
 
-def parse_toml(path: Path, text: str) -> Document:
+def parse_toml(document: Document, text: str) -> None:
     """Parse TOML; only syntax errors have a line."""
     try:
-        return Document(path, tomllib.loads(text))
+        document.data = tomllib.loads(text)
+        return
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).partition(" (at line ")
         remedy = "check quotes, commas and brackets"
@@ -259,7 +297,7 @@ def parse_toml(path: Path, text: str) -> Document:
         what, line, remedy = TOO_DEEP, None, "a problem needs four"
     except ValueError:  # more digits than Python converts
         what, line, remedy = "a number has too many digits", None, "write fewer digits"
-    raise Document(path).error((), what, line=int(line[0]) if line else None, remedy=remedy)
+    raise document.error((), what, line=int(line[0]) if line else None, remedy=remedy)
 
 
 DOCUMENT_PARSERS = {

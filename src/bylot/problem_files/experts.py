@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bylot.errors import DataError, ProblemFileError
+from bylot.numerics.jit import Floats
 from bylot.outcome_tables.sheets import Sheet, parse_decimal, quote_field, read_sheet, shorten
-from bylot.problem import validation
+from bylot.problem import share, validation
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document, Keys
 from bylot.problem_files.schema import EXPERT_KEYS, SCHEMA, check_value
@@ -22,7 +25,7 @@ class Group(NamedTuple):
     """The members of a group, and where the group is first mentioned."""
 
     members: tuple[str, ...]
-    path: Path
+    path: Path | None
     line: int | None
 
 
@@ -30,33 +33,44 @@ class ExpertList(NamedTuple):
     """The experts in the order of the file; `csv` is the file that lists them, if it is another."""
 
     names: tuple[str, ...]
-    costs: dict[str, list[float]]
+    costs: Mapping[str, Floats]
     groups: dict[str, Group]
     csv: Path | None
 
 
 def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> ExpertList:
     """The experts of a problem; `csv` replaces the CSV file that the problem names."""
-    declared, entries = list(problem.get("costs", {})), problem["experts"]
+    declared, entries = problem.get("costs", {}), problem["experts"]
+    rows = {cost: given for cost, given in declared.items() if isinstance(given, list)}
+    by_expert = [cost for cost in declared if cost not in rows]
     for key in EXPERT_KEYS:
         if key in declared:
             what, remedy = f"a cost cannot be called {key!r}", "choose another name"
             raise document.error(("costs", key), what, remedy=remedy)
     source, sheet = document, None
     if isinstance(entries, dict):
+        if document.path is None:
+            what, remedy = "a request cannot name a CSV file", "list the experts in the request, "
+            remedy += "or create the router with `bylot router create`, which reads the file"
+            raise document.error(("experts", "csv"), what, remedy=remedy)
         sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
-        source = document_from_sheet(document, declared, entries.get("group", []), sheet)
+        source = document_from_sheet(document, by_expert, entries.get("group", []), sheet)
         entries = source.data["experts"]
         check_value(source, ("experts",), entries, SCHEMA["$defs"]["experts"])
     elif csv is not None:
         what = f"the experts are listed here, so {csv} cannot replace them"
         raise document.error(("experts",), what, remedy="omit --experts")
+    entries = [{"name": one} if isinstance(one, str) else one for one in entries]
     names = check_expert_names(source, entries)
-    costs = read_expert_costs(source, entries, declared)
+    found = read_expert_costs(source, entries, by_expert)
+    for cost, row in rows.items():
+        with document.locate_errors("costs", cost):
+            found |= validation.check_costs(names, {cost: row})
+    costs = {cost: found[cost] for cost in declared}
     groups = read_groups(document, problem, source, entries, sheet)
     for name in groups.keys() & costs.keys():
         members, path, line = groups[name]
-        if costs[name] != [float(one in members) for one in names]:
+        if costs[name].tolist() != share(name, members).row(names).tolist():
             what, remedy = f"{quote_field(name)} is a cost and a group", "rename one of them"
             raise ProblemFileError(what, path=path, line=line, remedy=remedy)
     return ExpertList(names, costs, groups, None if sheet is None else sheet.path)
@@ -127,23 +141,26 @@ def check_expert_names(source: Document, entries: Sequence[Entry]) -> tuple[str,
 
 
 def read_expert_costs(
-    source: Document, entries: Sequence[Entry], costs: Sequence[str]
-) -> dict[str, list[float]]:
+    source: Document, entries: Sequence[Entry], costs: Sequence[str], key_of_list: str = "experts"
+) -> dict[str, Floats]:
     """Each declared cost of each expert, and no other."""
+    known = {*EXPERT_KEYS, *costs}
     for n, entry in enumerate(entries):
         who = f"expert {quote_field(entry['name'])}"
-        for key in (key for key in entry if key not in EXPERT_KEYS):
-            if key not in costs:
-                what = f"{who} has the undeclared cost {quote_field(key)}"
-                remedy = suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys")
-                raise source.error(("experts", n, key), what, remedy=remedy)
-            with source.locate_errors("experts", n, key):
-                validation.check_costs((entry["name"],), {key: [entry[key]]})
+        for key in (key for key in entry if key not in known):
+            what = f"{who} has the undeclared cost {quote_field(key)}"
+            remedy = suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys")
+            raise source.error((key_of_list, n, key), what, remedy=remedy)
         for cost in costs:
             if cost not in entry:
                 what, remedy = f"{who} has no cost {cost!r}", "add it; write 0 if it costs nothing"
-                raise source.error(("experts", n), what, remedy=remedy)
-    return {cost: [float(entry[cost]) for entry in entries] for cost in costs}
+                raise source.error((key_of_list, n), what, remedy=remedy)
+    rows = {cost: np.array([float(entry[cost]) for entry in entries]) for cost in costs}
+    for cost, row in rows.items():
+        for n in np.flatnonzero(~validation.are_costs(row)).tolist():
+            with source.locate_errors(key_of_list, n, cost):
+                validation.check_costs((entries[n]["name"],), {cost: [entries[n][cost]]})
+    return rows
 
 
 def read_groups(
@@ -155,41 +172,50 @@ def read_groups(
 ) -> dict[str, Group]:
     """The groups that the experts name, and those under the key `groups`."""
     groups: dict[str, Group] = {}
+    found: dict[str, list[str]] = {}
     for n, entry in enumerate(entries):
         keys: Keys = ("experts", n, "group")
         for name in as_list(entry.get("group", [])):
-            group = groups.setdefault(name, Group((), source.path, source.line(keys)))
-            if entry["name"] in group.members[-1:]:
+            if name not in groups:
+                groups[name], found[name] = Group((), source.path, source.line(keys)), []
+            members = found[name]
+            if entry["name"] in members[-1:]:
                 who = f"expert {quote_field(entry['name'])}"
                 what = f"{who} names the group {quote_field(name)} twice"
                 raise source.error(keys, what, remedy="name it once")
-            groups[name] = group._replace(members=(*group.members, entry["name"]))
+            members.append(entry["name"])
+    groups = {name: one._replace(members=tuple(found[name])) for name, one in groups.items()}
     names = [entry["name"] for entry in entries]
     for name, given in problem.get("groups", {}).items():
         keys = ("groups", name)
         if name in groups:
             _, path, line = groups[name]
-            what = f"group {quote_field(name)} is already in {path.name}, line {line}"
+            place = ", ".join([path.name, f"line {line}"] if path else ["experts"])
+            what = f"group {quote_field(name)} is already in {place}"
             raise document.error(keys, what, remedy="rename one of them, or keep one")
         if isinstance(given, dict):
-            members = members_by_column(document, name, given, sheet)
+            chosen = members_by_column(document, name, given, sheet)
         else:
-            members = listed_members(document, name, given, names)
-        groups[name] = Group(members, document.path, document.line(keys))
+            what = f"group {quote_field(name)}"
+            chosen = check_members(document, keys, what, given, names)
+        groups[name] = Group(chosen, document.path, document.line(keys))
     return groups
 
 
-def listed_members(
-    document: Document, group: str, members: Sequence[str], names: Sequence[str]
+def check_members(
+    document: Document, keys: Keys, what: str, members: Sequence[str], names: Sequence[str]
 ) -> tuple[str, ...]:
+    """The members that are listed under some keys, if they are different experts."""
+    known, seen = set(names), set[str]()
     for n, member in enumerate(members):
-        keys = ("groups", group, n)
-        if member not in names:
-            what = f"group {quote_field(group)} has the unknown member {quote_field(member)}"
-            raise document.error(keys, what, remedy=suggest_known_name(member, names, "experts"))
-        if member in members[:n]:
-            what = f"group {quote_field(group)} names {quote_field(member)} twice"
-            raise document.error(keys, what, remedy="name each member once")
+        if member not in known:
+            what = f"{what} has the unknown member {quote_field(member)}"
+            remedy = suggest_known_name(member, names, "experts")
+            raise document.error((*keys, n), what, remedy=remedy)
+        if member in seen:
+            what = f"{what} names {quote_field(member)} twice"
+            raise document.error((*keys, n), what, remedy="name each member once")
+        seen.add(member)
     return tuple(members)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bylot._text import format_number, join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
@@ -17,7 +17,7 @@ from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
 from bylot.problem.limits import LOWER, MAX_COST, UPPER
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document, Keys, format_yaml, read_document
-from bylot.problem_files.experts import Entry, ExpertList, Group, read_expert_list
+from bylot.problem_files.experts import Entry, ExpertList, Group, check_members, read_expert_list
 from bylot.problem_files.schema import EXPERT_KEYS, NAME_RULE, SCHEMA, check_value, is_readable_name
 
 MAX_LISTED_REMEDIES = 4
@@ -150,10 +150,14 @@ def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) 
     InfeasibleProblemFile
         If no policy can keep all limits; also an InfeasibleLimits.
     """
-    document = read_document(Path(path))
+    return read_problem(read_document(Path(path)), None if experts is None else Path(experts))
+
+
+def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
+    """The problem of a document; `csv` replaces the CSV file that it names."""
     entry = document.data
     check_value(document, (), entry, SCHEMA)
-    pool = read_expert_list(document, entry, None if experts is None else Path(experts))
+    pool = read_expert_list(document, entry, csv)
     limits = list(read_limits(document, entry, pool))
     with document.locate_errors("floor"):
         validation.check_floor(entry.get("floor"), len(pool.names))
@@ -161,11 +165,13 @@ def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) 
         options = {key: entry.get(key) for key in ("draws", "floor", "period")}
         problem = Problem(pool.names, pool.costs, [one.limit for one in limits], **options)
     return ProblemFile(
-        path=document.path,
+        path=document.path or Path(),
         problem=problem,
         contexts=read_contexts(document, entry.get("contexts", [])),
-        rewards=read_reward_range(document, entry.get("rewards", {"from": 0, "to": 1})),
-        units=entry.get("costs", {}),
+        rewards=read_reward_range(document, entry.get("rewards", [0, 1])),
+        units={
+            name: "" if isinstance(x, list) else x for name, x in entry.get("costs", {}).items()
+        },
         groups=pool.groups,
         limits=limits,
         csv=pool.csv,
@@ -178,28 +184,33 @@ def read_contexts(document: Document, given: dict[str, float] | list[str]) -> di
         top = max(given.values())  # first, so that no sum overflows
         total = sum(weight / top for weight in given.values())
         return {name: weight / top / total for name, weight in given.items()}
+    seen: set[str] = set()
     for n, name in enumerate(given):
-        if name in given[:n]:
+        if name in seen:
             remedy = "name each context once"
             raise document.error(("contexts", n), f"duplicate context {name!r}", remedy=remedy)
+        seen.add(name)
     return {name: 1 / len(given) for name in given}
 
 
-def read_reward_range(document: Document, given: dict[str, float]) -> tuple[float, float]:
-    low, high = float(given["from"]), float(given["to"])
-    if not low < high:
-        expected, remedy = "from less than to", "write the lower end first"
+def read_reward_range(document: Document, given: Any) -> tuple[float, float]:
+    """The two ends of {from: 0, to: 1} or [0, 1]."""
+    ends = [given["from"], given["to"]] if isinstance(given, dict) else given
+    low, high = float(ends[0]), float(ends[1])
+    if len(ends) > 2 or not low < high:
+        expected, remedy = "a lower and a higher end", "write the lower end first"
     elif max(-low, high) > MAX_COST:
         expected, remedy = f"at most {MAX_COST:g}", "measure rewards in another unit"
     else:
         return low, high
-    parts = {"got": [low, high], "expected": expected, "remedy": remedy}
+    parts = {"got": ends, "expected": expected, "remedy": remedy}
     raise document.error(("rewards",), "rewards", **parts)
 
 
 def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iterator[WrittenLimit]:
     for n, entry in enumerate(problem.get("limits", [])):
-        limited, per = limited_quantity(document, ("limits", n), entry, experts), entry["per"]
+        limited = limited_quantity(document, ("limits", n), entry, experts)
+        per = entry.get("per", "request")
         for side, sign in (("at_most", UPPER), ("at_least", LOWER)):
             if side not in entry:
                 continue
@@ -219,6 +230,10 @@ def limited_quantity(
     document: Document, keys: Keys, entry: Entry, experts: ExpertList
 ) -> str | Share:
     """What is limited: a cost by its name, or the share of a group."""
+    if "share" in entry:
+        what = f"share {quote_field(entry['share'])}"
+        members = check_members(document, (*keys, "members"), what, entry["members"], experts.names)
+        return share(entry["share"], members)
     kind, other = ("cost", "group") if "cost" in entry else ("group", "cost")
     name = entry[kind]
     known = {"cost": list(experts.costs), "group": list(experts.groups)}
@@ -231,7 +246,7 @@ def limited_quantity(
 
 
 @contextmanager
-def locate_limits(path: Path, limits: Sequence[WrittenLimit], draws: int) -> Iterator[None]:
+def locate_limits(path: Path | None, limits: Sequence[WrittenLimit], draws: int) -> Iterator[None]:
     """Raise an error about the limits with the words and the lines of the file."""
     try:
         yield
@@ -295,12 +310,12 @@ def write(problem: Problem) -> str:
     experts:
     - {name: ann, usd: 2.0}
     - {name: bob, usd: 1.0}
-    groups:
-      junior: [bob]
     limits:
-    - {group: junior, at_least: 0.3, per: request}
+    - share: junior
+      members: [bob]
+      at_least: 0.3
     """
-    shares = {limit.name: limit.cost for limit in problem.limits if isinstance(limit.cost, Share)}
+    shares = {limit.name for limit in problem.limits if isinstance(limit.cost, Share)}
     limited = {limit.name for limit in problem.limits if isinstance(limit.cost, str)}
     for limit in problem.limits:
         if not isinstance(limit.cost, str | Share):
@@ -322,14 +337,6 @@ def write(problem: Problem) -> str:
             {"name": name, **{cost: float(problem.costs[cost][i]) for cost in costs}}
             for i, name in enumerate(problem.experts)
         ],
-        "groups": {name: list(group.members) for name, group in shares.items()},
-        "limits": [
-            {
-                "group" if isinstance(limit.cost, Share) else "cost": limit.name,
-                limit.side: limit.bound,
-                "per": "request",
-            }
-            for limit in problem.limits
-        ],
+        "limits": [limit.to_data() for limit in problem.limits],
     }
     return format_yaml({key: value for key, value in data.items() if value not in (None, {}, [])})

@@ -9,12 +9,19 @@ import math
 import sys
 from collections.abc import Iterator
 from importlib.resources import files
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any
 
-from bylot.outcome_tables.sheets import parse_decimal, quote_field, shorten
+from bylot.outcome_tables.sheets import parse_decimal, quote_field, shorten, suggest_decimal
 from bylot.problem.validation import suggest_known_name
-from bylot.problem_files.document import AmbiguousScalar, Document, Keys, Verbatim, describe_value
+from bylot.problem_files.document import (
+    AmbiguousScalar,
+    Document,
+    Keys,
+    Verbatim,
+    describe_value,
+    format_keys,
+)
 
 LARGEST = sys.float_info.max
 MAX_NAME_LENGTH = 200
@@ -57,7 +64,8 @@ def check_value(document: Document, keys: Keys, value: Any, schema: SchemaPart) 
         check_mapping(document, keys, value, part)
     elif isinstance(value, list):
         for n, one in enumerate(value):
-            check_value(document, (*keys, n), one, part["items"])
+            if not is_plainly_valid(one, part["items"]):
+                check_value(document, (*keys, n), one, part["items"])
     elif isinstance(value, str) and "pattern" in part and not is_readable_name(value):
         got = quote_field(value)
     elif isinstance(value, int | float) and not is_in_range(value, part):
@@ -74,6 +82,8 @@ def check_mapping(document: Document, keys: Keys, value: dict[str, Any], part: S
     for key, one in value.items():
         if key in known:
             check_value(document, (*keys, key), one, known[key])
+        elif others and is_plainly_valid(one, others) and is_readable_name(key):
+            continue
         elif others:
             check_value(document, (*keys, key), key, part["propertyNames"])
             check_value(document, (*keys, key), one, others)
@@ -85,6 +95,10 @@ def check_mapping(document: Document, keys: Keys, value: dict[str, Any], part: S
         if name not in value:
             remedy = f"add {name}: {known[name]['description']}"
             raise document.error(keys, f"missing key {name!r} in {where}", remedy=remedy)
+    for name, (other,) in part.get("dependentRequired", {}).items():
+        if name in value and other not in value:
+            remedy = f"add {other}: {known[other]['description']}"
+            raise document.error(keys, f"{where} has {name} without {other}", remedy=remedy)
     for word, most in (("oneOf", 1), ("anyOf", 2)):
         names = [one["required"][0] for one in part.get(word, ())]
         found = [name for name in names if name in value]
@@ -102,6 +116,8 @@ PYTHON_TYPES: dict[str, type | UnionType] = {
     "string": str,
     "integer": int,
     "number": int | float,
+    "boolean": bool,
+    "null": NoneType,
 }
 
 
@@ -109,7 +125,17 @@ def has_kind(value: Any, part: SchemaPart) -> bool:
     """Is the value of the type of a part, whatever it says?"""
     if "enum" in part:
         return value in part["enum"]
-    return isinstance(value, PYTHON_TYPES[part["type"]]) and not isinstance(value, bool)
+    kind = part["type"]
+    return isinstance(value, PYTHON_TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")
+
+
+def is_plainly_valid(value: Any, schema: SchemaPart) -> bool:
+    """Is it a valid name or cost? A quick answer for what a problem has many of."""
+    kind = schema.get("$ref")
+    if kind == "#/$defs/name":
+        return type(value) is str and is_readable_name(value)
+    is_cost = kind in ("#/$defs/amount", "#/$defs/cost")
+    return is_cost and type(value) in (int, float) and 0 <= value <= LARGEST
 
 
 def least_entries(part: SchemaPart) -> int:
@@ -130,16 +156,6 @@ def is_readable_name(name: str) -> bool:
     return 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable() and name == name.strip()
 
 
-def format_keys(keys: Keys) -> str:
-    """The path of an entry.
-
-    >>> format_keys(("experts", 2, "usd")), format_keys(())
-    ('experts[2].usd', 'problem')
-    """
-    parts = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys]
-    return shorten("".join(parts).removeprefix(".")) if keys else "problem"
-
-
 def describe_part(part: SchemaPart) -> str:
     """What a part of the schema allows, after "expected".
 
@@ -157,6 +173,10 @@ def describe_part(part: SchemaPart) -> str:
             return f"a list of at least {least_entries(part)}" if least_entries(part) else "a list"
         case "string":
             return f"a name of {NAME_RULE}" if "pattern" in part else "text"
+        case "boolean":
+            return "true or false"
+        case "null":
+            return "nothing"
     kind = "a whole number" if part["type"] == "integer" else "a finite number"
     if "minimum" in part and "maximum" in part:
         return f"{kind} from {part['minimum']} to {part['maximum']:,}"
@@ -174,7 +194,7 @@ def suggest_kind(value: Any, text: str, parts: list[SchemaPart]) -> str | None:
 
     >>> number = [{"type": "number"}]
     >>> [suggest_kind(text, text, number) for text in ("1e3", "4%", "1,5", "many")]
-    ['remove the quotes', 'write 0.04 for 4%', 'write 1.5', None]
+    ['remove the quotes', 'write 0.04 for 4%', 'write 1.5: decimals have a point', None]
     """
     if isinstance(value, bool | int | float | AmbiguousScalar):
         named = any(has_kind("", part) for part in parts)
@@ -183,8 +203,4 @@ def suggest_kind(value: Any, text: str, parts: list[SchemaPart]) -> str | None:
         return None
     if parse_decimal(value) is not None:
         return "remove the quotes"
-    percent = parse_decimal(value.removesuffix("%").strip()) if value.endswith("%") else None
-    if percent is not None:
-        return f"write {percent / 100:g} for {value}"
-    decimal = value.replace(",", ".", 1)
-    return f"write {decimal}" if parse_decimal(decimal) is not None else None
+    return suggest_decimal(value)

@@ -150,10 +150,10 @@ class RouterCore:
     def check_reward(self, value: Any, id: str) -> float:
         """The reward as a float, or an error; nothing is changed."""
         low, high, remedy = self.run.low, self.run.high, "nothing was changed"
-        if isinstance(value, np.floating):
+        if isinstance(value, np.floating | np.bool_):
             value = float(value)  # a narrow type cannot be compared with what is beyond it
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer)):
-            expected = "a number"
+        if not isinstance(value, (int, float, np.integer)):  # True is 1, False is 0
+            expected = "a number, True or False"
         elif not -MAX_ABS_REWARD < value < MAX_ABS_REWARD:  # NaN fails this too
             expected = "a finite number"
         elif not is_reward_in_range(float(value), low, high):

@@ -137,8 +137,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
 
 def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Problem) -> Problem:
     """Inverse of `problem_to_data`; by default all checks of a new problem apply."""
-    parts = {name: data[name] for name in ("experts", "costs", "draws", "floor", "period")}
-    return make(limits=[Limit.from_data(limit) for limit in data["limits"]], **parts)
+    return make(**{**data, "limits": [Limit.from_data(limit) for limit in data["limits"]]})
 
 
 def router_to_data(core: RouterCore, memory: int, tickets: OpenTickets) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from bylot.policies.base import Ticket
 from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Problem
+from bylot.problem.validation import check_panel_size
 from bylot.router import persistence
 from bylot.router.core import RouterCore
 from bylot.router.decision import Decision, Receipt
@@ -72,6 +73,8 @@ class Router:
     ) -> None:
         run = check_run_config(problem, seed, horizon, rewards)
         resolved = policies.resolve_policy(fill_auto_contexts(policy, max_contexts), problem)
+        if not resolved.draws_iid:
+            check_panel_size(problem.draws, problem.size, resolved.name)
         if max_contexts is not None:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)

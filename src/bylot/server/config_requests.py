@@ -1,24 +1,60 @@
-"""Builds the configuration of a router from requests to create or edit it."""
+"""Builds the configuration of a router from requests to create or edit it.
 
-from collections.abc import Callable
+`bylot.problem_files` reads what they contain of a problem: experts, limits, or all of it.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, structs
 
-from bylot import policies
-from bylot.api import CreateRouterRequest, EditRouterRequest, LimitBody, NewExpert, PolicyBody
+from bylot import api, policies
+from bylot.api import CreateRouterRequest, EditRouterRequest, PolicyBody, ProblemPart
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.eventlog.config_validation import PreparedConfig, prepare_config
-from bylot.policies.registry import check_max_contexts, check_setting_names
-from bylot.problem import DerivedCost
-from bylot.problem.validation import suggest_known_name
+from bylot.policies.registry import check_max_contexts, check_setting_names, fill_auto_contexts
+from bylot.problem import Limit, Share
+from bylot.problem.validation import check_panel_size, suggest_known_name
+from bylot.problem_files.document import Document, parse_document
+from bylot.problem_files.experts import ExpertList, Group, as_list, read_expert_costs
+from bylot.problem_files.problem_file import ProblemFile, read_limits, read_problem
+from bylot.problem_files.schema import SCHEMA, check_value
 from bylot.router.config import RouterConfig, choose_max_contexts
+from bylot.router.persistence import problem_to_data
 from bylot.server.http_errors import ApiError
+from bylot.server.request_parsing import get_media_type, parse_json_body
 
 MAX_LOAD_S = 1.0  # that a request waits for a policy; enough if it was compiled before
-UNCHANGED_FIELDS = ("seed", "horizon", "rewards", "memory", "wait", "default", "aggregate")
+UNCHANGED_FIELDS = ("seed", "horizon", "memory", "wait", "default", "aggregate")
 """Of a request to create a router: as in its configuration."""
+
+YAML_MEDIA_TYPES = (b"application/yaml", b"application/x-yaml", b"text/yaml", b"text/x-yaml")
+MAX_YAML_ENTRIES = 20_000
+MAX_MEMBER_CHARS = 1_000_000  # of the names of members, which every limit on a group repeats
+MAX_PART_ITEMS = {
+    "experts": api.MAX_EXPERTS,
+    "costs": api.MAX_COSTS,
+    "limits": api.MAX_LIMITS,
+    "contexts": api.MAX_CONTEXTS,
+}
+JSON_PROBLEM_DECODER = msgspec.json.Decoder(ProblemPart)
+
+
+def request_from_file(
+    content: bytes, content_type: bytes | None, query: api.CreateRouterQuery
+) -> CreateRouterRequest | None:
+    """The request whose body is a problem file; None if the body is a request in JSON."""
+    is_yaml = get_media_type(content_type) in YAML_MEDIA_TYPES
+    if query.name is None:
+        if is_yaml or query.policy != "auto":
+            message = "no name for the router: POST a problem file to /v1/routers?name=NAME"
+            raise ApiError(422, "invalid", message, field="name")
+        return None
+    problem: Any = content.decode("utf-8-sig", "surrogateescape")  # is parsed in another thread
+    if not is_yaml:
+        problem = Document(data=parse_json_body(JSON_PROBLEM_DECODER, content, content_type))
+    return CreateRouterRequest(name=query.name, problem=problem, policy=query.policy)
 
 
 def prepare_create(
@@ -29,19 +65,34 @@ def prepare_create(
     require: raises an error if a policy is not compiled within some seconds. Nothing is created
              then: whether a policy can keep the limits is computed by its compiled code
     """
-    data, policy = msgspec.to_builtins(body.problem), policy_from_body(body.policy)
-    data["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.problem.limits)]
+    file = read_problem_body(body.problem)
+    declared = body.max_contexts or len(file.contexts) or None
+    policy = fill_auto_contexts(policy_from_body(body.policy), declared)
+    resolved = policies.resolve_policy(policy, file.problem)
+    if not resolved.draws_iid:
+        check_panel_size(file.problem.draws, file.problem.size, resolved.name)
+    require(resolved, MAX_LOAD_S)
     config = RouterConfig(
-        problem=data,
+        problem=problem_to_data(file.problem),
         policy=policies.policy_to_data(policy),
+        rewards=body.rewards or file.rewards,
+        max_contexts=body.max_contexts or choose_max_contexts(resolved, file.problem.size),
         **{name: getattr(body, name) for name in UNCHANGED_FIELDS},
     )
-    problem, contexts = config.build_problem(), body.max_contexts
-    resolved = policies.resolve_policy(policy, problem)
-    require(resolved, MAX_LOAD_S)
-    if contexts is None:
-        contexts = choose_max_contexts(resolved, problem.size)
-    return prepare_config(structs.replace(config, max_contexts=contexts))
+    return prepare_config(config)
+
+
+def read_problem_body(body: Any) -> ProblemFile:
+    """The problem of a request: data of its field `problem`, a document, or a text in YAML."""
+    document = body
+    if isinstance(body, str):
+        document = parse_document(Document(max_entries=MAX_YAML_ENTRIES), body, ".yaml")
+    elif not isinstance(body, Document):
+        document = Document(data=body, parent="problem.")
+    check_part_sizes(document)
+    file = read_problem(document)
+    check_limit_sizes(document, file.problem.limits)
+    return file
 
 
 def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
@@ -61,24 +112,35 @@ def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
         raise PolicyError(f"invalid settings of policy {body.name!r}: {error}") from None
 
 
-def limit_from_body(body: LimitBody, number: int) -> dict[str, Any]:
-    """A limit as `Limit.to_data` writes it."""
-    data: dict[str, Any] = msgspec.to_builtins(body)
-    sides = {"at_most", "at_least"}
-    forms = [["cost"], *([key, *kind.data_fields()] for key, kind in DerivedCost.kinds.items())]
-    if data.keys() - sides not in map(set, forms) or len(data.keys() & sides) != 1:
-        expected = ", or ".join(" and ".join(names) for names in forms)
-        message = f"invalid limit: expected {expected}; and at_most or at_least"
-        raise ApiError(422, "invalid", message, field=f"limits[{number}]")
-    return data
+def check_part_sizes(document: Document) -> None:
+    """Refuse a problem with too many parts before any of them is read."""
+    data = document.data if isinstance(document.data, dict) else {}
+    for key, most in {**MAX_PART_ITEMS, "draws": api.MAX_DRAWS}.items():
+        part = data.get(key)
+        size = len(part) if isinstance(part, list | dict) else part if key == "draws" else 0
+        if isinstance(size, int) and size > most:
+            raise document.error((key,), f"{size:,} {key}", expected=f"at most {most:,}")
+
+
+def check_limit_sizes(document: Document, limits: Sequence[Limit]) -> None:
+    """Refuse limits that are too many, or that repeat the names of too many members."""
+    members = [limit.cost.members for limit in limits if isinstance(limit.cost, Share)]
+    for size, most, what in (
+        (len(limits), api.MAX_LIMITS, "upper and lower limits"),
+        (sum(sum(map(len, one)) for one in members), MAX_MEMBER_CHARS, "characters of members"),
+    ):
+        if size > most:
+            remedy = "limit fewer groups"
+            parts = {"expected": f"at most {most:,}", "remedy": remedy}
+            raise document.error(("limits",), f"{size:,} {what} in all limits", **parts)
 
 
 def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
     """The next configuration of a running router, validated outside the writer."""
     problem = dict(config.problem)
     if body.limits is not UNSET:
-        problem["limits"] = [limit_from_body(one, n) for n, one in enumerate(body.limits)]
-    problem = add_experts(remove_experts(problem, body.remove), body.add)
+        problem["limits"] = read_new_limits(problem, body)
+    problem = change_experts(problem, body)
     check_experts_exist(problem, (*body.pause, *body.resume))
     paused = (set(config.paused) | set(body.pause)) - set(body.resume) - set(body.remove)
     names = ("wait", "default", "aggregate", "max_contexts")
@@ -102,67 +164,61 @@ def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfi
     return prepared
 
 
-def remove_experts(problem: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The problem without some experts, their costs and their memberships."""
-    check_experts_exist(problem, names)
-    removed = set(names)
-    kept = [i for i, expert in enumerate(problem["experts"]) if expert not in removed]
+def read_new_limits(problem: ProblemPart, body: EditRouterRequest) -> list[ProblemPart]:
+    """The limits of an edit as `Limit.to_data` writes them; a group is a share of old limits."""
+    data = {"limits": list(body.limits or ()), "draws": problem["draws"]}
+    document = Document(data=data)
+    check_value(document, ("limits",), data["limits"], SCHEMA["properties"]["limits"])
+    added = [one["name"] for one in body.add if isinstance(one.get("name"), str)]
+    shares = {
+        one["share"]: Group(tuple(one["members"]), None, None)
+        for one in problem["limits"]
+        if "share" in one
+    }
+    pool = ExpertList((*problem["experts"], *added), problem["costs"], shares, None)
+    limits = [one.limit for one in read_limits(document, data, pool)]
+    check_limit_sizes(document, limits)
+    return [limit.to_data() for limit in limits]
+
+
+def change_experts(problem: ProblemPart, body: EditRouterRequest) -> ProblemPart:
+    """The problem without some experts, and with new ones at the end: costs and memberships too."""
+    check_experts_exist(problem, body.remove)
+    document, removed = Document(data={"add": list(body.add)}), set(body.remove)
+    items = {"type": "array", "items": SCHEMA["$defs"]["expert"]}
+    check_value(document, ("add",), document.data["add"], items)
+    costs = read_expert_costs(document, body.add, list(problem["costs"]), "add")
+    kept = [i for i, name in enumerate(problem["experts"]) if name not in removed]
+    names = [*(problem["experts"][i] for i in kept), *(one["name"] for one in body.add)]
+    if (floor := problem["floor"]) * len(names) > 1:
+        what = f"a floor of {floor:.6g} for each of {len(names)} experts exceeds 1"
+        remedy = "add fewer experts, or create a new router with a lower floor"
+        raise document.error(("add",), what, remedy=remedy)
+    members: dict[str, list[str]] = {
+        one["share"]: [name for name in one["members"] if name not in removed]
+        for one in problem["limits"]
+        if "share" in one
+    }
+    for n, expert in enumerate(body.add):
+        for group in dict.fromkeys(as_list(expert.get("group", []))):
+            if group not in members:
+                what = f"expert {expert['name']!r}: no limit on a group {group!r}"
+                remedy = suggest_known_name(group, tuple(members), "limited groups")
+                raise document.error(("add", n, "group"), what, remedy=remedy)
+            members[group].append(expert["name"])
+    rows = problem["costs"].items()
     return {
         **problem,
-        "experts": [problem["experts"][i] for i in kept],
-        "costs": {cost: [row[i] for i in kept] for cost, row in problem["costs"].items()},
+        "experts": names,
+        "costs": {cost: [*(row[i] for i in kept), *costs[cost].tolist()] for cost, row in rows},
         "limits": [
-            {**one, "members": [m for m in one["members"] if m not in removed]}
-            if "members" in one
-            else one
+            {**one, "members": members[one["share"]]} if "share" in one else one
             for one in problem["limits"]
         ],
     }
 
 
-def add_experts(problem: dict[str, Any], experts: tuple[NewExpert, ...]) -> dict[str, Any]:
-    """The problem with more experts, at the end."""
-    new_members: dict[str, list[str]] = {
-        one["share"]: [] for one in problem["limits"] if "share" in one
-    }
-    for size, expert in enumerate(experts, len(problem["experts"]) + 1):
-        check_new_expert(problem, expert, size)
-        for share in dict.fromkeys(expert.shares):
-            if share not in new_members:
-                remedy = suggest_known_name(share, tuple(new_members), "shares")
-                raise ProblemError(f"expert {expert.name!r}: no share {share!r}", remedy=remedy)
-            new_members[share].append(expert.name)
-    return {
-        **problem,
-        "experts": [*problem["experts"], *(one.name for one in experts)],
-        "costs": {
-            cost: [*row, *(one.costs[cost] for one in experts)]
-            for cost, row in problem["costs"].items()
-        },
-        "limits": [
-            {**one, "members": [*one["members"], *new_members[one["share"]]]}
-            if "share" in one
-            else one
-            for one in problem["limits"]
-        ],
-    }
-
-
-def check_new_expert(problem: dict[str, Any], expert: NewExpert, size: int) -> None:
-    """Reject an expert with other costs than the problem's, or with which the floor is too high."""
-    if problem["floor"] * size > 1:
-        raise ProblemError(
-            f"cannot add expert {expert.name!r}: a floor of {problem['floor']:.6g} for each of "
-            f"{size} experts exceeds 1",
-            remedy="add fewer experts, or create a new router with a lower floor",
-        )
-    if expert.costs.keys() != problem["costs"].keys():
-        expected = ", ".join(problem["costs"]) or "none"
-        got = ", ".join(expert.costs) or "none"
-        raise ProblemError(f"costs of expert {expert.name!r}", got=got, expected=expected)
-
-
-def check_experts_exist(problem: dict[str, Any], names: tuple[str, ...]) -> None:
+def check_experts_exist(problem: ProblemPart, names: tuple[str, ...]) -> None:
     known = set(problem["experts"])
     for name in names:
         if name not in known:

@@ -56,7 +56,9 @@ async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
 async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpResponse:
     """Report the reward of a decision: at any time, in any order; it is learned once."""
     body, id = request.body, check_decision_id(request.target)
-    command = commands.RecordReward(id, body.value, body.spend, body.key, by=request.caller.id)
+    command = commands.RecordReward(
+        id, float(body.value), body.spend, body.key, by=request.caller.id
+    )
     receipt = await request.state.writer.execute(command)
     request.state.metrics.count(receipt)
     return json_response(200, receipt)
@@ -86,7 +88,9 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
         try:
             id = check_decision_id(item.decision)
             caller.check("reward", id.partition(".")[0])
-            batch.append(commands.RecordReward(id, item.value, item.spend, item.key, by=caller.id))
+            batch.append(
+                commands.RecordReward(id, float(item.value), item.spend, item.key, by=caller.id)
+            )
         except Exception as error:
             batch.append(error)
     return await execute_batch(request, batch, 200, api.RewardResult)

@@ -50,6 +50,7 @@ class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
     query: QueryT
 
 
+FileReader = Callable[[bytes, bytes | None, Any], Any]
 EndpointFunction = Callable[[ApiRequest[Any, Any]], Awaitable[HttpResponse]]
 
 
@@ -62,6 +63,7 @@ class ApiRoute(NamedTuple):
     query:    type of the query parameters
     errors:   error statuses besides those that follow from the other fields
     has_key_header: the header Idempotency-Key is accepted
+    read_file: reads a body that is a file, with the query; None if it is JSON of the type `body`
     """
 
     method: str
@@ -73,6 +75,7 @@ class ApiRoute(NamedTuple):
     query: type[Any] | None = None
     errors: tuple[int, ...] = ()
     has_key_header: bool = False
+    read_file: FileReader | None = None
 
 
 def route(
@@ -82,6 +85,7 @@ def route(
     kind: Any,
     *errors: int,
     has_key_header: bool = False,
+    read_file: FileReader | None = None,
 ) -> Callable[[EndpointFunction], ApiRoute]:
     """Make a route of a function; the types of body and query are those of its annotation."""
     method, path = operation.split(" ")
@@ -89,8 +93,10 @@ def route(
     def make(function: EndpointFunction) -> ApiRoute:
         types = get_args(get_type_hints(function)["request"])
         body, query = (None if one is NoneType else one for one in types)
-        success = status, kind
-        return ApiRoute(method, path, function, scope, success, body, query, errors, has_key_header)
+        return ApiRoute(
+            *(method, path, function, scope, (status, kind), body, query),
+            *(errors, has_key_header, read_file),
+        )
 
     return make
 
@@ -141,11 +147,14 @@ class Endpoint:
             caller.check(route.scope, router)
             state.rate_limiter.take(caller.id)
         body = query = None
-        if self.decoder is not None:
-            content = await read_body(receive, headers, state.settings.max_body_bytes)
-            body = parse_json_body(self.decoder, content or b"{}", headers.get(b"content-type"))
         if route.query is not None:
             query = parse_query(route.query, scope["query_string"])
+        if self.decoder is not None:
+            content = await read_body(receive, headers, state.settings.max_body_bytes) or b"{}"
+            content_type = headers.get(b"content-type")
+            if route.read_file is not None:
+                body = route.read_file(content, content_type, query)
+            body = parse_json_body(self.decoder, content, content_type) if body is None else body
         return await route.function(ApiRequest(state, caller, target, headers, body, query))
 
     def record(self, target: str, status: int, seconds: float) -> None:

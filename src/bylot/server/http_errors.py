@@ -70,7 +70,8 @@ def to_api_error(error: Exception) -> ApiError:
             retry_after = 1.0 if status == 503 else None
             if status == 503:
                 log.debug("request refused: %s", error)
-            return ApiError(status, code, public_message(error), retry_after=retry_after)
+            field = getattr(error, "field", None)
+            return ApiError(status, code, public_message(error), field, retry_after)
     error_id = secrets.token_hex(8)
     log.error("request failed: %s", error, exc_info=error, extra={"error_id": error_id})
     if isinstance(error, errors.StoreCorrupted):

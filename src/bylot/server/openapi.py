@@ -1,13 +1,15 @@
 """The OpenAPI document, generated from the route table and the types of `bylot.api`."""
 
 import inspect
+import json
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from bylot import __version__
-from bylot.api import ErrorBody, IdempotencyKey
+from bylot.api import PROBLEM_REF, ErrorBody, IdempotencyKey
+from bylot.problem_files.schema import packaged_text
 from bylot.server.endpoint import ApiRoute
 
 Schemas = dict[Any, dict[str, Any]]
@@ -22,7 +24,7 @@ STATUS_DESCRIPTIONS = {
     408: "The body did not arrive in time",
     409: "Conflict with an earlier request or with the current state",
     413: "The body is too large",
-    415: "The content type is not application/json",
+    415: "The content type is not supported",
     422: "Invalid request",
     429: "Rate limit of the API key exceeded",
     500: "Internal error; see the server log",
@@ -50,6 +52,7 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
     )
     found, named = msgspec.json.schema_components(kinds, ref_template=SCHEMA_REF)
     schemas = dict(zip(kinds, found, strict=True))
+    problem = packaged_text("problem.schema.json").replace("#/$defs/", f"{PROBLEM_REF}/$defs/")
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = describe_operation(route, schemas)
@@ -64,7 +67,7 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": named,
+            "schemas": {**named, "Problem": json.loads(problem)},
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -91,6 +94,10 @@ def describe_operation(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
     if route.body is not None:
         required = any(field.required for field in msgspec.structs.fields(route.body))
         content = {JSON_TYPE: {"schema": schemas[route.body]}}
+        if route.read_file is not None:
+            problem = {"$ref": PROBLEM_REF}
+            content[JSON_TYPE]["schema"] = {"anyOf": [schemas[route.body], problem]}
+            content["application/yaml"] = {"schema": problem}
         made["requestBody"] = {"required": required, "content": content}
     return made
 

@@ -52,7 +52,7 @@ class RankResponse(Struct, frozen=True, rename="camel"):
 class RewardValue(Struct, frozen=True):
     """The reward of an event."""
 
-    value: float
+    value: float | bool
 
 
 class RouterQuery(Struct, frozen=True):
@@ -88,7 +88,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
 async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> HttpResponse:
     """Report the reward of an event."""
     id = await find_event(request, "reward")
-    command = RecordReward(id, request.body.value, by=request.caller.id)
+    command = RecordReward(id, float(request.body.value), by=request.caller.id)
     request.state.metrics.count(await request.state.writer.execute(command))
     return HttpResponse(204, headers=())
 

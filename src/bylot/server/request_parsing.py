@@ -13,6 +13,7 @@ import msgspec
 from bylot.api import KEY_PATTERN, MAX_TEXT_CHARS, NAME_PATTERN, PRINTABLE_PATTERN
 from bylot.errors import DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import decision_id_from_text, is_router_name
+from bylot.problem.validation import suggest_known_name
 from bylot.server.http_errors import ApiError
 
 ParsedT = TypeVar("ParsedT")
@@ -93,21 +94,26 @@ async def read_body(receive: AsgiReceive, headers: Mapping[bytes, bytes], max_by
     return b"".join(parts)
 
 
+def get_media_type(content_type: bytes | None) -> bytes:
+    """The type of a body without its parameters."""
+    return (content_type or b"application/json").partition(b";")[0].strip().lower()
+
+
 def parse_json_body(
     decoder: msgspec.json.Decoder[ParsedT], body: bytes, content_type: bytes | None
 ) -> ParsedT:
     """Decode a JSON body, or raise an error that names the invalid field."""
-    kind = (content_type or b"application/json").partition(b";")[0].strip().lower()
+    kind = get_media_type(content_type)
     if kind != b"application/json":
         got = kind.decode("latin-1")[:MAX_TEXT_CHARS]
         message = f"unsupported content-type {got!r}: expected application/json"
-        raise ApiError(415, "unsupported_media_type", message)
+        raise ApiError(415, "unsupported_media_type", f"{message} (or application/yaml, for files)")
     try:
         value = decoder.decode(body)
         if body.count(b":") > 1:  # otherwise there is at most one field
             DUPLICATE_FIELD_DECODER.decode(body.decode())
     except msgspec.ValidationError as error:
-        raise invalid_field_error(error) from None
+        raise invalid_field_error(error, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError(400, "malformed", f"the body is not valid JSON: {error}") from None
     except RecursionError:
@@ -124,7 +130,7 @@ def parse_query(kind: type[ParsedT], text: bytes) -> ParsedT:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise invalid_field_error(error) from None
+        raise invalid_field_error(error, kind) from None
 
 
 PATTERN_WORDS = {
@@ -148,11 +154,17 @@ def explain_msgspec_error(text: str) -> str:
     return f"{head}expected {PATTERN_WORDS[pattern]}" if pattern in PATTERN_WORDS else text
 
 
-def invalid_field_error(error: msgspec.ValidationError) -> ApiError:
+def invalid_field_error(error: msgspec.ValidationError, kind: Any) -> ApiError:
     """JSON of the wrong shape; msgspec names the field at the end of its message."""
     text, _, place = str(error).partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
-    return ApiError(422, "invalid", explain_msgspec_error(text), field=path or None)
+    _, _, unknown = text.rstrip("`").partition("unknown field `")
+    text = explain_msgspec_error(text)
+    if unknown and not path:
+        known = kind.__struct_encode_fields__
+        remedy = suggest_known_name(unknown, known, "fields", can_add=False)
+        text = f"unknown field {unknown[:MAX_TEXT_CHARS]!r}; {remedy}"
+    return ApiError(422, "invalid", text, field=path or None)
 
 
 def reject_duplicate_fields(pairs: list[tuple[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.status import RouterStatus
-from bylot.server.config_requests import prepare_create, prepare_edit
+from bylot.server.config_requests import prepare_create, prepare_edit, request_from_file
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response, route
 from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
 from bylot.server.state import ServerState
@@ -18,8 +18,10 @@ from bylot.server.state import ServerState
 log = logging.getLogger("bylot.server")
 
 
-@route("POST /v1/routers", "admin", 201, api.RouterView, 409)
-async def create_router(request: ApiRequest[api.CreateRouterRequest, None]) -> HttpResponse:
+@route("POST /v1/routers", "admin", 201, api.RouterView, 409, read_file=request_from_file)
+async def create_router(
+    request: ApiRequest[api.CreateRouterRequest, api.CreateRouterQuery],
+) -> HttpResponse:
     """Create a router; infeasible limits are rejected with a remedy."""
     body, by, loop = request.body, request.caller.id, asyncio.get_running_loop()
     request.caller.check("admin", body.name)
