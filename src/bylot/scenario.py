@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot import problem_files
+from bylot._atomic_write import save_file
 from bylot.environments import Environment, Noisy, Outcomes
+from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import ValueStack
 from bylot.outcome_tables.outcomes import OutcomeTable, read_outcomes, read_skills
@@ -187,4 +190,16 @@ def synthetic_scenario(file: ProblemFile) -> Scenario:
         f"policies work, not how good your experts are.{describe_merged_contexts(file)}",
         synthetic=True,
         dimensions=tuple(f"dimension {n + 1}" for n in range(SYNTHETIC_DIMENSIONS)),
+    )
+
+
+def write_crowd_scenario(path: Path, seed: int) -> tuple[ProblemFile, Scenario]:
+    """Made-up workers who are good at different things; their problem file is written to `path`."""
+    problem = make_crowd_problem(seed=seed)
+    save_file(path, problem_files.write(problem).encode())
+    return problem_files.read(path), Scenario(
+        make_crowd_environment(problem, seed=seed),
+        f"SYNTHETIC SCENARIO: {problem.size} made-up workers, {problem.draws} asked for each "
+        "request, who are good at different things.",
+        synthetic=True,
     )

@@ -13,6 +13,7 @@ from bylot.errors import BylotError, PolicyError
 if TYPE_CHECKING:
     from bylot.scenario import Scenario
 
+DEMO_POLICIES = ["distinct", "noisy-or", "omd"]
 USUAL_POLICIES = ["distinct", "noisy-or", "tangent", "omd", "ts-bwk"]
 
 
@@ -94,8 +95,13 @@ def add_optimum(verbs: Any) -> None:
 
 def run_demo(given: argparse.Namespace) -> None:
     from bylot import whatif
+    from bylot.reports.style import make_figure_folder
+    from bylot.scenario import write_crowd_scenario
 
-    print(whatif.render(whatif.run_crowd_demo(given.rounds, given.seed, given.out, given.jobs)))
+    path, seeds = make_figure_folder(given.out) / "problem.yaml", range(given.seed, given.seed + 3)
+    file, scenario = write_crowd_scenario(path, given.seed)
+    plan = whatif.WhatifPlan(file, scenario, DEMO_POLICIES, seeds, given.rounds)
+    print(whatif.render(whatif.run(plan, given.out, given.jobs)))
 
 
 def run_check(given: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from bylot.whatif.plan import WhatifPlan, parse_sweep
 from bylot.whatif.references import Reference
 from bylot.whatif.results import WhatifResults
-from bylot.whatif.runner import render, run, run_crowd_demo
+from bylot.whatif.runner import render, run
 
 __all__ = [
     "Reference",

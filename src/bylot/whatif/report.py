@@ -1,5 +1,6 @@
 """The report of a what-if run: what it says, in which order."""
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,36 +16,9 @@ from bylot.whatif.results import WhatifResults
 
 FigurePaths = Mapping[str, list[Path]]
 
-REFERENCE_LABELS = {
-    "panels": "best mixture of full panels under the limits",
-    "exact": "best independent draws under the limits",
-    "surrogate": "best independent draws under the paper's stricter surrogate",
-    "most": "best mixture of panels, full or not: no policy under the limits earns more",
-    "set": "best fixed panel",
-    "equal": "all experts equally often, at random",
-    "free-panels": "best full panels without limits",
-    "free-draws": "best independent draws without limits",
-}
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+REFERENCE_LABELS: Mapping[str, str] = TEXTS["references"]
 REFERENCE_COLUMNS = {"most": "any policy", "set": "best fixed panel", "equal": "equal shares"}
-PRICE_VERDICTS = {
-    "agrees": "yes",
-    "kink": "differs by side (kink)",
-    "edge": "one side only",
-    "differs": "no",
-}
-READING_NOTES = (
-    "A mixture assigns a probability to each panel of different experts. Independent draws have a "
-    "probability for each expert, so an expert may be drawn twice and a panel may have fewer "
-    "members. The references know the scenario; policies learn it from one reward per request.",
-    "The best mixture is the solution of a linear program. The best independent draws are found "
-    "by a local search from several starts; no distribution of their kind exceeds the proved "
-    "ceiling. The paper's surrogate of the limits is linear, and stricter than the limits.",
-    "The best fixed panel is found by a greedy search with swaps, and proved optimal where that "
-    "is feasible.",
-    "The 95% interval of the expected reward covers the seeds and, with a table of outcomes, that "
-    "its questions are a sample. The limit to loosen first is the one of which 1% buys most.",
-    "All numbers, with every seed and curve, are in whatif.json.",
-)
 
 
 def whatif_title(results: WhatifResults) -> str:
@@ -70,7 +44,7 @@ def build_whatif_report(
         *build_experts_section(results, paths),
         *build_sweep_section(results, paths),
         Heading("How to read this report"),
-        Bullets(READING_NOTES),
+        Bullets(TEXTS["notes"]),
     ]
 
 
@@ -235,12 +209,7 @@ def build_prices_section(results: WhatifResults) -> list[Block]:
         return []
     return [
         Heading("What each limit costs"),
-        Paragraph(
-            "The shadow price of a limit is the reward per request that the optimum gains per unit "
-            "of a looser bound. It is a dual variable of the optimum; as a check, each bound was "
-            "changed slightly and the optimum computed again. Prices depend on the kind of "
-            "distribution: use those of the policy that you will run."
-        ),
+        Paragraph(TEXTS["prices"]),
         *(make_price_table(results, kind) for kind in results.prices),
     ]
 
@@ -254,7 +223,7 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
         per_unit = results.plan.file.span * price.price * limit.unit(results.plan.problem.draws)
         cells = [binding, f"{abs(per_unit):.4g}" if gain > 1e-7 else "0", f"{gain:.6f}"]
         cells.append("-" if measured is None else f"{measured:.6f}")
-        rows.append((limit.words, *cells, PRICE_VERDICTS[price.verdict]))
+        rows.append((limit.words, *cells, TEXTS["price_verdicts"][price.verdict]))
     return TableBlock(
         f"For {DISTRIBUTION_KINDS[kind].plays} ({join_words(names, 'and')}): gain in reward per "
         "request; a limit that is not binding has price 0.",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -66,10 +66,9 @@ def combine_runs(
 ) -> PolicyResult:
     """The result of a policy from its run under each seed."""
     seeds, runs = list(found), list(found.values())
-    reward = float(np.mean([run.reward for run in runs]))
     return PolicyResult(
         *(policy, kind, seeds, runs),
-        reward=reward,
+        reward=float(np.mean([run.reward for run in runs])),
         late=float(np.mean([run.late for run in runs])),
         spend=np.mean([run.spend for run in runs], axis=0),
         asked=np.mean([run.asked for run in runs], axis=0),
@@ -90,10 +89,10 @@ def find_reward_interval(
     Its variance is that of the mean over n seeds, s^2 / n, and that of the mean over the requests
     of which the questions of the table are enough, spread^2 / requests.
     """
-    n, mean = len(runs), float(np.mean([run.reward for run in runs]))
+    n, earned = len(runs), np.array([run.reward for run in runs])
     if n < 2:
         return None
-    by_seed = stdtrit(n - 1, 0.975) * float(seed_std(np.array([run.reward for run in runs])))
+    mean, by_seed = float(earned.mean()), stdtrit(n - 1, 0.975) * float(seed_std(earned))
     by_table = ndtri(0.975) * max(run.spread for run in runs) if requests else 0.0
     half = math.hypot(by_seed / math.sqrt(n), by_table / math.sqrt(requests or 1.0))
     return max(rewards[0], mean - half), min(rewards[1], mean + half)
@@ -177,9 +176,7 @@ class WhatifResults:
     def measured_gain(self, price: ShadowPrice) -> float | None:
         """The gain by the difference quotient on the looser side."""
         looser = price.above if price.limit.sign < 0 else price.below
-        return (
-            None if looser is None else self.plan.file.span * abs(looser) * 0.01 * price.limit.bound
-        )
+        return None if looser is None else self.priced_gain(replace(price, price=looser))
 
 
 def results_data(

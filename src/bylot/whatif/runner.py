@@ -6,16 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bylot import problem_files
-from bylot._atomic_write import save_file
 from bylot._text import format_table, print_progress
-from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.errors import BylotWarning, PolicyError
 from bylot.harness import play_cell, summarize_play
 from bylot.parallel import ThreadEngine, show_progress
 from bylot.reports.pages import write_pages
 from bylot.reports.style import load_pyplot, make_figure_folder
-from bylot.scenario import Scenario
 from bylot.whatif.figures import draw_whatif
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
@@ -23,7 +19,6 @@ from bylot.whatif.report import build_whatif_report, describe_partial_period, wh
 from bylot.whatif.results import WhatifResults, results_data
 from bylot.whatif.summary import make_advice, summarize_results
 
-DEMO_POLICIES = ("distinct", "noisy-or", "omd")
 WARMUP_ROUNDS = 20  # enough to compile all that a longer run needs
 
 
@@ -49,23 +44,6 @@ def run(plan: WhatifPlan, out: Path, workers: int) -> WhatifOutput:
     pages = write_pages(blocks, whatif_title(results), out, {"whatif.json": data})
     return WhatifOutput(
         results, data, [*pages, *(path for pair in figures.values() for path in pair)]
-    )
-
-
-def run_crowd_demo(rounds: int, seed: int, out: Path, workers: int) -> WhatifOutput:
-    """A what-if run on made-up workers, whose problem file is written into the folder too."""
-    make_figure_folder(out)
-    problem, path = make_crowd_problem(seed=seed), out / "problem.yaml"
-    save_file(path, problem_files.write(problem).encode())
-    scenario = Scenario(
-        make_crowd_environment(problem, seed=seed),
-        f"SYNTHETIC SCENARIO: {problem.size} made-up workers, {problem.draws} asked for each "
-        "request, who are good at different things.",
-        synthetic=True,
-    )
-    file = problem_files.read(path)
-    return run(
-        WhatifPlan(file, scenario, DEMO_POLICIES, range(seed, seed + 3), rounds), out, workers
     )
 
 
