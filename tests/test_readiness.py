@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from numba.core import event
 
 import bylot
 from bylot.errors import PolicyCompiling, PolicyError
@@ -339,6 +340,26 @@ def test_no_request_waits_for_a_compilation_after_the_server_is_ready(tmp_path: 
     seconds = restart_under_load(tmp_path, "bylot", ["distinct", "noisy-or", "omd"])
     print(seconds)
     assert max(one for path, one in seconds.items() if path != "ready") < 5  # to compile takes 10
+
+
+def test_a_thread_that_loads_compiles_nothing_while_others_compile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[str] = []
+
+    def compile_something() -> None:
+        with event.trigger_event("numba:compile"):
+            begun.append(threading.current_thread().name)
+
+    def compile_in_two_threads(policy: Policy) -> None:
+        other = threading.Thread(target=compile_something, name="other")
+        other.start()
+        other.join()
+        compile_something()
+
+    monkeypatch.setattr(policy_compiler, "exercise_policy", compile_in_two_threads)
+    assert not load_from_cache(Random())
+    assert begun == ["other"]
 
 
 def test_a_child_process_that_fails_is_logged_and_replaced(

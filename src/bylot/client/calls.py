@@ -33,7 +33,7 @@ class HttpCall(NamedTuple, Generic[AnswerT]):
     idempotent: sending it twice has the effect of once; otherwise it is sent again only if it never
                 arrived
     answers:    error codes that are answers
-    slow:       may take minutes, since the server may have to compile a policy
+    slow:       may take long, since the server checks whether the policy can keep all limits
     """
 
     method: str

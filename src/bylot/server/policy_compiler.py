@@ -19,7 +19,6 @@ from numba.core import event
 from bylot.errors import PolicyCompiling, StoreUnavailable
 from bylot.eventlog.repository import read_stored_config
 from bylot.numerics.compile_cache import CACHE_FOLDER
-from bylot.numerics.jit import CompilationListener
 from bylot.policies import Policy, policy_to_data, resolve_policy
 from bylot.router.core import exercise_policy, make_exercise_problem
 from bylot.store import RouterRow, Store, open_store
@@ -39,6 +38,20 @@ exercise_policy(policy_from_data(json.loads(sys.argv[1])))
 
 class CompilationNeeded(Exception):
     """Something is not in the cache."""
+
+
+class CompilationRefusal(event.Listener):  # type: ignore[misc]
+    """Lets nothing be compiled in one thread; others may compile meanwhile."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+
+    def on_start(self, event: event.Event) -> None:
+        if threading.get_ident() == self.thread:
+            raise CompilationNeeded
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing was begun."""
 
 
 class PolicyCompiler:
@@ -183,14 +196,8 @@ def name_compiled_code(policy: Policy) -> str:
 
 def load_from_cache(policy: Policy) -> bool:
     """Load all code of a policy into this process; whether it was in the cache."""
-    thread = threading.get_ident()
-
-    def refuse() -> None:
-        if threading.get_ident() == thread:
-            raise CompilationNeeded
-
     try:
-        with event.install_listener("numba:compile", CompilationListener(refuse)):
+        with event.install_listener("numba:compile", CompilationRefusal(threading.get_ident())):
             exercise_policy(policy)
         return True
     except CompilationNeeded:
