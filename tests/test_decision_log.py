@@ -273,3 +273,16 @@ def test_the_document_runs_and_names_every_field(
         make_parser().parse_args(shlex.split(line, comments=True)[1:])
     for field in LOG_FIELDS:
         assert f"| `{field}` |" in text
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_true_and_false_are_the_rewards_1_and_0(tmp_path: Path, kind: str) -> None:
+    entries = [{**VALID_ENTRY, "id": f"d{t}", "t": t, "reward": t == 0} for t in range(2)]
+    path = tmp_path / f"log.{kind}"
+    if kind == "parquet":
+        pl.DataFrame(entries).write_parquet(path)
+    else:
+        write_lines(tmp_path, *entries)
+    rewards = [entry.reward for entry in read_log(path, PROBLEM).entries]
+    assert rewards == [1.0, 0.0]
+    assert not any(isinstance(reward, bool) for reward in rewards)

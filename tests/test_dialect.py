@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from bylot import Problem, Router, at_least, at_most, problem_files, share
 from bylot.api import CreateRouterQuery
+from bylot.environments import Noisy
 from bylot.errors import PolicyError, ProblemError
+from bylot.harness import play_cell
 from bylot.problem_files.document import Document, parse_document
 from bylot.router.persistence import problem_to_data
 from bylot.server import config_requests
@@ -89,6 +91,13 @@ def test_a_problem_file_can_be_posted_as_it_is(server: ServerClient, text: str) 
         assert (config["rewards"], config["policy"]["name"]) == ([0.0, 10.0], "omd")
 
 
+def test_an_example_can_be_posted_as_the_readme_does(server: ServerClient) -> None:
+    path = Path(__file__).parents[1] / "examples" / "crowd" / "problem.yaml"
+    made = server.post("/v1/routers?name=crowd", content=path.read_bytes(), headers=YAML_TYPE)
+    assert made.status_code == 201, made.text
+    assert made.json()["config"]["problem"] == problem_to_data(problem_files.read(path).problem)
+
+
 def test_what_the_server_shows_of_a_problem_can_be_posted(server: ServerClient) -> None:
     shown = server.get(server.create_router()).json()["config"]["problem"]
     again = server.post("/v1/routers", json={"name": "again", "problem": shown})
@@ -112,6 +121,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "members": ({"limits": [{"share": "x", "at_most": 1}]}, "limits[0]", "add members"),
     "short row": ({"experts": ["ann", "bob"], "costs": {"usd": [1]}}, "costs.usd", "each of the 2"),
+    "twice": ({"costs": {"usd": [4, 3, 1]}}, "experts[0].usd", "in a list under costs; keep one"),
     "rewards": ({"rewards": [1, 0]}, "rewards", "write the lower end first"),
     "three ends": ({"rewards": [0, 1, 2]}, "rewards", "a lower and a higher end"),
     "draws": ({"draws": 0}, "draws", "expected a whole number from 1 to 10,000"),
@@ -242,6 +252,9 @@ def test_more_draws_than_experts_are_refused_if_panels_have_different_members(
     body = {"name": "wrong", "problem": problem_to_data(problem)}
     assert expected in assert_error(server.post("/v1/routers", json=body), 422)["message"]
     assert len(Router(problem, "omd").decide().draws) == 4  # with replacement
+    refused = play_cell(problem, Noisy([[0.1, 0.5, 0.9]]), "distinct", rounds=3)  # bylot simulate
+    assert isinstance(refused, PolicyError)
+    assert expected in str(refused)
 
 
 def test_a_period_that_is_too_short_is_refused_at_creation_with_the_shortest(

@@ -12,8 +12,9 @@ from bylot.environments import Environment
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
-from bylot.policies import Policy
+from bylot.policies import Policy, resolve_policy
 from bylot.problem import Problem
+from bylot.problem.validation import check_panel_size
 from bylot.simulation import Trace, running_mean, simulate
 
 CURVE_POINTS = 200
@@ -24,6 +25,7 @@ def play_cell(
 ) -> Trace | PolicyError:
     """Simulate one cell with the settings of `simulate`; return the error of a refusing policy."""
     try:
+        check_panel_size(resolve_policy(policy, problem), problem.draws, problem.size)
         return simulate(problem, environment, policy, **settings)
     except PolicyError as error:
         return error

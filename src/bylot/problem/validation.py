@@ -135,10 +135,12 @@ def check_draws(given: object) -> int:
     return value
 
 
-def check_panel_size(draws: int, size: int, policy: str) -> None:
+def check_panel_size(policy: Any, draws: int, size: int) -> None:
     """Refuse more draws than experts for a policy whose panels have different members."""
-    if draws > size:
-        what = f"{policy} asks {draws:,} different experts for a request, but there are {size:,}"
+    if draws > size and not policy.draws_iid:
+        what = (
+            f"{policy.name} asks {draws:,} different experts for a request, but there are {size:,}"
+        )
         remedy = f"use draws={size}, or 'tangent', which draws with replacement"
         raise PolicyError(what, remedy=remedy)
 

@@ -62,6 +62,9 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
         raise document.error(("experts",), what, remedy="omit --experts")
     entries = [{"name": one} if isinstance(one, str) else one for one in entries]
     names = check_expert_names(source, entries)
+    for n, key in ((n, key) for n, entry in enumerate(entries) for key in entry if key in rows):
+        what = f"cost {quote_field(key)} is here and in a list under costs"
+        raise document.error(("experts", n, key), what, remedy="keep one of them")
     found = read_expert_costs(source, entries, by_expert)
     for cost, row in rows.items():
         with document.locate_errors("costs", cost):

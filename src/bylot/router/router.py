@@ -73,8 +73,7 @@ class Router:
     ) -> None:
         run = check_run_config(problem, seed, horizon, rewards)
         resolved = policies.resolve_policy(fill_auto_contexts(policy, max_contexts), problem)
-        if not resolved.draws_iid:
-            check_panel_size(problem.draws, problem.size, resolved.name)
+        check_panel_size(resolved, problem.draws, problem.size)
         if max_contexts is not None:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)

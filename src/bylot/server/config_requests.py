@@ -69,8 +69,7 @@ def prepare_create(
     declared = body.max_contexts or len(file.contexts) or None
     policy = fill_auto_contexts(policy_from_body(body.policy), declared)
     resolved = policies.resolve_policy(policy, file.problem)
-    if not resolved.draws_iid:
-        check_panel_size(file.problem.draws, file.problem.size, resolved.name)
+    check_panel_size(resolved, file.problem.draws, file.problem.size)
     require(resolved, MAX_LOAD_S)
     config = RouterConfig(
         problem=problem_to_data(file.problem),
