@@ -2,8 +2,8 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from bylot.eventlog.command_handler import CommandHandler
 from bylot.server.auth import Credentials, RateLimiter
 from bylot.server.metrics import ServerMetrics
 from bylot.server.policy_compiler import PolicyCompiler
@@ -31,8 +31,9 @@ class ServerState:
         self.settings = settings
         self.compiler = PolicyCompiler(settings.store)
         self.metrics = ServerMetrics()
-        make = make_handler or self.make_handler
-        self.writer = Writer(settings, make, self.metrics.record_commit)
+        check = self.compiler.check_router  # loads no router whose policy is not compiled
+        make = partial(make_command_handler, settings.store, settings.lease_s, check)
+        self.writer = Writer(settings, make_handler or make, self.metrics.record_commit)
         self.reader = Reader(settings.store, settings.request_timeout_s)
         self.credentials = Credentials(settings.host, build_keys(settings.keys))
         self.rate_limiter = RateLimiter(settings.rate, settings.burst)
@@ -40,8 +41,3 @@ class ServerState:
         self.stopping = False
         self.edit_lock = asyncio.Lock()
         self.prepare_pool = ThreadPoolExecutor(PREPARE_THREADS, PREPARE_THREAD_PREFIX)
-
-    def make_handler(self) -> CommandHandler:
-        """The command handler, which loads no router whose policy is not compiled."""
-        settings = self.settings
-        return make_command_handler(settings.store, settings.lease_s, self.compiler.check_router)
