@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from bylot.distributions import FixedSizeSets, MixedSets
 from bylot.errors import BylotError, InsufficientOverlap
-from bylot.evaluate.estimators import DOUBLY_ROBUST
 from bylot.evaluate.importance_weights import select_usable_rounds
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import evaluate_target
@@ -46,12 +45,10 @@ def estimate_reference_levels(
         name: str, log: DecisionLog, make: Callable[[], EvaluationTarget]
     ) -> ReferenceLevel:
         try:
-            found = evaluate_target(log, make(), rewards=rewards).estimates
+            found = evaluate_target(log, make(), rewards=rewards).main_estimate
         except BylotError as error:
             return ReferenceLevel(name=name, reason=error.what)
-        best = next(one for one in found if one.name == DOUBLY_ROBUST)
-        value, low, high = np.clip([best.value, *best.interval], *rewards).tolist()
-        return ReferenceLevel(name=name, value=value, low=low, high=high)
+        return ReferenceLevel(name=name, value=found.value, **found.interval._asdict())
 
     best_mixture = partial(make_best_mixture_target, earlier)
     return [

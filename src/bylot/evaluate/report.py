@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot._text import format_table, join_words
+from bylot._text import format_table
 from bylot.evaluate.estimators import DOUBLY_ROBUST, FINITE_SAMPLE
 from bylot.evaluate.importance_weights import (
     MIN_EFFECTIVE_ROUNDS,
@@ -14,6 +14,7 @@ from bylot.evaluate.importance_weights import (
 )
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import Evaluation, EvaluationRefusal, PanelAgreement
+from bylot.outcome_tables.outcomes import list_names
 from bylot.problem import Limit
 from bylot.router.verdict import judge_average
 
@@ -98,13 +99,9 @@ def describe_evaluation(log: DecisionLog, one: Evaluation) -> str:
     name, value, _, (low, high) = one.main_estimate
     own, limits = summarise_log(log)["reward"], log.problem.limits
     outside = [x.name for x in limits if not judge_average(x, one.costs[x.name]).kept]
-    more = [f"{len(outside) - 3} more"] if len(outside) > 4 else []
-    names = join_words([*outside[: 3 if more else None], *more], "and")
-    verdict = (
-        f"outside {len(outside)} of {len(limits)} limits ({names})"
-        if outside
-        else "inside all limits"
-    )
+    verdict = "inside all limits"
+    if outside:
+        verdict = f"outside {len(outside)} of {len(limits)} limits ({list_names(outside)})"
     costs = f"its costs are {verdict}" if limits else "nothing is limited"
     interval = f"{name}, {100 * one.level:g}% interval {low:.4g} to {high:.4g}"
     if (low, high) == one.rewards:
