@@ -16,11 +16,11 @@ import pytest
 
 from bylot import Client
 from bylot.cli import main, make_parser
-from bylot.errors import AccessDenied, BylotError
+from bylot.errors import AccessDenied, BylotError, PolicyError
 from bylot.eventlog.repository import read_stored_config
 from bylot.server.auth import Credentials, issue_key
 from bylot.server.lifecycle import notify_systemd
-from bylot.server.provision import build_keys, create_declared_routers
+from bylot.server.provision import build_config, build_keys, create_declared_routers
 from bylot.server.settings import (
     SETTINGS,
     TABLES,
@@ -219,6 +219,14 @@ def test_a_router_that_was_created_from_an_example_does_not_differ_from_it(
         create_declared_routers(store, url, entries)
         create_declared_routers(store, url, entries)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_declared_router_that_asks_more_experts_than_there_are_is_refused(tmp_path: Path) -> None:
+    problem = tmp_path / "pool.yaml"
+    problem.write_text("experts: [ann, bob]\ndraws: 3\n")
+    assert build_config(RouterEntry(problem=problem, policy="tangent")).problem["draws"] == 3
+    with pytest.raises(PolicyError, match="asks 3 different experts for a request, but there are"):
+        build_config(RouterEntry(problem=problem, policy="distinct"))
 
 
 def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(

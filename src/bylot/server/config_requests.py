@@ -1,4 +1,4 @@
-"""Builds the configuration of a router from requests to create or edit it.
+"""Builds the configuration of a router from a problem file, or from requests to create or edit it.
 
 `bylot.problem_files` reads what they contain of a problem: experts, limits, or all of it.
 """
@@ -24,6 +24,7 @@ from bylot.router.config import RouterConfig, choose_max_contexts
 from bylot.router.persistence import problem_to_data
 from bylot.server.http_errors import ApiError
 from bylot.server.request_parsing import get_media_type, parse_json_body
+from bylot.server.settings import RouterEntry
 
 MAX_LOAD_S = 1.0  # that a request waits for a policy; enough if it was compiled before
 UNCHANGED_FIELDS = ("seed", "horizon", "memory", "wait", "default", "aggregate")
@@ -65,20 +66,27 @@ def prepare_create(
     require: raises an error if a policy is not compiled within some seconds. Nothing is created
              then: whether a policy can keep the limits is computed by its compiled code
     """
-    file = read_problem_body(body.problem)
-    declared = body.max_contexts or len(file.contexts) or None
-    policy = fill_auto_contexts(policy_from_body(body.policy), declared)
+    config, policy = config_from_file(read_problem_body(body.problem), body)
+    require(policy, MAX_LOAD_S)
+    return prepare_config(config)
+
+
+def config_from_file(
+    file: ProblemFile, given: CreateRouterRequest | RouterEntry
+) -> tuple[RouterConfig, policies.Policy]:
+    """The configuration of a new router, and its policy; what is not given is as in the file."""
+    declared = given.max_contexts or len(file.contexts) or None
+    policy = fill_auto_contexts(policy_from_body(given.policy), declared)
     resolved = policies.resolve_policy(policy, file.problem)
     check_panel_size(resolved, file.problem.draws, file.problem.size)
-    require(resolved, MAX_LOAD_S)
     config = RouterConfig(
         problem=problem_to_data(file.problem),
         policy=policies.policy_to_data(policy),
-        rewards=body.rewards or file.rewards,
-        max_contexts=body.max_contexts or choose_max_contexts(resolved, file.problem.size),
-        **{name: getattr(body, name) for name in UNCHANGED_FIELDS},
+        rewards=given.rewards or file.rewards,
+        max_contexts=given.max_contexts or choose_max_contexts(resolved, file.problem.size),
+        **{name: getattr(given, name) for name in UNCHANGED_FIELDS},
     )
-    return prepare_config(config)
+    return config, resolved
 
 
 def read_problem_body(body: Any) -> ProblemFile:

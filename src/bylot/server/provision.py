@@ -6,18 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from msgspec import structs
-
-from bylot import policies, problem_files
+from bylot import problem_files
 from bylot.errors import BylotError, RouterExists
 from bylot.eventlog.commands import CreateRouter
 from bylot.eventlog.config_validation import validate_config
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import LEASE_S, read_stored_config
-from bylot.policies.registry import fill_auto_contexts
-from bylot.router.config import RouterConfig, choose_max_contexts
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import RouterConfig
 from bylot.server.auth import digest_secret
+from bylot.server.config_requests import config_from_file
 from bylot.server.settings import KeyEntry, RouterEntry
 from bylot.server.writer import make_command_handler
 from bylot.store import ApiKey, Store
@@ -67,17 +64,8 @@ def read_secret(what: str, entry: KeyEntry, environ: Mapping[str, str]) -> str:
 
 def build_config(entry: RouterEntry) -> RouterConfig:
     """The configuration of a declared router, validated, in its canonical form."""
-    file = problem_files.read(entry.problem)
-    problem, contexts = file.problem, entry.max_contexts or len(file.contexts) or None
-    policy = fill_auto_contexts(policies.find_policy(entry.policy), contexts)
-    resolved = policies.resolve_policy(policy, problem)
-    config = structs.asdict(entry) | {
-        "problem": problem_to_data(problem),
-        "policy": policies.policy_to_data(policy),
-        "rewards": entry.rewards or file.rewards,
-        "max_contexts": entry.max_contexts or choose_max_contexts(resolved, problem.size),
-    }
-    return validate_config(RouterConfig(**config))[0]
+    config, _ = config_from_file(problem_files.read(entry.problem), entry)
+    return validate_config(config)[0]
 
 
 def create_declared_routers(store: Store, url: str, entries: Mapping[str, RouterEntry]) -> None:
