@@ -157,13 +157,9 @@ class Crowd:
         place[chosen] = np.arange(size)
         inside = place[self.worker] >= 0
         accuracy, load = self.accuracy()[chosen], self.workload[chosen]
-        skills, imputed = compute_accuracies(
-            self.task[inside] % dimensions,
-            place[self.worker[inside]],
-            self.correct[inside],
-            np.broadcast_to(accuracy, (dimensions, size)),
-            smoothing,
-        )
+        group, spare = self.task[inside] % dimensions, np.broadcast_to(accuracy, (dimensions, size))
+        member, correct = place[self.worker[inside]], self.correct[inside]
+        skills, imputed = compute_accuracies(group, member, correct, spare, smoothing)
         return WorkerPool(
             workers=tuple(self.workers[i] for i in chosen),
             skills=lock_array(skills),

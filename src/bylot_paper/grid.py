@@ -35,6 +35,7 @@ ABLATED_PARTS = {
     "clip=False": "no clip",
 }
 """What the ablation removes, as settings and in words."""
+ABLATED_POLICIES = [*GUARDED_POLICIES, *map(":".join, product(GUARDED_POLICIES, ABLATED_PARTS))]
 ABLATION_LABELS = {"": "complete", **ABLATED_PARTS}
 
 TUNING_FORM = "eta={},patience={},eps={},batch={}"
@@ -164,11 +165,7 @@ GRIDS = {
     "sweep": Grid(5, [("stochastic", x, N) for N in (3, 5) for x in LIMITED_LEVELS], ["omd"]),
     "crowd": Grid(20, place_on_crowd(PAPER_LEVELS), PAPER_POLICIES),
     "beyond": Grid(20, place_on_crowd([*LIMITED_LEVELS, "stress"]), BEYOND_POLICIES),
-    "ablation": Grid(
-        20,
-        place_on_crowd(BINDING_LEVELS),
-        [*GUARDED_POLICIES, *map(":".join, product(GUARDED_POLICIES, ABLATED_PARTS))],
-    ),
+    "ablation": Grid(20, place_on_crowd(BINDING_LEVELS), ABLATED_POLICIES),
     "periods": Grid(
         5, place_on_crowd(BINDING_LEVELS), ["omd", "ts-bwk", *GUARDED_POLICIES], in_periods=True
     ),

@@ -138,6 +138,7 @@ LARGE_MODEL_PARAMS_B = 70  # billions of parameters; a model of unknown size cou
 MAX_OPTIMUM_VALUES = 1_500_000  # optima of longer runs are computed on every n-th round
 SMALL_CROWD_SIZE, LARGE_CROWD_SIZE = 50, 300
 RESHUFFLE_BLOCKS = 5
+LATE = RewardDelay(lag=200, lost=0.1)  # rewards arrive late or never
 SPECIALTY_COUNT, SPECIALTIES_PER_EXPERT = 12, 2
 SCENARIO_STREAM = 3  # random stream of the scenarios below
 
@@ -269,12 +270,7 @@ BUILT_IN_SCENARIOS: dict[str, tuple[int, Callable[[int, int], ComparisonScenario
     "specialists": (SPECIALTY_COUNT, make_specialists),
     "pass-fail": (1, make_pass_fail),
     "re-dealt": (3, make_reshuffled_crowd),
-    "late": (  # rewards arrive late or never
-        3,
-        lambda rounds, seed: make_sample_crowd(SMALL_CROWD_SIZE, rounds, seed)._replace(
-            late=RewardDelay(lag=200, lost=0.1)
-        ),
-    ),
+    "late": (3, lambda T, seed: make_sample_crowd(SMALL_CROWD_SIZE, T, seed)._replace(late=LATE)),
     "K=300": (3, partial(make_sample_crowd, LARGE_CROWD_SIZE)),
 }
 """Scenarios that need no data: dimensions, and the function that makes one from rounds and seed."""

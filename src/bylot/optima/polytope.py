@@ -146,15 +146,12 @@ class Polytope:
         room = self.bounds / scales - self.floor * rows.sum(axis=1) + TIGHT_ROOM / 10  # rounding
         spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))
         # Unknowns: t of the floors, the excess of y over them, t of the rows, size / most.
-        vertex = solve_linear_program(
-            np.concatenate([np.ones(n), np.zeros(n), np.ones(m), [0.0]]),
-            np.concatenate([rows, rows, np.eye(m), -most * room[:, None]], axis=1),
-            np.zeros(m),
-            np.concatenate([self.sums, self.sums, np.zeros((X, m)), most * spare], axis=1),
-            np.zeros(X),
-            np.concatenate([np.zeros(2 * n + m), [1e3 / most]]),
-            np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [1.0]]),
-        )
+        c = np.concatenate([np.ones(n), np.zeros(n), np.ones(m), [0.0]])
+        A = np.concatenate([rows, rows, np.eye(m), -most * room[:, None]], axis=1)
+        E = np.concatenate([self.sums, self.sums, np.zeros((X, m)), most * spare], axis=1)
+        low = np.concatenate([np.zeros(2 * n + m), [1e3 / most]])
+        high = np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [1.0]])
+        vertex = solve_linear_program(c, A, np.zeros(m), E, np.zeros(X), low, high)
         if vertex is not None:
             t, over, t_rows, size = np.split(vertex.x, [n, 2 * n, 2 * n + m])
             pinned, tight = t < TIGHT_ROOM * most, t_rows < TIGHT_ROOM * most

@@ -232,11 +232,8 @@ def mean_lead(evidence: Evidence, ours: GroupKey, one: GroupKey, other: GroupKey
 
 def feasible_in_both(evidence: Evidence, one: GroupKey, other: GroupKey) -> SeedValues:
     """1 for a feasible seed, else 0, over the seeds of two groups."""
-    return {
-        2 * seed + n: kept
-        for n, key in enumerate((one, other))
-        for seed, kept in evidence.kept(key).items()
-    }
+    first, second = evidence.kept(one), evidence.kept(other)
+    return {2 * s: x for s, x in first.items()} | {2 * s + 1: x for s, x in second.items()}
 
 
 def early_value(evidence: Evidence, key: GroupKey, column: str) -> SeedValues:

@@ -283,13 +283,9 @@ def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path)
         return []
     rows, width = len(shown.environments), len(shown.levels)
     text = f"reward over time, mean of the last {run.get('window', '?')} rounds"
-    figure, axes = make_panels_over_time(
-        shown,
-        (6 * width, 0.7 + 3.9 * rows),
-        shown.title(text, run, groups),
-        "rolling mean reward",
-        "col" if shown.experiment == "beyond" else True,  # a harder level has another range
-    )
+    size, title = (6 * width, 0.7 + 3.9 * rows), shown.title(text, run, groups)
+    sharey = "col" if shown.experiment == "beyond" else True  # a harder level has another range
+    figure, axes = make_panels_over_time(shown, size, title, "rolling mean reward", sharey)
     for (environment, level), panel in axes.items():
         draw_rolling_lines(panel, groups, shown, shown.keys(environment, level))
         where = ENVIRONMENT_LABELS[environment]
