@@ -53,8 +53,7 @@ def compute_accuracies(
     empty = count == 0
     share = np.where(empty, spare, right / np.maximum(count, 1))
     if smoothing:
-        mean = share.mean(axis=1, keepdims=True)
-        share = (right + smoothing * mean) / (count + smoothing)
+        share = (right + smoothing * share.mean(axis=1, keepdims=True)) / (count + smoothing)
     return share, int(empty.sum())
 
 

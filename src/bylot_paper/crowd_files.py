@@ -104,16 +104,15 @@ def read_crowd(
     judged = [(t, w, label) for t, w, label in answers.fields if t in truth]
     check_labels(answers, truths, judged, truth)
     all_tasks, all_workers = ({row[column] for row in answers.fields} for column in (0, 1))
-    return assemble_crowd(
-        Path(crowd_file).stem if name is None else name,
-        (Annotation(task, worker, label == truth[task]) for task, worker, label in judged),
-        unjudged=UnjudgedCounts(
-            annotations=len(answers.fields) - len(judged),
-            tasks=len(all_tasks - truth.keys()),
-            workers=len(all_workers - {worker for _, worker, _ in judged}),
-            unannotated=len(truth.keys() - all_tasks),
-        ),
+    unjudged = UnjudgedCounts(
+        annotations=len(answers.fields) - len(judged),
+        tasks=len(all_tasks - truth.keys()),
+        workers=len(all_workers - {worker for _, worker, _ in judged}),
+        unannotated=len(truth.keys() - all_tasks),
     )
+    marked = (Annotation(task, worker, label == truth[task]) for task, worker, label in judged)
+    title = Path(crowd_file).stem if name is None else name
+    return assemble_crowd(title, marked, unjudged=unjudged)
 
 
 def check_header(file: FieldRows, other: FieldRows) -> None:

@@ -301,10 +301,8 @@ def collect_sweeps(groups: RecordGroups) -> list[SettingsSweep]:
         lost = np.array([[groups.read(key, "regret_true")[:seeds] for key in row] for row in rows])
         kept = np.concatenate([groups.read(key, "outside") <= 0 for key in all_keys])
         usual, by_seed = list(whole).index(default), lost.mean(axis=1)  # (S, seeds)
-        gains = []
-        for seed in range(seeds):
-            pick = np.delete(by_seed, seed, axis=1).mean(axis=1).argmin()
-            gains.append(by_seed[usual, seed] - by_seed[pick, seed])
+        picks = [np.delete(by_seed, n, axis=1).mean(axis=1).argmin() for n in range(seeds)]
+        gains = by_seed[usual] - by_seed[picks, np.arange(seeds)]
         best = int(lost.mean(axis=(1, 2)).argmin())
         numbers = float(kept.mean()), usual, best, float(np.mean(gains))
         found.append(SettingsSweep(policy, list(whole), lost, *numbers))
