@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bylot._text import PASS_FAIL_WORDS
 from bylot.errors import BylotError, install_command
-from bylot.server.settings import SETTINGS, LoadedSettings, Setting, load_settings
+from bylot.server.settings import SETTINGS, LoadedSettings, load_settings
 
 if TYPE_CHECKING:
     from bylot.client import Client
@@ -102,8 +102,8 @@ class VerbParser(argparse.ArgumentParser):
         for one in (SETTINGS[name] for name in names):
             default = "" if one.default is None else f" or {one.default}"
             text = f"{one.text} (default: ${one.variable}{default})"
-            parse = make_setting_parser(one)
-            self.add_argument(one.flag, type=parse, choices=one.choices or None, help=text)
+            choices = one.choices or None
+            self.add_argument(one.flag, type=one.parse_flag, choices=choices, help=text)
 
     def add_problem(self) -> None:
         """Add the problem file, and the experts file that can replace the one it names."""
@@ -170,18 +170,6 @@ parse_reward = make_number_parser(
     math.isfinite,
     "a number, or a word such as pass or fail",
 )
-
-
-def make_setting_parser(setting: Setting) -> Callable[[str], Any]:
-    """Make an option type of a setting."""
-
-    def parse(text: str) -> Any:
-        try:
-            return setting.parse(text, "value")
-        except BylotError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parse
 
 
 def read_settings(given: argparse.Namespace) -> LoadedSettings:

@@ -9,6 +9,7 @@ its fields here.
 import os
 import re
 import tomllib
+from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
@@ -116,6 +117,13 @@ class Setting(NamedTuple):
         """The words that it can be, if it is one of some words."""
         kind = self.kind.__origin__
         return get_args(kind) if getattr(kind, "__origin__", None) is Literal else ()
+
+    def parse_flag(self, text: str) -> Any:
+        """The type of its option; argparse names the option if it raises."""
+        try:
+            return self.parse(text, "value")
+        except BylotError as error:
+            raise ArgumentTypeError(str(error)) from None
 
     def parse(self, value: Any, what: str, *, strict: bool = False) -> Any:
         """A valid value, also from a text unless `strict`."""
