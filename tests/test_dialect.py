@@ -246,7 +246,7 @@ def test_more_draws_than_experts_are_refused_if_panels_have_different_members(
     server: ServerClient,
 ) -> None:
     problem = Problem(["ann", "bob", "cat"], draws=4)
-    expected = "distinct asks 4 different experts for a request, but there are 3; use draws=3"
+    expected = "distinct asks 4 different experts per request, but there are 3; use draws=3"
     with pytest.raises(PolicyError, match=expected):
         Router(problem)
     body = {"name": "wrong", "problem": problem_to_data(problem)}

@@ -225,7 +225,7 @@ def test_a_declared_router_that_asks_more_experts_than_there_are_is_refused(tmp_
     problem = tmp_path / "pool.yaml"
     problem.write_text("experts: [ann, bob]\ndraws: 3\n")
     assert build_config(RouterEntry(problem=problem, policy="tangent")).problem["draws"] == 3
-    with pytest.raises(PolicyError, match="asks 3 different experts for a request, but there are"):
+    with pytest.raises(PolicyError, match="asks 3 different experts per request, but there are"):
         build_config(RouterEntry(problem=problem, policy="distinct"))
 
 

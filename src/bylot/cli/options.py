@@ -66,12 +66,9 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_policies(self, text: str, default: Sequence[str]) -> None:
         """Add the option that takes one or several policies, and may be repeated."""
-        text = (
-            f"{text}, repeatable or comma-separated: {POLICY_HELP} (default: {','.join(default)})"
-        )
-        self.add_argument(
-            "--policy", type=split_policies, action="extend", metavar="NAMES", help=text
-        )
+        text += f", repeatable or comma-separated: {POLICY_HELP} (default: {','.join(default)})"
+        names: dict[str, Any] = {"type": split_policies, "action": "extend", "metavar": "NAMES"}
+        self.add_argument("--policy", **names, help=text)
 
     def error(self, message: str) -> NoReturn:
         """Exit with the message, and with a hint if a policy is given by another name."""

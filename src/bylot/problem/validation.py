@@ -138,9 +138,7 @@ def check_draws(given: object) -> int:
 def check_panel_size(policy: Any, draws: int, size: int) -> None:
     """Refuse more draws than experts for a policy whose panels have different members."""
     if draws > size and not policy.draws_iid:
-        what = (
-            f"{policy.name} asks {draws:,} different experts for a request, but there are {size:,}"
-        )
+        what = f"{policy.name} asks {draws:,} different experts per request, but there are {size:,}"
         remedy = f"use draws={size}, or 'tangent', which draws with replacement"
         raise PolicyError(what, remedy=remedy)
 
