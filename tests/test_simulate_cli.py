@@ -303,6 +303,13 @@ def test_the_requests_of_a_day_are_counted_by_the_times_of_the_table(
         assert "asked" not in found["scenario"]["unused"]
 
 
+def test_times_need_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(write_problem_file(tmp_path)), "--time", "asked"]) == 1
+    assert (
+        "--time describes --outcomes, which is missing; add --outcomes" in capsys.readouterr().err
+    )
+
+
 def test_any_number_of_workers_gives_the_same_bytes(run_folder: Path, tmp_path: Path) -> None:
     write_problem_file(tmp_path)
     assert main(make_arguments(tmp_path, "--jobs", "2", "--sweep", "usd=0.2:5:4")) == 0

@@ -241,8 +241,8 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
     from bylot import problem_files, scenario
     from bylot.outcome_tables.sheets import open_sheet
 
-    for option in ("questions", "dimension", "context"):
-        if getattr(given, option) is not None and given.outcomes is None:
+    for option in ("questions", "dimension", "context", "time"):
+        if getattr(given, option, None) is not None and given.outcomes is None:
             what = f"--{option} describes --outcomes, which is missing"
             raise BylotError(what, remedy="add --outcomes")
     file = problem_files.read(given.file, given.experts)

@@ -4,14 +4,11 @@ import argparse
 import csv
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bylot.cli import options
 from bylot.cli.options import add_verb, print_result, read_scenario
 from bylot.errors import BylotError, PolicyError
-
-if TYPE_CHECKING:
-    from bylot.scenario import Scenario
 
 DEMO_POLICIES = ["distinct", "noisy-or", "omd"]
 USUAL_POLICIES = ["distinct", "noisy-or", "tangent", "omd", "ts-bwk"]
@@ -130,11 +127,16 @@ def print_packaged(given: argparse.Namespace) -> None:
 
 def run_simulate(given: argparse.Namespace) -> int:
     """Play and report; 130 if interrupted, 1 if nothing could be played."""
+    from bylot.outcome_tables.outcomes import count_questions_per_day
     from bylot.whatif import WhatifPlan, parse_sweep, render
     from bylot.whatif import run as run_whatif
 
     file, scenario = read_scenario(given)
-    unused = tuple(column for column in scenario.unused if column != given.time)
+    unused, per_day = scenario.unused, given.per_day
+    if given.time is not None:
+        unused = tuple(column for column in unused if column != given.time)
+        rate = count_questions_per_day(given.questions or given.outcomes, given.time)
+        per_day = rate * scenario.requests / scenario.questions
     plan = WhatifPlan(
         file=file,
         scenario=replace(scenario, unused=unused),
@@ -142,23 +144,13 @@ def run_simulate(given: argparse.Namespace) -> int:
         seeds=range(given.seeds),
         rounds=given.rounds,
         sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
-        per_day=given.per_day if given.time is None else count_daily_requests(given, scenario),
+        per_day=per_day,
     )
     result = run_whatif(plan, given.out, given.jobs)
     print_result(given, result.data, render(result))
     if result.results.stopped:
         return 130
     return 0 if result.results.policies else 1
-
-
-def count_daily_requests(given: argparse.Namespace, scenario: "Scenario") -> float:
-    """The requests per day for which the questions of the table are enough, by their times."""
-    from bylot.outcome_tables.outcomes import count_questions_per_day
-
-    if given.outcomes is None:
-        raise BylotError("--time is a column of --outcomes, which is missing", remedy="add it")
-    rate = count_questions_per_day(given.questions or given.outcomes, given.time)
-    return rate * scenario.requests / scenario.questions
 
 
 def check_policies(policies: list[str]) -> list[str]:
