@@ -110,14 +110,12 @@ class VerbParser(argparse.ArgumentParser):
 
 
 class DefaultsFormatter(argparse.HelpFormatter):
-    """Append the default of an option to its help, unless its help already states one, and fill
-    in the names of all policies, whose registry is imported only when help is printed.
-    """
+    """Append the default of an option to its help, if that states none; fill in all policies."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
         if "{policies}" in text:
-            from bylot.policies import POLICY_NAMES
+            from bylot.policies import POLICY_NAMES  # slow: only when help is printed
 
             text = text.format(policies=", ".join(POLICY_NAMES))
         unset = any(action.default is value for value in (None, False, argparse.SUPPRESS))
