@@ -371,6 +371,25 @@ def test_a_busy_router_is_retried_for_as_long_as_a_lease(monkeypatch: pytest.Mon
         assert 10 < sum(pauses) < 25
 
 
+def test_a_compilation_is_waited_for_and_is_no_failed_attempt(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.1)
+    body = b'{"error": {"code": "compiling", "message": "distinct is being compiled"}}'
+    compiling, refused = make_response(503, body, b"1"), httpx.ConnectError("refused")
+    pauses = list_pauses(compiling)
+    assert 600 < sum(pauses) < 660
+    assert max(pauses) < 5
+    assert caplog.text.count("waiting for the server: distinct is being compiled") == 1
+    create: HttpCall[None] = HttpCall("POST", "/v1/routers", lambda body: None, idempotent=False)
+    steps = retry.retry_until_answered(create, 2)
+    next(steps)
+    for outcome in (compiling, compiling, refused, compiling, refused):
+        assert steps.send(outcome) < 2
+    with pytest.raises(errors.ServerUnreachable, match="3 attempts"):
+        steps.send(refused)
+
+
 @given(
     outcome=st.one_of(replies, connection_errors),
     idempotent=st.booleans(),

@@ -115,7 +115,7 @@ class Client:
     retries : int
         How often a request is repeated if no response arrives or the server is busy; the default
         takes about half a minute. Decisions are repeated under the same key, so they are made once.
-        A call waits up to five minutes more while the server compiles the policy of the router, and
+        A call waits up to ten minutes more while the server compiles the policy of the router, and
         logs a warning that says so; with `retries=0` it does not.
 
     Raises

@@ -19,7 +19,7 @@ from bylot.errors import BylotError, ServerUnreachable, ServiceError
 log = logging.getLogger("bylot.client")
 
 DEFAULT_RETRIES = 15  # about half a minute: enough for a restart of server or store
-MAX_COMPILING_S = 300.0  # that a call waits in addition while the server compiles a policy
+MAX_COMPILING_S = 600.0  # that a call waits in addition while the server compiles a policy
 FIRST_PAUSE_S = 0.1  # before the second attempt; each later pause is twice as long
 MAX_BACKOFF_S = 4.0  # between two attempts, unless the server asks for more
 MAX_RETRY_AFTER_S = 30.0  # the client gives up if the server asks for more
