@@ -1,8 +1,8 @@
 """The blocks of a report, independent of its format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Heading(NamedTuple):
@@ -36,6 +36,15 @@ class TableBlock(NamedTuple):
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: int = 1
+
+
+def make_table(
+    text: Mapping[str, Any], rows: Sequence[Sequence[str]], more: Sequence[str] = (), **values: Any
+) -> TableBlock:
+    """A table of a file of texts: its caption, its first columns, and how many hold text; `more`
+    are columns that depend on results.
+    """
+    return TableBlock(text["caption"].format(**values), [*text["head"], *more], rows, text["words"])
 
 
 class Figure(NamedTuple):

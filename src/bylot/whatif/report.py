@@ -8,7 +8,16 @@ import numpy as np
 
 from bylot._text import format_percent, join_words
 from bylot.policies import NoisyOr, Policy, Strict, summarize_policy
-from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
+from bylot.reports.blocks import (
+    Banner,
+    Block,
+    Bullets,
+    Figure,
+    Heading,
+    Paragraph,
+    TableBlock,
+    make_table,
+)
 from bylot.whatif.figures import MAX_EXPERT_ROWS, MAX_LIMIT_PANELS
 from bylot.whatif.plan import WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS
@@ -138,34 +147,16 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
         for key, kind in DISTRIBUTION_KINDS.items()
         if (names := [name for name, one in results.policies.items() if one.kind == key])
     ]
-    head = ("policy", "allowed", "reward", "±", "last tenth", "vs best of its kind")
-    blocks: list[Block] = [
-        Heading("Rewards"),
-        *figure_blocks(
-            paths,
-            "reward",
-            "Reward of the policies over the requests, and references",
-            "Mean over seeds, with a band of one standard deviation. A policy that violates limits "
-            "may earn more than the best one that keeps them.",
-        ),
-        TableBlock(
-            "Mean reward of a request, its standard deviation over seeds (±), and the difference "
-            "from each reference. Policies that are not allowed violated a limit; ✗: so does the "
-            f"reference. Kinds: {'; '.join(kinds)}. Seeds and periods within all limits.",
-            [*head, *columns, "seeds within", "periods within"],
-            rows,
-            words=2,
-        ),
-    ]
+    columns += ["seeds within", "periods within"]
+    table = make_table(TEXTS["tables"]["rewards"], rows, columns, kinds="; ".join(kinds))
+    blocks: list[Block] = [Heading("Rewards"), *figure_blocks(paths, "reward"), table]
     references, notes = [], []
     for name, one in results.references.items():
         note, cells = (one, ("-", "-", "-")) if isinstance(one, str) else (one.note, one.cells)
         references.append((REFERENCE_LABELS[name], *cells))
         notes += [f"{REFERENCE_LABELS[name]}: {note}."] if note else []
     if references:
-        caption = "References: what a policy that knows the scenario would earn."
-        columns = ["reference", "reward", "proved ceiling", "keeps the limits"]
-        blocks.append(TableBlock(caption, columns, references))
+        blocks.append(make_table(TEXTS["tables"]["references"], references))
     if notes:
         blocks.append(Bullets(notes))
     return blocks
@@ -189,18 +180,8 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     over = "complete periods" if plan.complete else "all requests"
     return [
         Heading("Limits"),
-        *figure_blocks(
-            paths,
-            "limits",
-            "Average under each limit over the requests",
-            f"Averages {each}: mean over seeds, with a band from the lowest to the highest.{more}",
-        ),
-        TableBlock(
-            f"Average over {over}, mean over seeds, in the unit of the problem file; ✗: number of "
-            "seeds that violate the limit.",
-            ("limit", *results.policies),
-            rows,
-        ),
+        *figure_blocks(paths, "limits", each=each, more=more),
+        make_table(TEXTS["tables"]["limits"], rows, list(results.policies), over=over),
     ]
 
 
@@ -224,12 +205,8 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
         cells = [binding, f"{abs(per_unit):.4g}" if gain > 1e-7 else "0", f"{gain:.6f}"]
         cells.append("-" if measured is None else f"{measured:.6f}")
         rows.append((limit.words, *cells, TEXTS["price_verdicts"][price.verdict]))
-    return TableBlock(
-        f"For {DISTRIBUTION_KINDS[kind].plays} ({join_words(names, 'and')}): gain in reward per "
-        "request; a limit that is not binding has price 0.",
-        ("limit", "binding", "price per unit", "gain of 1%, by the price", "measured", "agree"),
-        rows,
-    )
+    said = {"plays": DISTRIBUTION_KINDS[kind].plays, "names": join_words(names, "and")}
+    return make_table(TEXTS["tables"]["prices"], rows, **said)
 
 
 def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
@@ -245,17 +222,8 @@ def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Bl
     more = f" The {MAX_EXPERT_ROWS} asked most often are shown." * (len(experts) > MAX_EXPERT_ROWS)
     return [
         Heading("Who is asked"),
-        *figure_blocks(
-            paths,
-            "experts",
-            "Share of requests in which each expert is asked, by policy",
-            f"Rings: the best {kind.best}.{more}",
-        ),
-        TableBlock(
-            f"Share of requests in which an expert is asked: the {len(rows)} asked most often.",
-            ("expert", *asked),
-            rows,
-        ),
+        *figure_blocks(paths, "experts", best=kind.best, more=more),
+        make_table(TEXTS["tables"]["experts"], rows, list(asked), count=len(rows)),
     ]
 
 
@@ -274,20 +242,11 @@ def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Bloc
         rows.append((f"{bound:.6g}{' (as in the file)' if level is None else ''}", *cells))
     name, side = limit.limit.name, limit.limit.side.replace("_", " ")
     notes, labels = describe_sweep(results), [DISTRIBUTION_KINDS[kind].label for kind in plan.kinds]
+    head = [f"{name} {side}, per {limit.per}", *labels, *plan.policies]
     return [
         Heading(f"Other bounds on {name}"),
-        *figure_blocks(
-            paths,
-            "sweep",
-            f"Mean reward against the bound on {name}",
-            "Mean over seeds ± one standard deviation; hollow: a limit was violated. A line has a "
-            "gap where its policy did not run.",
-        ),
-        TableBlock(
-            "Mean reward; ✗: a limit was violated; -: did not run.",
-            [f"{name} {side}, per {limit.per}", *labels, *plan.policies],
-            rows,
-        ),
+        *figure_blocks(paths, "sweep", limit=name),
+        make_table(TEXTS["tables"]["sweep"], rows, head),
         *([Bullets(notes)] if notes else []),
     ]
 
@@ -310,8 +269,10 @@ def describe_sweep(results: WhatifResults) -> list[str]:
     return [f"At {join_words(where, 'and')}: {note.rstrip('.')}." for note, where in bounds.items()]
 
 
-def figure_blocks(paths: FigurePaths, name: str, alt: str, caption: str) -> list[Block]:
+def figure_blocks(paths: FigurePaths, name: str, **values: str) -> list[Block]:
+    """A figure of texts.toml; nothing if it was not drawn."""
     if name not in paths:
         return []
+    alt, caption = (TEXTS["figures"][name][key].format(**values) for key in ("alt", "caption"))
     png, svg = paths[name]
     return [Figure(png, svg, alt, caption)]

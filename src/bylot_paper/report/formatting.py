@@ -12,7 +12,7 @@ import polars as pl
 from bylot.harness import seed_std
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import Block, Figure, TableBlock
+from bylot.reports.blocks import Block, Figure, TableBlock, make_table
 from bylot.reports.pages import render_table_markdown
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims.judge import FAILS, HOLDS, UNKNOWN, JudgedClaim
@@ -78,9 +78,7 @@ def fill_table(
     name: str, rows: Sequence[Sequence[str]], more: Sequence[str] = (), **values: str
 ) -> list[Block]:
     """A table of texts.toml, nothing without rows; `more` are columns that depend on records."""
-    text = TEXTS["tables"][name]
-    caption, head = text["caption"].format(**values), [*text["head"], *more]
-    return [TableBlock(caption, head, rows, text["words"])] if rows else []
+    return [make_table(TEXTS["tables"][name], rows, more, **values)] if rows else []
 
 
 def build_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Block]:
