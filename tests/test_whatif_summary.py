@@ -73,11 +73,11 @@ def test_the_summary_starts_with_what_to_do(whatif_results: WhatifResults) -> No
     )
     assert earned == (
         "distinct earns 0.600 of 1 per request over 200 requests (mean of 1 seed), 0.600 in the "
-        "last tenth: 20.0% less than the best mixture of full panels under the limits (0.750) and "
-        "50.0% more than asking all experts equally often under the limits (0.400)."
+        "last tenth: 20% less than the best mixture of full panels under the limits (0.750) and "
+        "50% more than asking all experts equally often under the limits (0.400)."
     )
     assert cost == (
-        "Together the limits cost 0.188 per request, 20.0% of what panels of different experts "
+        "Together the limits cost 0.188 per request, 20% of what panels of different experts "
         "earn without them."
     )
     assert broken == (
@@ -171,7 +171,7 @@ def test_missing_answers_are_a_warning_if_they_are_many(whatif_results: WhatifRe
         scenario = replace(whatif_results.plan.scenario, questions=500, blanks=blanks)
         plan = replace(whatif_results.plan, scenario=scenario)
         last = summarize(replace(whatif_results, plan=plan))[-1]
-        expected = "3.0% of the answers in the table are missing and count as 0: rewards may be"
+        expected = "3% of the answers in the table are missing and count as 0: rewards may be"
         assert last.startswith(expected) == warned  # of 1,000 answers
 
 
@@ -217,7 +217,7 @@ def change_result(whatif_results: WhatifResults, job: WhatifJob, result: object)
         (
             lambda f: change_result(f, WhatifJob("distinct", 0), make_play_summary(0.675)),
             1,
-            "10.0% less than the best",
+            "10% less than the best",
         ),
         (
             lambda f: change_result(f, WhatifJob("panels"), Reference(0.6)),
@@ -227,12 +227,12 @@ def change_result(whatif_results: WhatifResults, job: WhatifJob, result: object)
         (
             lambda f: change_result(f, WhatifJob("tangent", 0), make_play_summary(0.7)),
             1,
-            "0.700 in the last tenth: 40.0% more than the best distribution of independent draws",
+            "0.700 in the last tenth: 40% more than the best distribution of independent draws",
         ),
         (
             lambda f: change_result(f, WhatifJob("tangent", 0), make_play_summary(0.7)),
             2,
-            "cost 0.125 per request, 20.0% of what independent draws earn",
+            "cost 0.125 per request, 20% of what independent draws earn",
         ),
         (
             lambda f: change_result(f, WhatifJob("distinct", 0), make_play_summary(0.6, bad=1)),

@@ -72,13 +72,17 @@ def join_words(words: Iterable[str], last: str) -> str:
     return f"{', '.join(others)} {last} {final}" if others else final
 
 
-def format_percent(part: float) -> str:
-    """Format a fraction in per cent, with a decimal below 100%.
+def format_percent(part: float | None) -> str:
+    """A probability, a share or a change in percent.
 
-    >>> format_percent(0.004), format_percent(0.237), format_percent(1.5)
-    ('0.4%', '23.7%', '150%')
+    >>> [format_percent(part) for part in (0.6215, 0.00004, 0, 1.5, None)]
+    ['62.2%', '<0.1%', '0%', '150%', '–']
     """
-    return f"{100 * part:.0f}%" if part >= 1 else f"{100 * part:.1f}%"
+    if part is None or not math.isfinite(part):
+        return MISSING_TEXT
+    if 0 < part < 0.0005:
+        return "<0.1%"
+    return f"{round_half_up(100 * part, 1)}".removesuffix(".0") + "%"
 
 
 def format_number(x: float | None) -> str:

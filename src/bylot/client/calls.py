@@ -131,11 +131,6 @@ def make_error(
     return (invalid if status in (400, 422) else ServiceError)(detail.message + field)
 
 
-def decision_from_result(result: api.DecisionResult) -> Decision | BylotError:
-    """The decision of a batch item, or the error that it would have raised on its own."""
-    return result.decision or make_error(result.status, result.error or None, DecisionError)
-
-
 def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:
     """The receipt of a batch item, or the error that it would have raised on its own."""
     if result.credited:
@@ -261,7 +256,10 @@ class RouterCalls:
         return HttpCall(
             "POST",
             f"{self.path}/decisions:batch",
-            lambda body: [decision_from_result(one) for one in read_decisions(body).results],
+            lambda body: [
+                one.decision or make_error(one.status, one.error or None, DecisionError)
+                for one in read_decisions(body).results
+            ],
             encode_body({"decisions": keyed}, DecisionError),
             DecisionError,
         )

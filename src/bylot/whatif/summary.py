@@ -189,7 +189,7 @@ def compare_rewards(reward: float, value: float) -> str:
     """How much more or less, relative to a positive value.
 
     >>> compare_rewards(1.1, 1.0), compare_rewards(1.0, 1.0), compare_rewards(0.0, -1.0)
-    ('10.0% more than', 'as much as', 'more than')
+    ('10% more than', 'as much as', 'more than')
     """
     if abs(reward - value) <= 5e-4 * abs(value):
         return "as much as"

@@ -7,30 +7,12 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from bylot._text import MISSING_TEXT, format_number, round_half_up
-
-
-def format_count(n: int | None) -> str:
-    """A whole number with separators: 1,234,567."""
-    return MISSING_TEXT if n is None else f"{n:,}"
-
-
-def format_percent(part: float | None) -> str:
-    """A probability or a share in percent.
-
-    >>> [format_percent(part) for part in (0.6215, 0.00004, 0, 1)]
-    ['62.2%', '<0.1%', '0%', '100%']
-    """
-    if part is None or not math.isfinite(part):
-        return MISSING_TEXT
-    if 0 < part < 0.0005:
-        return "<0.1%"
-    return f"{round_half_up(100 * part, 1)}".removesuffix(".0") + "%"
-
+from bylot._text import MISSING_TEXT, format_number, format_percent, round_half_up
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "number": format_number,
-    "count": format_count,
+    # A whole number with separators: 1,234,567.
+    "count": lambda n: MISSING_TEXT if n is None else f"{n:,}",
     "percent": format_percent,
     # The probability of a whole panel, which may be tiny; 0 means unknown.
     "propensity": lambda part: format_number(part or None),
