@@ -19,6 +19,7 @@ from test_hostile_requests import (
     MAX_CPU_S,
     MAX_MEMORY_BYTES,
     OTHER_PATHS,
+    Shape,
     hostile_bodies,
     known_requests,
 )
@@ -27,6 +28,23 @@ BODIES = int(os.environ.get("BYLOT_BODIES", "0"))  # 0: few, while other tests r
 MAX_BODY_BYTES = 1_000_000
 MAX_PROBE_S = 0.3 if BODIES else 3.0
 PROBE_EVERY_S = 0.02
+YAML_SHAPES: dict[str, Shape] = {
+    "aliases of aliases": lambda size: b"".join(
+        b"a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1 if n else 0)] * 9))
+        for n in range(size // 60)
+    ),
+    "anchors": lambda size: b"".join(b"- &a%d 0\n" % n for n in range(size // 10)),
+    "tags": lambda size: b"- !!python/object/apply:os.system [x]\n" * (size // 38),
+    "block sequences": lambda size: b"- " * (size // 2) + b"0",
+    "nested lines": lambda size: b"".join(b" " * n + b"a:\n" for n in range(round(size**0.5))),
+    "merged keys": lambda size: b"<<: {a: 0}\n" * (size // 11),
+    "documents": lambda size: b"--- 0\n" * (size // 6),
+    "long key": lambda size: b"%s: 0" % (b"a" * size),
+    "complex keys": lambda size: b"? [a, b]\n: 0\n" * (size // 13),
+    "folded text": lambda size: b"a: >\n" + b"  b\n" * (size // 4),
+    "comments": lambda size: b"#\n" * (size // 2),
+    "directives": lambda size: b"%TAG ! tag:x,2000:\n" * (size // 19) + b"---\n0",
+}
 
 
 class PeakMemory:
@@ -61,12 +79,18 @@ def hostile_requests(rng: random.Random, id: str) -> Iterator[tuple[str, bytes]]
             query, head = (b"?" + value, b"") if name == b"?" else (b"", b"%s: %s" % (name, value))
             lines = [b"GET %s%s HTTP/1.1" % (path.encode(), query), b"Host: localhost", head]
             yield f"{path} {name!r}", b"\r\n".join(filter(None, lines)) + b"\r\n\r\n"
+    as_yaml = "POST", "/v1/routers?name=y", FIVE_EXPERTS
     while True:
-        for method, path, valid in known_requests("r", id):
+        for method, path, valid in (*known_requests("r", id), as_yaml):
             size = round(10 ** rng.uniform(2, 6)) if rng.random() < 0.7 else 990_000
-            for shape, body in hostile_bodies(rng, valid, size):
+            bodies = [*hostile_bodies(rng, valid, size)]
+            if valid is FIVE_EXPERTS:
+                bodies += [(shape, make(size)) for shape, make in YAML_SHAPES.items()]
+            for shape, body in bodies:
+                request = format_post(path, body).replace(b"POST", method.encode(), 1)
+                if valid is FIVE_EXPERTS:
+                    request = request.replace(b"application/json", b"application/yaml", 1)
                 if len(body) <= MAX_BODY_BYTES:
-                    request = format_post(path, body).replace(b"POST", method.encode(), 1)
                     yield f"{method} {path} {shape} of {len(body):,} bytes", request
 
 
