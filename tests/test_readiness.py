@@ -232,7 +232,7 @@ with live_server(Path(sys.argv[1])) as server:
         server.decide(path, available=names[1:])
         server.post(f"/v1/decisions/{server.decide(path, defer=True)['id']}/cancel")
         costs = {name: 1.0 for name in FIVE_EXPERTS["costs"]}
-        for change in ({"pause": names[:1]}, {"add": [{"name": "new", "costs": costs}]}):
+        for change in ({"pause": names[:1]}, {"add": [{"name": "new", **costs}]}):
             assert server.patch(path, json=change).status_code == 200
             server.decide(path)
         assert server.get(f"{path}/status").status_code == 200
