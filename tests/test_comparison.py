@@ -20,7 +20,7 @@ from bylot.problem import Problem
 from bylot_paper import scenarios
 from bylot_paper.analysis import RecordGroups
 from bylot_paper.claims.judge import describe_missing
-from bylot_paper.crowd_sources import make_synthetic_crowd
+from bylot_paper.crowd import make_synthetic_crowd
 from bylot_paper.default_rule import LARGE_POOL_SIZE, ResultLine, choose_defaults
 from bylot_paper.grid import (
     COMPARED_POLICIES,

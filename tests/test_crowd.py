@@ -14,8 +14,8 @@ from bylot_paper.crowd import (
     describe_crowd,
     draw_workers,
     flag_most_accurate,
+    make_synthetic_crowd,
 )
-from bylot_paper.crowd_sources import make_synthetic_crowd
 
 
 def make_small_crowd(workers: int = 12, tasks: int = 40, seed: int = 0) -> Crowd:

@@ -9,7 +9,7 @@ import pytest
 
 from bylot.errors import DataError
 from bylot.numerics.jit import Floats
-from bylot_paper.crowd import Crowd, CrowdCounts
+from bylot_paper.crowd import Crowd, CrowdCounts, make_synthetic_crowd
 from bylot_paper.crowd_sources import (
     TREC_CROWD_FILE,
     TREC_DIGEST,
@@ -17,7 +17,6 @@ from bylot_paper.crowd_sources import (
     TREC_TRUTH_FILE,
     check_counts,
     find_crowd,
-    make_synthetic_crowd,
     read_trec,
 )
 

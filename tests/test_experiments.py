@@ -13,7 +13,7 @@ from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICY_CLASSES, Distinct
-from bylot_paper.crowd_sources import make_synthetic_crowd
+from bylot_paper.crowd import make_synthetic_crowd
 from bylot_paper.grid import (
     ABLATED_PARTS,
     BEYOND_POLICIES,

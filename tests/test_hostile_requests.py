@@ -17,9 +17,9 @@ from bylot.api import EditRouterRequest
 from bylot.eventlog.commands import DecisionId
 from bylot.problem import at_least, share
 from bylot.problem.validation import add_derived_costs
-from bylot.server import config_requests
 from bylot.server.app import ServerApp
 from bylot.server.dashboard.session import SignIn
+from bylot.server.edit_requests import change_experts
 from bylot.server.http_errors import ApiError
 from bylot.server.lifecycle import GC_THRESHOLD_OBJECTS
 from bylot.server.personalizer import MAX_FEATURES, context_from_features
@@ -124,7 +124,7 @@ def test_an_edit_of_many_experts_copies_their_costs_once() -> None:
     added = tuple({"name": f"n{n}", "usd": 2.0, "group": "s"} for n in range(200))
     edit = EditRouterRequest(remove=tuple(names[:200]), add=added)
     CountedRow.copies = 0
-    made = config_requests.change_experts(problem, edit)
+    made = change_experts(problem, edit)
     assert CountedRow.copies == 0  # by index
     assert made["costs"]["usd"] == [1.0] * 100 + [2.0] * 200
     assert (

@@ -18,6 +18,14 @@ MIN_ANNOTATIONS = 5  # fewer do not give a reliable accuracy (paper, section 6.1
 PAPER_POOL_SIZE = 50
 POOL_STREAM = 2 << 32  # random stream, distinct from those of policies and environments
 
+WORKER_COUNT, TASK_COUNT, RELIABLE_COUNT = 677, 2275, 270
+UNRELIABLE_COUNTS = (154, 137, 62, 54)  # TREC's workers with 1, 2, 3 and 4 annotations
+LOAD_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+LOAD_QUANTILES = (5.0, 5.5, 7.5, 14.0, 51.5, 97.0, 168.0, 406.0, 968.0)  # TREC's at these shares
+TASK_CROWDING = (41, 60, 105, 371, 902, 86, 166, 250, 225, 69)  # TREC's, of 1 to 10 annotations
+SYNTHETIC_STREAM = 3 << 32  # random stream, distinct from those of policies and pools
+SYNTHETIC_NAME = "synthetic"
+
 
 @dataclass(frozen=True, eq=False)
 class WorkerPool:
@@ -232,3 +240,35 @@ def describe_crowd(crowd: Crowd) -> str:
         needed = f"which draws pools of {PAPER_POOL_SIZE}"
         notes.append(f"too few reliable workers for `bylot reproduce`, {needed}")
     return "\n".join([*format_table(rows), f"digest {crowd.digest}", *notes])
+
+
+def make_synthetic_crowd(seed: int = 0) -> Crowd:
+    """Make a synthetic crowd with the marginals of TREC's.
+
+    677 workers, 270 of them with at least 5 annotations, 2,275 tasks, about 13,100 annotations.
+    A reliable worker's load follows TREC's quantiles (5, 7, 13.5, 51, 967 at 0, 1/4, 1/2, 3/4, 1):
+    one from each of 270 equal parts, its logarithm linear between them. A worker with n annotations
+    is right with probability p ~ Beta(19 m, 19 (1 - m)), m = 0.78 - 0.036 log n: busy workers are
+    less accurate, and about 7% of the reliable never err. Workers get the tasks that lack most of
+    their crowd, those without anybody first, so that every task has one and some are more popular.
+    """
+    rng = np.random.Generator(np.random.Philox(key=seed + (SYNTHETIC_STREAM << 64)))
+    share = (np.arange(RELIABLE_COUNT) + rng.random(RELIABLE_COUNT)) / RELIABLE_COUNT
+    many = np.floor(np.exp(np.interp(share, LOAD_SHARES, np.log(LOAD_QUANTILES)))).astype(np.int64)
+    load = np.concatenate([many, np.repeat(np.arange(1, 5), UNRELIABLE_COUNTS)])
+    m = 0.78 - 0.036 * np.log(load)
+    accuracy = rng.beta(19 * m, 19 * (1 - m))
+    size: Floats = rng.permutation(np.repeat(np.arange(1.0, 11.0), TASK_CROWDING))
+    taken = np.zeros(TASK_COUNT)
+    chosen = [np.empty(0, np.int64)] * len(load)
+    for i in rng.permutation(len(load)):
+        full = (taken + rng.random(TASK_COUNT)) / size
+        chosen[i] = np.argsort(np.where(taken == 0, full - TASK_COUNT, full))[: load[i]]
+        taken[chosen[i]] += 1
+    names = rng.permutation(WORKER_COUNT) + 1  # names carry no information
+    annotations = [
+        Annotation(str(task + 1), str(names[i]), right)
+        for i, tasks in enumerate(chosen)
+        for task, right in zip(tasks, rng.random(len(tasks)) < accuracy[i], strict=True)
+    ]
+    return assemble_crowd(SYNTHETIC_NAME, annotations, synthetic=True)

@@ -12,13 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from bylot._text import print_progress
 from bylot.errors import DataError, DataUnreachable, install_command
-from bylot.numerics.jit import Floats
 from bylot.outcome_tables.sheets import data_error
-from bylot_paper.crowd import Annotation, Crowd, CrowdCounts, assemble_crowd
+from bylot_paper.crowd import SYNTHETIC_NAME, Crowd, CrowdCounts, make_synthetic_crowd
 from bylot_paper.crowd_files import read_crowd
 
 TREC_CROWD_FILE, TREC_TRUTH_FILE = "trec_crowd.txt", "trec_truth.txt"
@@ -37,46 +34,6 @@ DOWNLOAD_CHUNK_BYTES = 1 << 12  # requested again at most, after a broken connec
 DOWNLOAD_PACKAGES = ("pooch", "requests", "tqdm")
 MANUAL_STEP = f"download {' and '.join(TREC_SHA256)} from {TREC_URL} by hand and pass --data FOLDER"
 DOWNLOAD_REMEDY = f"{MANUAL_STEP}, or pass --data synthetic"
-
-WORKER_COUNT, TASK_COUNT, RELIABLE_COUNT = 677, 2275, 270
-UNRELIABLE_COUNTS = (154, 137, 62, 54)  # TREC's workers with 1, 2, 3 and 4 annotations
-LOAD_SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
-LOAD_QUANTILES = (5.0, 5.5, 7.5, 14.0, 51.5, 97.0, 168.0, 406.0, 968.0)  # TREC's at these shares
-TASK_CROWDING = (41, 60, 105, 371, 902, 86, 166, 250, 225, 69)  # TREC's, of 1 to 10 annotations
-SYNTHETIC_STREAM = 3 << 32  # random stream, distinct from those of policies and pools
-SYNTHETIC_NAME = "synthetic"
-
-
-def make_synthetic_crowd(seed: int = 0) -> Crowd:
-    """Make a synthetic crowd with the marginals of TREC's.
-
-    677 workers, 270 of them with at least 5 annotations, 2,275 tasks, about 13,100 annotations.
-    A reliable worker's load follows TREC's quantiles (5, 7, 13.5, 51, 967 at 0, 1/4, 1/2, 3/4, 1):
-    one from each of 270 equal parts, its logarithm linear between them. A worker with n annotations
-    is right with probability p ~ Beta(19 m, 19 (1 - m)), m = 0.78 - 0.036 log n: busy workers are
-    less accurate, and about 7% of the reliable never err. Workers get the tasks that lack most of
-    their crowd, those without anybody first, so that every task has one and some are more popular.
-    """
-    rng = np.random.Generator(np.random.Philox(key=seed + (SYNTHETIC_STREAM << 64)))
-    share = (np.arange(RELIABLE_COUNT) + rng.random(RELIABLE_COUNT)) / RELIABLE_COUNT
-    many = np.floor(np.exp(np.interp(share, LOAD_SHARES, np.log(LOAD_QUANTILES)))).astype(np.int64)
-    load = np.concatenate([many, np.repeat(np.arange(1, 5), UNRELIABLE_COUNTS)])
-    m = 0.78 - 0.036 * np.log(load)
-    accuracy = rng.beta(19 * m, 19 * (1 - m))
-    size: Floats = rng.permutation(np.repeat(np.arange(1.0, 11.0), TASK_CROWDING))
-    taken = np.zeros(TASK_COUNT)
-    chosen = [np.empty(0, np.int64)] * len(load)
-    for i in rng.permutation(len(load)):
-        full = (taken + rng.random(TASK_COUNT)) / size
-        chosen[i] = np.argsort(np.where(taken == 0, full - TASK_COUNT, full))[: load[i]]
-        taken[chosen[i]] += 1
-    names = rng.permutation(WORKER_COUNT) + 1  # names carry no information
-    annotations = [
-        Annotation(str(task + 1), str(names[i]), right)
-        for i, tasks in enumerate(chosen)
-        for task, right in zip(tasks, rng.random(len(tasks)) < accuracy[i], strict=True)
-    ]
-    return assemble_crowd(SYNTHETIC_NAME, annotations, synthetic=True)
 
 
 def find_crowd(where: str | PathLike[str] | None = None, offline: bool = False) -> Crowd:

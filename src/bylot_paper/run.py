@@ -20,8 +20,7 @@ from bylot.policies.omd import PAPER_DUAL
 from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
 from bylot_paper import grid, scenarios
-from bylot_paper.crowd import Crowd
-from bylot_paper.crowd_sources import make_synthetic_crowd
+from bylot_paper.crowd import Crowd, make_synthetic_crowd
 from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RECORD_SCHEMA
 from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, ComparisonScenario, CrowdScenario

@@ -10,7 +10,8 @@ from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.router.status import RouterStatus
-from bylot.server.config_requests import prepare_create, prepare_edit, request_from_file
+from bylot.server.config_requests import prepare_create, request_from_file
+from bylot.server.edit_requests import prepare_edit
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response, route
 from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
 from bylot.server.state import ServerState
