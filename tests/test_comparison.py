@@ -29,7 +29,7 @@ from bylot_paper.grid import (
     group_cells_by_scenario,
 )
 from bylot_paper.records import Records
-from bylot_paper.report.default import collect_entries, draw_contest
+from bylot_paper.report.default import collect_contest_entries, draw_contest
 from bylot_paper.reproduce import ReproduceRequest
 from bylot_paper.run import RunSetup, run_job
 from bylot_paper.scenarios import read_hospital
@@ -187,7 +187,7 @@ def test_a_policy_that_earns_most_but_breaks_limits_is_not_chosen(tmp_path: Path
 def test_the_report_has_a_row_for_every_scenario_and_policy(tmp_path: Path) -> None:
     records = make_comparison_records()
     text = write_and_read_report(records, tmp_path)
-    places = {choice.line.place for choice in collect_entries(records.cells, records.run)}
+    places = {choice.line.place for choice in collect_contest_entries(records.cells, records.run)}
     assert len(places) == 10 + 7 + 5 * 3
     for scenario in places:
         assert text.count(f"\n| {scenario} |") >= 2

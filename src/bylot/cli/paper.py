@@ -42,7 +42,7 @@ def add(verbs: Any) -> None:
     fetch = add_verb(kinds, "fetch", run_fetch, "download a data set and check its sha256")
     fetch.add_argument("name", choices=["trec"], help="the TREC 2010 crowd, used by the paper")
     fetch.add_path("--to", "folder (default: the user's cache)")
-    add_crowd_options(add_verb(kinds, "show", run_show, "read a crowd and describe it"))
+    add_crowd_options(add_verb(kinds, "show", run_show_crowd, "read a crowd and describe it"))
     kinds = add_group(verbs, "bench", "measure speed, as ratios within one run")
     parsers = {name: add_verb(kinds, name, run_bench, line) for name, line in BENCHES.items()}
     for name, parser in parsers.items():
@@ -186,7 +186,7 @@ def run_fetch(given: argparse.Namespace) -> None:
     print(describe_crowd(find_crowd(str(folder))), f"in {folder}", sep="\n")
 
 
-def run_show(given: argparse.Namespace) -> None:
+def run_show_crowd(given: argparse.Namespace) -> None:
     from bylot_paper.crowd import describe_crowd
 
     print(describe_crowd(read_crowd_options(given)))

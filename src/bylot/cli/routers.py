@@ -225,9 +225,9 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
 
 
 def run_decide(given: argparse.Namespace) -> None:
-    options = {"key": given.key_name, "defer": given.defer}
+    asked = {"key": given.key_name, "defer": given.defer}
     with connect_client(given) as client:
-        decision = client.router(given.name).decide(given.context, given.available, **options)
+        decision = client.router(given.name).decide(given.context, given.available, **asked)
     spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
     propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
     text = f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}"

@@ -146,7 +146,6 @@ def create_router(
     policy: "str | policies.Policy | policies.Auto",
     options: CreateOptions,
 ) -> HttpCall[RouterConfig]:
-    """Create a router."""
     body: dict[str, Any] = {"name": name, "policy": policy, **options}
     if not isinstance(policy, str):
         data = policies.policy_to_data(policies.find_policy(policy))

@@ -87,7 +87,6 @@ class RouterAggregate:
 
     @classmethod
     def from_snapshot(cls, name: str, stored: Snapshot) -> "RouterAggregate":
-        """A router from its snapshot."""
         if events.hash_snapshot(stored.body) != stored.seal:
             raise errors.StoreCorrupted(f"router {name!r}: its snapshot was changed")
         try:

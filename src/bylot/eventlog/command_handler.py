@@ -213,7 +213,6 @@ class CommandHandler:
         return self.decision(router, self.repository.add(router.decide(self.at, command)))
 
     def reward(self, command: commands.RecordReward) -> RewardReceipt:
-        """Apply a reward."""
         router, seq = self.find_decision(command.id)
         event = router.reward(self.at, seq, command)
         if event is None:
@@ -222,22 +221,16 @@ class CommandHandler:
         body = BODY_DECODERS["rewarded"](event.body)
         return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)
 
-    def activate(self, command: commands.ActivateDecision) -> Decision:
-        """Start the wait of a deferred decision."""
+    def activate_or_cancel(self, command: commands.DecisionCommand) -> Decision:
+        """Start the wait of a deferred decision, or take back one that was never used."""
         router, seq = self.find_decision(command.id)
         decided = router.decision_events(seq).decided  # a failed read must leave no event behind
-        self.repository.add(router.activate(self.at, seq, command.by))
-        return self.decision(router, decided)
-
-    def cancel(self, command: commands.CancelDecision) -> Decision:
-        """Take back a decision that was never used."""
-        router, seq = self.find_decision(command.id)
-        decided = router.decision_events(seq).decided
-        self.repository.add(router.cancel(self.at, seq, command.by))
+        activates = isinstance(command, commands.ActivateDecision)
+        change = router.activate if activates else router.cancel
+        self.repository.add(change(self.at, seq, command.by))
         return self.decision(router, decided)
 
     def get_decision(self, command: commands.GetDecision) -> DecisionRecord:
-        """A decision and its history."""
         router, seq = self.find_decision(command.id)
         found = router.decision_events(seq)
         return decision_record_from_events(router.name, found, router.open.get(seq))
@@ -273,7 +266,6 @@ class CommandHandler:
         return decision_from_event(router.name, event, body if made is event else None)
 
     def view(self, router: RouterAggregate) -> RouterView:
-        """A router at this moment."""
         row = self.repository.opened[router.name].row
         return RouterView(
             name=row.name,
@@ -291,8 +283,8 @@ class CommandHandler:
         commands.GetRouter: get_router,
         commands.MakeDecision: decide,
         commands.RecordReward: reward,
-        commands.ActivateDecision: activate,
-        commands.CancelDecision: cancel,
+        commands.ActivateDecision: activate_or_cancel,
+        commands.CancelDecision: activate_or_cancel,
         commands.GetDecision: get_decision,
     }
 

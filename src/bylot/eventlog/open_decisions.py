@@ -84,7 +84,6 @@ class OpenDecisions:
             heappush(self.deadlines, (due, seq))
 
     def close(self, seq: int) -> None:
-        """Remove one."""
         del self.by_seq[seq]
         if len(self.deadlines) > 2 * len(self.by_seq) + 64:  # most are of closed decisions
             self.deadlines = [one for one in self.deadlines if one[1] in self.by_seq]

@@ -191,7 +191,6 @@ class UncommittedEvents:
         self.about: dict[int, list[Event]] = defaultdict(list)  # by the seq of their decision
 
     def add(self, event: Event) -> None:
-        """Add the next event."""
         self.events.append(event)
         if event.of is not None:
             self.about[event.of].append(event)

@@ -245,7 +245,6 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
 
 
 def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
-    """A limit's row of the table."""
     name = f"{one.cost} {'<=' if one.side == 'at_most' else '>='}"
     now = one.current
     in_period = () if now is None else (now.mean, now.in_force)

@@ -1,6 +1,6 @@
-"""The verdict on a limit: a word and a sentence, the same wherever a limit is shown.
+"""The verdict on a limit of a router or a log: a word and a sentence, the same wherever it stands.
 
-It is computed here only. Lists, pages, texts, metrics and reports show it as it is.
+It is computed here only. Status texts, pages, metrics and evaluations show it as it is.
 """
 
 from typing import Literal, get_args
@@ -28,7 +28,7 @@ RECOVERY_CONDITIONS = (
 and cost less than those of the fallback schedule.
 """
 EDIT_NOTE = "; decisions before the edit count by the bound they had"
-BOUND_TOLERANCE = 1e-9  # relative; averages are sums of many costs, and of corrections
+AVERAGE_TOLERANCE = 1e-9  # relative; averages are sums of many costs, and of corrections
 
 
 class LimitVerdict(Struct, frozen=True):
@@ -105,9 +105,9 @@ def describe_average(limit: Limit, mean: float) -> str:
     value, bound = format_number(mean), format_number(limit.bound)
     if value == bound and not is_within_bound(limit, mean):
         value, bound = f"{mean:.15g}", f"{limit.bound:.15g}"
-    return f"{value} of at {'most' if limit.sign < 0 else 'least'} {bound}"
+    return f"{value} of {limit.side.replace('_', ' ')} {bound}"
 
 
 def is_within_bound(limit: Limit, mean: float) -> bool:
     """Check an average against a bound, up to rounding."""
-    return limit.sign * (mean - limit.bound) >= -BOUND_TOLERANCE * abs(limit.bound)
+    return limit.sign * (mean - limit.bound) >= -AVERAGE_TOLERANCE * abs(limit.bound)

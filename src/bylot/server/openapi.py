@@ -42,7 +42,6 @@ TAG_BY_PREFIX = {
 
 
 def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
-    """The document, in OpenAPI 3.1."""
     routes = tuple(routes)
     kinds = dict[Any, None].fromkeys(
         kind
@@ -81,7 +80,6 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
 
 
 def describe_operation(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
-    """Describe one route."""
     summary = (inspect.getdoc(route.function) or "").partition("\n")[0].rstrip(".")
     made: dict[str, Any] = {
         "operationId": getattr(route.function, "__name__", ""),
@@ -138,7 +136,6 @@ def describe_responses(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
 
 
 def error_statuses(route: ApiRoute) -> list[int]:
-    """Statuses of all errors of a route."""
     numbers = {400, 405, 500, *route.errors}
     if route.scope is not None:
         numbers |= {401, 403, 429, 503}

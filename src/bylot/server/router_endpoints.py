@@ -66,7 +66,6 @@ async def get_router_status(request: ApiRequest[None, None]) -> HttpResponse:
 
 
 async def view_router(state: ServerState, name: str) -> api.RouterView:
-    """A router as it is now."""
     view: api.RouterView = await state.writer.execute(GetRouter(check_router_name(name)))
     return view
 

@@ -98,7 +98,6 @@ ROUTES: tuple[ApiRoute, ...] = (
 
 @functools.cache
 def openapi_document() -> bytes:
-    """The OpenAPI document as JSON."""
     return encode_json(build_openapi(ROUTES))
 
 

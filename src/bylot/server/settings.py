@@ -104,12 +104,10 @@ class Setting(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
         return ENV_PREFIX + self.name.upper()
 
     @property
     def flag(self) -> str:
-        """Its option of the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property

@@ -16,7 +16,6 @@ class JsonLineFormatter(logging.Formatter):
     """One JSON object per line, with the fields given as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record as a line."""
         line = {
             "at": f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
             "level": record.levelname.lower(),

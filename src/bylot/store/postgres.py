@@ -285,7 +285,6 @@ def query_for_psycopg(query: str) -> str:
 
 
 def list_postgres_tables(db: Connection[PostgresRow]) -> set[str]:
-    """The tables of the schema."""
     return {name for (name,) in db.execute(POSTGRES_TABLES_SQL)}
 
 

@@ -233,7 +233,6 @@ class Store(ABC):
         )
 
     def close(self) -> None:
-        """Close the connection."""
         if self._db is not None:
             self._db.close()
         self._db = None
@@ -254,7 +253,6 @@ class Store(ABC):
         return [number for (number,) in self._rows(DELETED_LOGS_SQL)]
 
     def find(self, name: str) -> RouterRow | None:
-        """The router of this name."""
         rows = self._rows("SELECT number, name, created FROM routers WHERE name = ?", name)
         return RouterRow(*rows[0]) if rows else None
 
@@ -264,7 +262,6 @@ class Store(ABC):
         return [RouterRow(*row) for row in self._rows(query, after, limit)]
 
     def event(self, router: int, seq: int) -> Event | None:
-        """One event of a log."""
         return self._event("event", router, seq)
 
     def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
@@ -300,7 +297,6 @@ class Store(ABC):
         return self._event("by_key", router, key)
 
     def snapshot(self, router: int) -> Snapshot | None:
-        """The latest snapshot."""
         rows = self._rows(SNAPSHOT_SQL, router, router)
         parts = sorted((part, body) for _, body, _, part in rows if part is not None)
         for seq, end, seal, part in rows:
@@ -339,7 +335,6 @@ class Store(ABC):
                 execute("DELETE FROM leases WHERE owner = ? AND router = ?", owner, router)
 
     def add_key(self, key: ApiKey) -> None:
-        """Add a credential."""
         scopes, routers = json.dumps(key.scopes), json.dumps(key.routers)
         values = (*key[:3], scopes, routers, *key[5:])
         query = "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING"

@@ -162,7 +162,6 @@ class SqliteStore(protocol.Store):
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction."""
         with self._reading() as db:
             self._check_same_files(db)
             db.execute("BEGIN IMMEDIATE")
@@ -289,7 +288,6 @@ def split_events(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
 
 
 def list_sqlite_tables(db: sqlite3.Connection) -> set[str]:
-    """The tables of a file."""
     return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 

@@ -30,7 +30,7 @@ def draw_whatif(results: WhatifResults, folder: Path) -> dict[str, list[Path]]:
     if results.plan.problem.limits:
         paths["limits"] = draw_limit_averages(results, folder)
     if any(results.policies_at(level.number) for level in results.plan.levels):
-        paths["sweep"] = draw_sweep(results, folder)
+        paths["sweep"] = draw_bound_sweep(results, folder)
     return paths
 
 
@@ -169,7 +169,7 @@ def draw_experts(results: WhatifResults, folder: Path) -> list[Path]:
     return style.save_figure(figure, folder, "experts")
 
 
-def draw_sweep(results: WhatifResults, folder: Path) -> list[Path]:
+def draw_bound_sweep(results: WhatifResults, folder: Path) -> list[Path]:
     """Reward against the bound that is varied; hollow where a limit was violated."""
     plan = results.plan
     assert plan.sweep is not None

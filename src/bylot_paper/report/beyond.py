@@ -62,7 +62,7 @@ def build_beyond_section(
 
 
 def count_checks(checks: Sequence[JudgedClaim]) -> str:
-    return formatting.count_verdicts(checks, "checks of our own policies")
+    return formatting.count_claim_verdicts(checks, "checks of our own policies")
 
 
 def has_groups(groups: RecordGroups, keys: Sequence[GroupKey]) -> bool:

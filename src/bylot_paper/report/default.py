@@ -39,7 +39,7 @@ class ContestEntry(NamedTuple):
         return np.asarray(self.cells[column].drop_nulls().to_numpy(), float)
 
 
-def collect_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]:
+def collect_contest_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]:
     """All entries, by place and then by policy, in the order of tables."""
     if cells.is_empty():
         return []
@@ -102,7 +102,7 @@ def build_default_section(
     cells: pl.DataFrame, run: RunManifest, figure: Sequence[Path]
 ) -> tuple[list[Block], dict[str, Any]]:
     """The verdict, the rule and all tables, as far as the records go; and default.json."""
-    entries = collect_entries(cells, run)
+    entries = collect_contest_entries(cells, run)
     choices = default_rule.choose_defaults([one.line for one in entries])
     whole = [one for one in entries if one.line.period is None and one.line.gaps]
     spans = [one for one in entries if one.line.period is not None]
@@ -210,7 +210,7 @@ def list_policies(lines: Sequence[ResultLine]) -> list[str]:
     return [policy for policy in POLICY_ORDER if any(line.policy == policy for line in lines)]
 
 
-def format_gap(entry: ContestEntry) -> str:
+def format_entry_gap(entry: ContestEntry) -> str:
     """The gap to the best mixture; marked where a limit was violated."""
     line = entry.line
     mark = " ✗" if line.kept < line.runs or line.bad_periods else ""
@@ -218,7 +218,7 @@ def format_gap(entry: ContestEntry) -> str:
 
 
 ENTRY_TABLES: dict[str, Callable[[ContestEntry], str]] = {
-    "gap": format_gap,
+    "gap": format_entry_gap,
     "multinomial-gap": lambda one: format_mean_error(one.values("regret_true")),
     "reward": lambda one: format_mean_error(one.values("reward")),
     "kept": lambda one: f"{one.line.kept}/{one.line.runs}",
@@ -226,7 +226,7 @@ ENTRY_TABLES: dict[str, Callable[[ContestEntry], str]] = {
 }
 PERIOD_TABLES: dict[str, Callable[[ContestEntry], str]] = {
     "bad-periods": lambda one: f"{one.line.bad_periods}/{int(one.values('periods').sum())}",
-    "gap-in-periods": format_gap,
+    "gap-in-periods": format_entry_gap,
 }
 
 
@@ -261,7 +261,7 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     """One row per policy, one column per place. The number is the gap in thousandths of the
     reward's range, the colour compares it with the reference's, grey tiles violated a limit.
     """
-    lines = [one.line for one in collect_entries(cells, run) if one.line.period is None]
+    lines = [one.line for one in collect_contest_entries(cells, run) if one.line.period is None]
     tiles = {(line.policy, line.place): line for line in lines if line.gaps}
     if not tiles:
         return []

@@ -91,7 +91,7 @@ def build_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Blo
     return [Figure(png, svg, mark + texts["alt"], mark + texts["caption"])]
 
 
-def count_verdicts(rows: Sequence[JudgedClaim], what: str) -> str:
+def count_claim_verdicts(rows: Sequence[JudgedClaim], what: str) -> str:
     counts = Counter(row.verdict for row in rows)
     fell = f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNKNOWN]} cannot be tested"
     return f"Of {len(rows)} {what}, {fell}."

@@ -58,7 +58,7 @@ def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
     """How many claims hold, and on which data if these are not the paper's."""
     about = f" (judged on the {name_data(run)} crowd, which is not the paper's)"
     other = about if judge.describe_other_data(run) else ""
-    return formatting.count_verdicts(claims, f"statements of the paper's results{other}")
+    return formatting.count_claim_verdicts(claims, f"statements of the paper's results{other}")
 
 
 def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:

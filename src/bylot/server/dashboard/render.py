@@ -152,7 +152,6 @@ def template_environment() -> Environment:
 
 
 def render_page(template: str, status: int = 200, /, **content: Any) -> Response:
-    """A page from a template."""
     text = template_environment().get_template(template).render(**content)
     return HTMLResponse(text, status, PAGE_HEADERS)
 

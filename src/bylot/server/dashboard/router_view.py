@@ -149,7 +149,6 @@ def divide_sums(sums: Sequence[float], counts: Sequence[int]) -> list[float | No
 
 
 def latest_decision(record: DecisionRecord) -> LatestDecision:
-    """A row of the table of decisions."""
     one, spend = record.decision, dict(record.decision.spend)
     for reward in record.rewards:
         spend |= reward.spend or {}
@@ -242,7 +241,6 @@ def build_overview(routers: ListedRouters) -> Overview:
 
 
 def overview_row(name: str, found: RouterView | Exception | None) -> OverviewRow:
-    """A row of the list."""
     if found is None:
         return OverviewRow(name=name, location="not loaded")
     if isinstance(found, RouterBusy):

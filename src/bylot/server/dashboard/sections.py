@@ -246,7 +246,6 @@ def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[st
 def describe_members(
     added: str, removed: str, old: Sequence[str], new: Sequence[str]
 ) -> Iterator[str]:
-    """The members that were added and removed."""
     for word, names in ((added, set(new) - set(old)), (removed, set(old) - set(new))):
         if names:
             yield f"{word}: {', '.join(sorted(names))}"
