@@ -64,6 +64,7 @@ ADD_PART_SQL = (
 DELETE_PART_SQL = (
     "DELETE FROM snapshot_parts WHERE router = ? AND seq <> ? AND part ="
     " (SELECT max(part) FROM snapshot_parts WHERE router = ? AND seq <> ?)"
+    " AND EXISTS (SELECT 1 FROM leases WHERE router = ? AND owner = ?)"
 )
 MAX_EVENTS_PER_DELETE = 10_000
 DELETE_EVENTS_SQL = (
@@ -311,9 +312,10 @@ class Store(ABC):
                 raise self._fenced_error([router])
 
     def delete_snapshot_part(self, router: int, seq: int) -> bool:
-        """Delete a part of snapshots other than this one; whether there was any."""
+        """Delete a part of snapshots other than this one, if the router is ours; whether it did."""
         with self._transaction() as execute:
-            return bool(execute(DELETE_PART_SQL, router, seq, router, seq).rowcount)
+            values = (router, seq, router, seq, router, self.owner)
+            return bool(execute(DELETE_PART_SQL, *values).rowcount)
 
     def renew(self, owner: str, seconds: float) -> set[int]:
         """Renew all leases of an owner, also expired ones; returns the routers it still owns."""
