@@ -200,6 +200,13 @@ def test_a_router_is_neither_leased_nor_loaded_before_its_policy_is_compiled(
     assert "r" not in later.idle
 
 
+def test_a_compiler_that_was_closed_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = PolicyCompiler("sqlite:///none.db")
+    compiler.close()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it would be left over"))
+    compiler.run_child(Random())
+
+
 def test_settings_do_not_change_what_is_compiled() -> None:
     assert name_compiled_code(Omd(batch=3)) == name_compiled_code(Omd())
     assert name_compiled_code(Omd(dual=Anytime())) != name_compiled_code(Omd())

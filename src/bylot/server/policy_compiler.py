@@ -78,10 +78,11 @@ class PolicyCompiler:
 
     def close(self) -> None:
         """Stop compiling."""
-        self.closed = True
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        for child in tuple(self.children):
-            child.terminate()
+        with self.lock:
+            self.closed = True
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            for child in self.children:
+                child.terminate()
 
     def request_all(self) -> None:
         """Compile the default policy and those of all stored routers."""
@@ -172,11 +173,15 @@ class PolicyCompiler:
             return
         command = [sys.executable, "-P", "-c", CHILD_CODE, json.dumps(policy_to_data(policy))]
         paths = os.pathsep.join(filter(None, sys.path))
-        with subprocess.Popen(
-            command, env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True
-        ) as child:
+        environment = {**os.environ, "PYTHONPATH": paths}
+        with self.lock:
+            if self.closed:  # nobody would stop it
+                return
+            child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
             self.children.add(child)
+        with child:
             said = child.communicate()[1]
+        with self.lock:
             self.children.remove(child)
         if child.returncode and not self.closed:
             log.warning("the process that compiles %s has failed: %s", policy.name, said[-1000:])
