@@ -90,6 +90,7 @@ def test_every_setting_is_a_flag_and_a_variable_and_an_entry_of_the_file(tmp_pat
         ("[limits]\nstore = 'x'", "'store' in [limits]; move it above the first table"),
         ("[limits]\nrat = 1", "unknown field 'rat' in [limits]; did you mean 'rate'?"),
         ("[router.a]\nproblem = 'x'", "unknown field 'router'; did you mean 'routers'?"),
+        ("[routers.a]\nproblem = 'p.yaml'\nmax_contexts = 0", "routers.a: Expected `int` >= 1"),
         ("[keys.a]\nscope = ['decide']", "'scope' in [keys.a]; did you mean 'scopes'?"),
         ("[keys.a]\nscopes = ['decid']", "keys.a: Invalid enum value 'decid'"),
         ("[routers.a]\nwait = 3", "routers.a: Object missing required field `problem`"),
@@ -149,6 +150,8 @@ def test_a_declared_key_comes_from_a_file_a_variable_or_its_digest(tmp_path: Pat
         (KeyEntry(env="NONE"), "NONE contains no API key"),
         (KeyEntry(digest=SECRET), "its digest contains no API key"),
         (KeyEntry(env="BAD"), "BAD contains no API key"),
+        (KeyEntry(env=SECRET), "file or env is the key itself"),
+        (KeyEntry(file=Path("/run") / SECRET), "file or env is the key itself"),
         (KeyEntry(file=Path("/nowhere/key")), "/nowhere/key cannot be read"),
     ],
 )
@@ -224,9 +227,9 @@ def test_a_router_that_was_created_from_an_example_does_not_differ_from_it(
 def test_a_declared_router_that_asks_more_experts_than_there_are_is_refused(tmp_path: Path) -> None:
     problem = tmp_path / "pool.yaml"
     problem.write_text("experts: [ann, bob]\ndraws: 3\n")
-    assert build_config(RouterEntry(problem=problem, policy="tangent")).problem["draws"] == 3
+    assert build_config("r", RouterEntry(problem=problem, policy="tangent")).problem["draws"] == 3
     with pytest.raises(PolicyError, match="asks 3 different experts per request, but there are"):
-        build_config(RouterEntry(problem=problem, policy="distinct"))
+        build_config("r", RouterEntry(problem=problem, policy="distinct"))
 
 
 def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(
@@ -251,6 +254,12 @@ def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(
     path.write_text(text.replace("pool.yaml", "none.yaml"))
     assert main(["serve", "--config", "bylot.toml", "--check"]) == 1
     assert "none.yaml" in capsys.readouterr().err
+    path.write_text("[routers.Triage]\nproblem = 'pool.yaml'\n")
+    assert main(["serve", "--config", "bylot.toml", "--check"]) == 1
+    assert "invalid router name 'Triage'" in capsys.readouterr().err
+    for url in ("postgresqll://me:s3cret@db/bylot", "host=db password=s3cret"):
+        assert main(["serve", "--store", url, "--check"]) == 1
+        assert "s3cret" not in "".join(capsys.readouterr())
 
 
 def test_a_key_for_a_configuration_is_printed_and_not_stored(

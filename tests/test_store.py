@@ -337,6 +337,8 @@ def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.Monk
         "postgresql://me:secret@127.0.0.1:1/db",
         "postgresql://me:se:cret@[::1/db",
         "postgresql://me:s%ZZecret@127.0.0.1:1/db",
+        "postgresql://me:se@cret@127.0.0.1:1/db",
+        "host=127.0.0.1 password=secret",
     ],
 )
 def test_no_error_shows_a_password(address: str) -> None:

@@ -87,8 +87,8 @@ def print_settings(loaded: LoadedSettings) -> None:
 
     settings = loaded.settings
     build_keys(settings.keys)
-    for router in settings.routers.values():
-        build_config(router)
+    for name, router in settings.routers.items():
+        build_config(name, router)
     rows = {name: getattr(settings, name) for name in SETTINGS}
     with options.explain_missing_extra("postgres"):
         rows["store"] = hide_password(settings.store)

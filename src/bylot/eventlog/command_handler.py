@@ -13,7 +13,7 @@ from bylot import errors
 from bylot.api import DecisionRecord, RewardReceipt, RouterView
 from bylot.eventlog import commands
 from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
-from bylot.eventlog.commands import decision_id_from_text, is_router_name
+from bylot.eventlog.commands import decision_id_from_text
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.history import decision_from_event, decision_record_from_events
 from bylot.eventlog.repository import RouterRepository, has_wait
@@ -156,9 +156,7 @@ class CommandHandler:
 
     def create(self, command: commands.CreateRouter) -> RouterView:
         """Create a router, if its configuration is valid and its name is free."""
-        if not is_router_name(command.name):
-            expected = "lower-case letters, digits, - and _, at most 63, a letter or digit first"
-            raise errors.StoreError("router name", got=command.name, expected=expected)
+        commands.check_router_name(command.name)
         made, first = RouterAggregate.create(0, self.at, command)
         core = made.core
         check_max_contexts(core.policy, core.problem.size, core.max_contexts)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from bylot.api import NAME_PATTERN
-from bylot.errors import DecisionError
+from bylot.errors import DecisionError, StoreError
 from bylot.eventlog.config_validation import PreparedConfig
 from bylot.router.config import RouterConfig
 from bylot.store import Event
@@ -145,6 +145,13 @@ def is_router_name(text: str) -> bool:
     (True, False, False)
     """
     return re.search(NAME_PATTERN, text) is not None
+
+
+def check_router_name(name: str) -> None:
+    """Refuse a name that no router can have."""
+    if not is_router_name(name):
+        expected = "lower-case letters, digits, - and _, at most 63, a letter or digit first"
+        raise StoreError("router name", got=name, expected=expected)
 
 
 def check_storable_text(what: str, text: str | None) -> None:

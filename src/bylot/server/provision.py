@@ -8,7 +8,7 @@ from contextlib import closing
 
 from bylot import problem_files
 from bylot.errors import BylotError, RouterExists
-from bylot.eventlog.commands import CreateRouter
+from bylot.eventlog.commands import CreateRouter, check_router_name
 from bylot.eventlog.config_validation import validate_config
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import LEASE_S, read_stored_config
@@ -34,6 +34,9 @@ def build_keys(
         what = f"keys.{label}"
         if sum(one is not None for one in (entry.file, entry.env, entry.digest)) != 1:
             raise BylotError(what, expected="one of file, env and digest")
+        if KEY_TEXT.search(f"{entry.file} {entry.env}"):
+            remedy = "give the name of the file or of the variable that contains it"
+            raise BylotError(f"{what}: file or env is the key itself", remedy=remedy)
         if entry.digest is not None:
             parts = KEY_DIGEST.fullmatch(entry.digest)
             digest = bytes.fromhex(parts[2]) if parts else b""
@@ -62,8 +65,9 @@ def read_secret(what: str, entry: KeyEntry, environ: Mapping[str, str]) -> str:
         raise BylotError(f"{what}: {entry.file} cannot be read: {reason}") from None
 
 
-def build_config(entry: RouterEntry) -> RouterConfig:
+def build_config(name: str, entry: RouterEntry) -> RouterConfig:
     """The configuration of a declared router, validated, in its canonical form."""
+    check_router_name(name)
     config, _ = config_from_file(problem_files.read(entry.problem), entry)
     return validate_config(config)[0]
 
@@ -71,7 +75,7 @@ def build_config(entry: RouterEntry) -> RouterConfig:
 def create_declared_routers(store: Store, url: str, entries: Mapping[str, RouterEntry]) -> None:
     """Create the routers that the store does not have, and log where others differ."""
     for name, entry in entries.items():
-        config, row = build_config(entry), store.find(name)
+        config, row = build_config(name, entry), store.find(name)
         if row is None:
             log.info("creating router %s from %s", name, entry.problem)
             with closing(make_command_handler(url, LEASE_S)) as handler:

@@ -24,9 +24,14 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
             what = f"a store at {POSTGRES_PREFIXES[0]}… needs psycopg ({error})"
             raise UnsupportedStore(what, remedy=install_command("postgres")) from None
         return PostgresStore(address, read_only=read_only)
-    scheme = address.split(":")[0]  # what follows may have a password in it
-    raise UnsupportedStore(
-        f"unsupported store URL scheme {scheme!r}",
+    raise make_unsupported_error(address)
+
+
+def make_unsupported_error(address: str) -> UnsupportedStore:
+    """The error about a URL of another kind; it shows the scheme only, as passwords may follow."""
+    scheme, slashes, _ = address.partition("://")
+    return UnsupportedStore(
+        f"unsupported store URL scheme {scheme!r}" if slashes else "the store URL has no scheme",
         remedy="use sqlite:///routers.db for a relative path, sqlite:////srv/routers.db for an "
         "absolute one, or postgresql://user@host/database",
     )
@@ -34,8 +39,10 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
 
 def hide_password(address: str) -> str:
     """The URL without its password."""
-    if not address.startswith(POSTGRES_PREFIXES):
+    if address.startswith(SQLITE_PREFIX):
         return address
+    if not address.startswith(POSTGRES_PREFIXES):
+        raise make_unsupported_error(address)
     from bylot.store.postgres import format_postgres_url, parse_postgres_url
 
     return format_postgres_url(parse_postgres_url(address))
