@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bylot._text import format_table, print_progress
-from bylot.errors import OutOfReachWarning, SurrogateWarning
+from bylot.errors import BylotWarning
 from bylot.parallel import Engine, ThreadEngine, show_progress
 from bylot_paper import grid, report
 from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
@@ -161,8 +161,7 @@ def compute_cells(
     if not cells:
         return
     with warnings.catch_warnings():
-        for kind in (OutOfReachWarning, SurrogateWarning):
-            warnings.simplefilter("ignore", kind)  # such policies are played all the same
+        warnings.simplefilter("ignore", BylotWarning)  # such policies are played all the same
         print_progress("... compiling, which is quick if it was done before")
         first = {(cell.experiment, cell.policy): cell for cell in reversed(cells)}
         for job in grid.group_cells_by_scenario(first.values()):  # so that compilation is not timed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options
 from bylot.cli.options import add_verb, connect_client, print_result
-from bylot.errors import BylotError
+from bylot.errors import BylotError, BylotWarning
 
 if TYPE_CHECKING:
     from bylot.evaluate import DecisionLog, EvaluationTarget
@@ -72,7 +72,6 @@ EvaluationCase = tuple["DecisionLog", list["EvaluationTarget"], tuple[float, flo
 def case_from_files(given: argparse.Namespace) -> EvaluationCase:
     """Read the log and the problem or saved router from files."""
     from bylot import problem_files
-    from bylot.errors import OutOfReachWarning, SurrogateWarning
     from bylot.evaluate import read_log
     from bylot.evaluate.targets import can_be_target, parse_target
     from bylot.router.router import Router
@@ -80,8 +79,7 @@ def case_from_files(given: argparse.Namespace) -> EvaluationCase:
     if given.log is None:
         raise BylotError("no LOG given", remedy="give a file, or --router")
     with warnings.catch_warnings():  # about the policy of the router, which is not played here
-        warnings.simplefilter("ignore", SurrogateWarning)
-        warnings.simplefilter("ignore", OutOfReachWarning)
+        warnings.simplefilter("ignore", BylotWarning)
         specs, router = given.target or ["uniform"], None
         if is_problem_file(given.problem_from):
             file = problem_files.read(given.problem_from, given.experts)

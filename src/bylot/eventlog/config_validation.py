@@ -119,8 +119,7 @@ def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
     # A share becomes a plain cost of 1, as no member of its group may be left.
     limits = [Limit(one.name, one.bound, one.sign) for one in problem.limits]
     with warnings.catch_warnings():  # of policies that do not guard their limits
-        warnings.simplefilter("ignore", errors.OutOfReachWarning)
-        warnings.simplefilter("ignore", errors.SurrogateWarning)
+        warnings.simplefilter("ignore", errors.BylotWarning)
         smaller = problem.replace(experts=experts, costs=costs, limits=limits)
         parts.policy.bind(smaller, parts.run.horizon)
 

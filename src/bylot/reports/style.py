@@ -67,6 +67,23 @@ def load_pyplot() -> Any:
     return plt
 
 
+def make_panels(
+    rows: int, columns: int, size: tuple[float, float], title: str, **shared: Any
+) -> tuple[Any, Any]:
+    """A figure with a title, and a (rows, columns) array of axes."""
+    figure, axes = load_pyplot().subplots(
+        rows, columns, figsize=size, layout="constrained", squeeze=False, **shared
+    )
+    figure.suptitle(title)
+    return figure, axes
+
+
+def put_legend(figure: Any, columns: int, *handles_and_names: Sequence[Any]) -> None:
+    """One legend for all panels, outside them; by default of all that is labelled."""
+    place = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
+    figure.legend(*handles_and_names, ncols=columns, **place)
+
+
 def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
     """Save as PNG and SVG; the same figure gives the same bytes: no date, no random ids."""
     plt = load_pyplot()

@@ -38,18 +38,12 @@ def make_plots(
     results: WhatifResults, title: str, size: tuple[float, float], rows: int = 1, columns: int = 1
 ) -> tuple[Any, list[Any]]:
     """A figure with a grid of plots; the title of a synthetic scenario says so."""
-    options = {"figsize": size, "layout": "constrained", "sharex": True, "squeeze": False}
-    figure, grid = style.load_pyplot().subplots(rows, columns, **options)
     prefix = "SYNTHETIC SCENARIO: " if results.plan.scenario.synthetic else ""
-    figure.suptitle(f"{prefix}{title}")
+    figure, grid = style.make_panels(rows, columns, size, f"{prefix}{title}", sharex=True)
     for axes in grid.flat:
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     return figure, [*grid.flat]
-
-
-def add_legend(figure: Any, columns: int, **parts: Any) -> None:
-    figure.legend(**parts, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
 def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
@@ -76,7 +70,7 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
     draw_period_ends(axes, plan)
     axes.set(xlabel="requests", ylabel="reward", xlim=(0, plan.rounds))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    add_legend(figure, 3)
+    style.put_legend(figure, 3)
     return style.save_figure(figure, folder, "reward")
 
 
@@ -104,8 +98,7 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
         if count - columns <= n < count:  # the lowest plot of its column
             axes.set_xlabel("requests", fontsize=8)
             axes.tick_params(labelbottom=True)
-    handles, labels = plots[0].get_legend_handles_labels()
-    add_legend(figure, 6, handles=handles, labels=labels)
+    style.put_legend(figure, 6, *plots[0].get_legend_handles_labels())
     return style.save_figure(figure, folder, "limits")
 
 
@@ -165,7 +158,7 @@ def draw_experts(results: WhatifResults, folder: Path) -> list[Path]:
     axes.set_yticks(y, [results.plan.problem.experts[i] for i in order], fontsize=8)
     axes.set(xlabel="% of requests", ylim=(-0.7, len(order) - 0.3))
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-    add_legend(figure, 5)
+    style.put_legend(figure, 5)
     return style.save_figure(figure, folder, "experts")
 
 
@@ -191,7 +184,7 @@ def draw_bound_sweep(results: WhatifResults, folder: Path) -> list[Path]:
     axes.annotate("as in the file", (limit.written, 0.02), **place, fontsize=8, color=style.GREY)
     side = limit.limit.side.replace("_", " ")
     axes.set(xlabel=f"{limit.limit.name} {side}, per {limit.per}", ylabel="mean reward")
-    add_legend(figure, 5)
+    style.put_legend(figure, 5)
     return style.save_figure(figure, folder, "sweep")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from bylot.harness import seed_std
-from bylot.reports.style import BEYOND_POLICY_STYLES, GREY, save_figure
+from bylot.reports.style import BEYOND_POLICY_STYLES, GREY, make_panels, put_legend, save_figure
 from bylot_paper import analysis
 from bylot_paper.analysis import HARD_CASES, GroupKey, RecordGroups, RunManifest
 from bylot_paper.grid import ABLATION_LABELS, GUARDED_POLICIES
@@ -55,7 +55,7 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
     text = "Beyond the paper: our policies without one of their parts"
     title, rows = analysis.make_figure_title(text, run, groups.seeds("ablation")), len(policies)
     inches = (13, 1.4 + 4.4 * rows)
-    figure, axes = figures.make_panels(rows, 3, inches, title, sharex="col", sharey=True)
+    figure, axes = make_panels(rows, 3, inches, title, sharex="col", sharey=True)
     for row, policy in zip(axes, policies, strict=True):
         for panel, measure in zip(row, ABLATION_MEASURES.values(), strict=True):
             draw_ablation_dots(panel, groups, policy, measure)
@@ -68,7 +68,7 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
         f"{BEYOND_LEVEL_STYLES[level].name} limits, {ENVIRONMENT_LABELS[environment]}"
         for level, environment in HARD_CASES
     ]
-    figures.put_legend(figure, handles, names, columns=4)
+    put_legend(figure, 4, handles, names)
     return save_figure(figure, folder, "beyond-ablation")
 
 
@@ -108,7 +108,7 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     text = "Beyond the paper: limits in every period, with an unknown horizon"
     title = analysis.make_figure_title(text, run, groups.seeds("periods"), "periods")
     inches = (1.5 + 3.2 * len(cases), 7.6)
-    figure, axes = figures.make_panels(2, len(cases), inches, title, sharex=True, sharey="row")
+    figure, axes = make_panels(2, len(cases), inches, title, sharex=True, sharey="row")
     for (top, bottom), (level, environment) in zip(axes.T, cases, strict=True):
         top.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
         for n, policy in enumerate(policies):
@@ -128,7 +128,7 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     axes[0, 0].set_ylabel("% of periods outside a limit")
     axes[1, 0].set_ylabel("regret, mean ± 1 std over seeds")
     handles, names = axes[0, 0].get_legend_handles_labels()
-    figures.put_legend(figure, handles, names, columns=6)
+    put_legend(figure, 6, handles, names)
     return save_figure(figure, folder, "beyond-periods")
 
 

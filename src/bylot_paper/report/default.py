@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 
 from bylot.numerics.jit import Floats
+from bylot.reports import style
 from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph
 from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
 from bylot_paper import default_rule, grid
 from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
 from bylot_paper.default_rule import REFERENCE_POLICY, DefaultChoice, ResultLine
 from bylot_paper.report import formatting
-from bylot_paper.report.figures import make_panels, put_legend
 from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
@@ -273,7 +273,7 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     played = f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds, {count}"
     title = f"{mark}Loss of every policy, by scenario\n{played}"
     size = 3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)
-    figure, [[axes]] = make_panels(1, 1, size, title)
+    figure, [[axes]] = style.make_panels(1, 1, size, title)
     for (y, policy), (x, place) in product(enumerate(policies), enumerate(places)):
         if (policy, place) in tiles:
             draw_tile(axes, x, y, tiles[policy, place], scale.get(place))
@@ -337,4 +337,4 @@ def draw_tile_legend(figure: Any) -> None:
     }
     tile = partial(load_pyplot().Rectangle, (0, 0), 1, 1, edgecolor=GREY, linewidth=0.6)
     patches = [tile(facecolor=colour) for colour in shown.values()]
-    put_legend(figure, patches, list(shown), columns=2)
+    style.put_legend(figure, 2, patches, list(shown))

@@ -35,29 +35,12 @@ LEVEL_WIDTH = 0.8  # share of the space of a level that its policies fill
 FIRST_ROUND = 100  # the round that curves of regret begin at: earlier ones show noise
 
 
-def make_panels(
-    rows: int, columns: int, size: tuple[float, float], title: str, **shared: Any
-) -> tuple[Any, Any]:
-    """A figure with a title, and a (rows, columns) array of axes."""
-    figure, axes = look.load_pyplot().subplots(
-        rows, columns, figsize=size, layout="constrained", squeeze=False, **shared
-    )
-    figure.suptitle(title)
-    return figure, axes
-
-
 def make_handle(**style: Any) -> Any:
     return look.load_pyplot().matplotlib.lines.Line2D([], [], **style)
 
 
 def make_patch(colour: str, alpha: float) -> Any:
     return look.load_pyplot().matplotlib.patches.Patch(color=colour, alpha=alpha, linewidth=0)
-
-
-def put_legend(figure: Any, handles: Sequence[Any], names: Sequence[str], columns: int) -> None:
-    """One legend for all panels, outside them."""
-    place = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
-    figure.legend(handles, names, ncols=columns, **place)
 
 
 def separate(axes: Any, count: int, vertical: bool = True) -> None:
@@ -82,7 +65,7 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
     if seeds == (0, 0):
         return []
     title = analysis.make_figure_title("Regret of OMD under three levels of limits", run, seeds)
-    figure, axes = make_panels(2, 2, (11, 8), title, sharex=True, sharey="row")
+    figure, axes = look.make_panels(2, 2, (11, 8), title, sharex=True, sharey="row")
     for (top, bottom), dimensions in zip(axes.T, (3, 5), strict=True):
         top.set_title(f"N = {dimensions} dimensions of reward")
         draw_sweep_panel(top, groups, dimensions, "curve_r1_true", "curve_r1_proxy")
@@ -103,7 +86,7 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
         f"c/√n through the tight curve at n = {ANCHOR_UPDATE}",
         "± 1 standard deviation over seeds",
     ]
-    put_legend(figure, handles, names, columns=2)
+    look.put_legend(figure, 2, handles, names)
     return look.save_figure(figure, folder, "sweep")
 
 
@@ -198,7 +181,7 @@ def draw_levels(
         return []
     rows, beyond = len(shown.environments), shown.experiment == "beyond"
     title = shown.title("reward and kept limits by the level of the limits", run, groups)
-    figure, axes = make_panels(rows, 2, (13, 0.7 + 3.9 * rows), title, sharey="col")
+    figure, axes = look.make_panels(rows, 2, (13, 0.7 + 3.9 * rows), title, sharey="col")
     for environment, (left, right) in zip(shown.environments, axes, strict=True):
         if beyond:
             left.axhline(0.0, color=BLACK, linewidth=1.6)
@@ -223,7 +206,9 @@ def draw_levels(
     handles = [make_handle(color=one.colour, marker=one.marker, **edge) for one in styles]
     handles.append(make_handle(color=BLACK, linewidth=1.6))
     names = [*(one.name for one in styles), shown.best]
-    put_legend(figure, handles, names, len(names) if len(names) <= 7 else (len(names) + 1) // 2)
+    look.put_legend(
+        figure, len(names) if len(names) <= 7 else (len(names) + 1) // 2, handles, names
+    )
     return look.save_figure(figure, folder, shown.experiment)
 
 
@@ -267,7 +252,7 @@ def make_panels_over_time(
 ) -> tuple[Any, dict[tuple[str, str], Any]]:
     """A figure with one row per environment, one column per level, and the round as its x-axis."""
     rows, columns = len(shown.environments), len(shown.levels)
-    figure, axes = make_panels(rows, columns, size, title, sharex=True, sharey=sharey)
+    figure, axes = look.make_panels(rows, columns, size, title, sharex=True, sharey=sharey)
     for panel in axes[:, 0]:
         panel.set_ylabel(label)
     for panel in axes[-1]:
@@ -298,7 +283,7 @@ def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path)
     handles.append(make_handle(color=BLACK, linewidth=0.9, linestyle=(0, (1, 3))))
     handles.append(make_patch(styles[0].colour, 0.25))
     names = [*(one.name for one in styles), shown.best, "± 1 standard deviation over seeds"]
-    put_legend(figure, handles, names, columns=2 * width)
+    look.put_legend(figure, 2 * width, handles, names)
     return look.save_figure(figure, folder, name)
 
 
@@ -348,7 +333,7 @@ def draw_regret(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pat
         panel.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
     handles, names = next(iter(axes.values())).get_legend_handles_labels()
     handles, names = [*handles, make_patch(GREY, 0.3)], [*names, "± 1 std over seeds"]
-    put_legend(figure, handles, names, columns=7)
+    look.put_legend(figure, 7, handles, names)
     return look.save_figure(figure, folder, "beyond-regret")
 
 
