@@ -169,7 +169,7 @@ def test_the_synthetic_crowd_has_the_shape_of_trec(trec: Crowd, seed: int) -> No
 def test_the_test_above_would_notice_another_shape(
     trec: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bylot_paper.crowd_sources.LOAD_QUANTILES", tuple(np.linspace(5, 968, 9)))
+    monkeypatch.setattr("bylot_paper.crowd.LOAD_QUANTILES", tuple(np.linspace(5, 968, 9)))
     assert {"log load", "mean accuracy", "skills of 1"} <= set(
         list_different_marginals(make_synthetic_crowd(), trec)
     )
