@@ -227,6 +227,7 @@ def test_quotes_keep_commas_together(tmp_path: Path) -> None:
         (OUTCOMES, "qid,topic\n7,x\n", ["questions.csv, line 1: no column 'specialty'"]),
         (OUTCOMES, "qid,Specialty\n7,x\n", ["did you mean 'Specialty'?"]),
         (OUTCOMES, "qid,specialty\n7,x\n9,\n", ["questions.csv, line 3: question '9' has no"]),
+        ("ann,bob\n1,0\n1,1\n", QUESTIONS, ["'ann' is '1', as in line 2", "its own id or name in"]),
         (OUTCOMES, "qid,specialty\n7,x\n7,x\n", ["questions.csv, line 3", "as in line 2"]),
     ],
 )

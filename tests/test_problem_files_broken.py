@@ -336,6 +336,11 @@ def test_experts_in_a_file_that_never_ends_are_refused(
             b"floor: {a: 0,5}",
             "line 1: invalid key '5' .*; write 0.5 if it is one number",
         ),
+        (
+            "pool.yaml",
+            b"floor: {a: 0,015}",
+            "line 1: invalid key '015' .*; write 0.015 if it is one number",
+        ),
         ("pool.yaml", b"floor: 0,5", "expected a .*; write 0.5: decimals have a point"),
     ],
 )

@@ -201,7 +201,8 @@ def check_unique_names(read: Sheet) -> Sheet:
             first = read.place(before)
             first = f"line {first}" if isinstance(first, int) else first
             said = f"{what} is {quote_field(name)}, as in {first}"
-            raise data_error(read.path, said, "keep one of them", read.place(row))
+            remedy = "keep one of them; each line needs its own id or name in the first column"
+            raise data_error(read.path, said, remedy, read.place(row))
     return read
 
 

@@ -204,10 +204,9 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
         if not isinstance(key, str):
             got, remedy = describe_value(key, inner.texts.get((), "")), "put it in quotes"
             last = next(reversed(mapping.values()), None)
-            if type(key) is int and type(last) is int:  # {usd: 0,5}
-                remedy = (
-                    f"write {last}.{inner.texts[()]} if it is one number, else put it in quotes"
-                )
+            text = inner.texts.get((), "")
+            if text.isdecimal() and type(last) is int:  # {usd: 0,5} or {usd: 0,05}
+                remedy = f"write {last}.{text} if it is one number, else put it in quotes"
             raise document.error(keys, "key", got=got, expected="text", remedy=remedy, line=line)
         if key in mapping:
             what = f"duplicate key {key!r}, also in line {document.lines[(*keys, key)]}"
