@@ -84,6 +84,28 @@ def test_what_lets_more_policies_run_is_on_the_first_screen(
     assert f"at_most: {data['looser'][0]['at_most']}" in looser
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("draws: 9", "lets distinct and noisy-or run: there are only 3 experts for 9 draws.\n"),
+        ("draws: 2\nperiod: 2", "distinct and noisy-or can run with period: "),
+    ],
+)
+def test_a_check_says_why_full_panels_cannot_be_drawn(
+    tmp_path: Path, line: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = "[{cost: usd, at_most: 4.7}, {share: lead, members: [ann], at_least: 0.4}]"
+    costs = "experts: [ann, bob, cat]\ncosts: {usd: [4, 3, 1]}"
+    content = f"{costs}\nlimits: {limits}\n{line}\n"
+    code, text, data = run_check(tmp_path, content, capsys)
+    assert (code, data["policies"]["distinct"]["applies"]) == (0, False)
+    assert hint in text
+    if shortest := data["policies"]["distinct"]["shortest_period"]:
+        assert f"{hint}{shortest}" in text
+        _, _, longer = run_check(tmp_path, content.replace("od: 2", f"od: {shortest}"), capsys)
+        assert longer["policies"]["distinct"]["applies"]
+
+
 def test_a_check_reports_costs_groups_limits_and_policies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

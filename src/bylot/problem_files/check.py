@@ -289,10 +289,12 @@ def describe_limits(file: ProblemFile) -> list[str]:
 
 
 def describe_looser_limits(found: dict[str, Any]) -> list[str]:
-    """The bounds that would let the policies with full panels run, if they cannot."""
-    if found["policies"][policies.Distinct.name]["applies"]:
+    """The bounds or the period that would let the policies with full panels run, if they cannot."""
+    distinct = found["policies"][policies.Distinct.name]
+    if distinct["applies"]:
         return []
-    ways = []
+    shortest = distinct["shortest_period"]
+    ways = [] if shortest is None else [f"period: {shortest}"]
     for one in found["looser"]:
         side = "at_most" if "at_most" in one else "at_least"
         name = one.get("cost") or one["group"]
@@ -300,7 +302,7 @@ def describe_looser_limits(found: dict[str, Any]) -> list[str]:
         ways.append(f"{side}: {one[side]!r} {place}")
     both = f"{policies.Distinct.name} and {policies.NoisyOr.name}"
     if not ways:
-        return [f"No change of a single bound lets {both} run."]
+        return [f"No change of a single bound lets {both} run: {distinct['reason']}."]
     return [f"{both} can run with {join_words(ways, 'or')}."]
 
 
