@@ -278,6 +278,21 @@ def test_a_key_for_a_configuration_is_printed_and_not_stored(
     assert credentials.find_caller(secret) is not None
 
 
+def test_the_list_of_keys_names_those_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BYLOT_STORE", f"sqlite:///{tmp_path}/keys.db")
+    open_store(f"sqlite:///{tmp_path}/keys.db").close()
+    path = write_config(tmp_path, "[keys.front]\nenv = 'FRONT'\nscopes = ['decide']\n")
+    assert main(["keys", "list"]) == 0
+    assert "from its own machine only" in capsys.readouterr().out
+    assert main(["keys", "list", "--config", str(path)]) == 0
+    expected = "no keys in the store\ndeclared in the configuration: front\n"
+    assert capsys.readouterr().out == expected
+    assert main(["keys", "list", "--config", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"keys": [], "declared": ["front"]}
+
+
 def test_verbs_of_a_store_use_the_one_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -162,14 +162,19 @@ def run_list_keys(given: argparse.Namespace) -> None:
         del row["digest"]
         for name in ("created", "revoked"):
             row[name] = None if row[name] is None else format_timestamp(row[name])
+    declared = list(options.read_settings(given).settings.keys)
     text = "no keys: the server accepts requests from its own machine only"
+    if declared:
+        text = "no keys in the store"
     if rows:
         cells = [
             [" ".join(cell) or "all" if isinstance(cell, tuple) else cell or "-" for cell in values]
             for values in (row.values() for row in rows)
         ]
         text = "\n".join(format_table([tuple(rows[0]), *cells]))
-    options.print_result(given, {"keys": rows}, text)
+    if declared:
+        text = f"{text}\ndeclared in the configuration: {', '.join(declared)}"
+    options.print_result(given, {"keys": rows, "declared": declared}, text)
 
 
 def run_revoke_key(given: argparse.Namespace) -> None:
