@@ -231,8 +231,10 @@ def test_names_are_quoted_in_paths() -> None:
 
 def test_the_api_key_is_sent_with_requests() -> None:
     with scripted_server(Answer(201, DECISION)) as server:
-        get_router(server, key="bylot_a_b").decide()
-    assert server.requests[0].headers["authorization"] == "Bearer bylot_a_b"
+        for key in ("bylot_a_b", "bylot_a_b\n"):  # as written, and as read from a file
+            get_router(server, key=key).decide()
+    assert {one.headers["authorization"] for one in server.requests} == {"Bearer bylot_a_b"}
+    assert len(server.requests) == 2
 
 
 def test_a_batch_returns_a_result_or_an_error_for_each_item() -> None:

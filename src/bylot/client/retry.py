@@ -99,7 +99,7 @@ def httpx_settings(url: str, key: str | None) -> dict[str, Any]:
         raise ServiceError("server address", got=url, expected=expected)
     headers = {"user-agent": f"bylot/{__version__}"}
     if key is not None:
-        headers["authorization"] = f"Bearer {key}"
+        headers["authorization"] = f"Bearer {key.strip()}"  # a key file ends with a line break
     limits = httpx.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
     return {"base_url": url, "headers": headers, "limits": limits}
 
