@@ -207,6 +207,16 @@ def test_yaml_that_is_not_a_problem_is_refused(
     assert message in assert_error(answer, 422)["message"]
 
 
+def test_a_yaml_file_that_is_sent_as_json_is_refused_with_the_type_to_send(
+    server: ServerClient,
+) -> None:
+    headers = {"content-type": "application/json"}
+    for content, hinted in ((BY_ROW, True), ("{draws: 2}", False)):
+        answer = server.post("/v1/routers?name=wrong", content=content, headers=headers)
+        error = assert_error(answer, 400)
+        assert error["message"].endswith("; send a YAML file as application/yaml") is hinted
+
+
 def test_limits_on_large_groups_are_refused_before_they_repeat_their_members() -> None:
     experts = [{"name": f"{n:04}{'e' * 190}", "group": "all"} for n in range(4_000)]
     limits = [{"group": "all", "at_most": 2}, {"group": "all", "at_least": 0.1}]

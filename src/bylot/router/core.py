@@ -161,7 +161,7 @@ class RouterCore:
             remedy += "; declare a wider range with rewards=(low, high)"
         else:
             return float(value)
-        raise RewardError(f"reward for decision {id}", got=value, expected=expected, remedy=remedy)
+        raise RewardError(got=value, expected=f"{expected} for decision {id}", remedy=remedy)
 
     def settle(self, corrections: Mapping[str, float]) -> None:
         """Book what panels cost beyond the stated costs, by name; guards continue from there."""

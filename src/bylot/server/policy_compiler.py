@@ -126,7 +126,9 @@ class PolicyCompiler:
         wait([work], wait_s)
         if not work.done():
             seconds = time.monotonic() - since
-            raise PolicyCompiling(f"policy {policy.name!r} is being compiled, for {seconds:.0f} s")
+            raise PolicyCompiling(
+                f"policy {policy.name!r} is being compiled ({seconds:.0f} s so far)"
+            )
 
     def check_ready(self) -> None:
         """PolicyCompiling, unless all policies that are needed at the start are compiled."""

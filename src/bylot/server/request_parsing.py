@@ -115,7 +115,8 @@ def parse_json_body(
     except msgspec.ValidationError as error:
         raise invalid_field_error(error, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError(400, "malformed", f"the body is not valid JSON: {error}") from None
+        hint = "" if body.lstrip()[:1] in b"{[" else "; send a YAML file as application/yaml"
+        raise ApiError(400, "malformed", f"the body is not valid JSON: {error}{hint}") from None
     except RecursionError:
         raise ApiError(400, "malformed", "the body is nested too deeply") from None
     return value
@@ -146,10 +147,13 @@ def explain_msgspec_error(text: str) -> str:
 
     >>> explain_msgspec_error("Expected `float` > 0.0")
     'expected a number > 0.0'
+    >>> explain_msgspec_error("Expected `bool | float`, got `str`")
+    'expected a number, true or false, got `str`'
     >>> explain_msgspec_error(f"Expected `str` matching regex {KEY_PATTERN!r}")
     'expected printable ASCII characters'
     """
     text = text.replace("Expected `float`", "expected a number")
+    text = text.replace("Expected `bool | float`", "expected a number, true or false")
     head, _, pattern = text.partition("Expected `str` matching regex ")
     return f"{head}expected {PATTERN_WORDS[pattern]}" if pattern in PATTERN_WORDS else text
 
