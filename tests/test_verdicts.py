@@ -130,6 +130,15 @@ def test_a_horizon_is_judged_at_its_end() -> None:
         assert usd.sentence == "judged at decision 50, the end of the horizon"
 
 
+def test_cancelling_a_decision_of_a_horizon_that_is_over_leaves_its_verdict() -> None:
+    router = make_router(horizon=50)
+    play(router, 49, "c", "d")
+    spend, expected = router.core.decide(None, ALL_AVAILABLE).costs[:, 0].tolist()
+    router.core.cancel(49, {"usd": spend}, {"usd": expected})
+    usd = router.status().limits[0]
+    assert str(usd) == "usd missed: judged at decision 50, the end of the horizon"
+
+
 def test_nothing_is_outside_before_the_first_decision() -> None:
     problem = Problem(["a", "b"], {"x": [1.0, 0.0]}, [at_least("x", 0.4)], draws=1)
     for policy in ("random", "distinct"):

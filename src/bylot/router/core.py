@@ -187,12 +187,11 @@ class RouterCore:
         first = self.period.first if self.period.offset == offset else offset
         if rounds and t >= first:
             budget.cancel_round(self.problem, self.rule, self.state, spend)
-            offset += 1
+            self.period = PeriodStart(first, offset + 1)
         else:
             for name in counted:
                 n, cost = self.before_period.get(name, (0, 0.0))
                 self.before_period[name] = n - 1, cost - spend[name]
-        self.period = PeriodStart(first, offset)
         return {name: spend[name] for name in counted}
 
     def change_problem(self, problem: Problem, rule: Any = None) -> bool:
