@@ -367,11 +367,12 @@ def test_the_curl_commands_of_the_readme_work(tmp_path: Path) -> None:
     (block,) = [one for one in blocks if "/v1/decisions/" in one]
     with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
         lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
-        script = lines.replace("curl ", "curl -sS --fail-with-body -w '\\n' ")
+        script = re.sub("curl (-sf )?", r"curl -sS --fail-with-body -w '\\n' ", lines)
         script = script.replace("@examples", f"@{ROOT}/examples")
         first, second = re.split(r"^(?=.*/v1/decisions/)", script, flags=re.MULTILINE)
-        created, decision = run_script(first)
+        ready, created, decision = run_script(first)
         credited, status, crowd = run_script(second.replace("triage.1.1.9f3ab01c", decision["id"]))
+    assert ready == {"status": "ready"}
     assert (created["name"], credited["receipt"]) == ("triage", "learned")
     assert re.fullmatch(r"triage\.1\.1\.[0-9a-f]{8}", decision["id"])
     assert status["limits"][0]["kept"] in (True, False)
