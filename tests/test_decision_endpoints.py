@@ -157,6 +157,16 @@ def test_an_invalid_number_is_refused(server: ServerClient, router: str, number:
     assert "error" in answer.json()
 
 
+def test_a_value_of_the_wrong_type_is_explained_in_words(server: ServerClient, router: str) -> None:
+    said = assert_error(server.post(f"{router}/decisions", json={"context": 7}), 422)
+    assert (said["message"], said["field"]) == (
+        "expected a text or null, got a whole number",
+        "context",
+    )
+    said = assert_error(server.post(f"{router}/decisions", json={"available": "ann"}), 422)
+    assert said["message"] == "expected a list or null, got a text"
+
+
 def test_unknown_decisions_and_routers_are_not_found(server: ServerClient, router: str) -> None:
     name = router.rpartition("/")[2]
     place, _, tag = server.decide(router)["id"].rpartition(".")

@@ -15,6 +15,7 @@ from bylot.errors import DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.problem.validation import suggest_known_name
 from bylot.server.http_errors import ApiError
+from bylot.server.settings import explain_msgspec_error
 
 ParsedT = TypeVar("ParsedT")
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -142,27 +143,13 @@ PATTERN_WORDS = {
 """Patterns as msgspec quotes them, and what they mean."""
 
 
-def explain_msgspec_error(text: str) -> str:
-    """The message of msgspec in words.
-
-    >>> explain_msgspec_error("Expected `float` > 0.0")
-    'expected a number > 0.0'
-    >>> explain_msgspec_error("Expected `bool | float`, got `str`")
-    'expected a number, true or false, got `str`'
-    >>> explain_msgspec_error(f"Expected `str` matching regex {KEY_PATTERN!r}")
-    'expected printable ASCII characters'
-    """
-    text = text.replace("Expected `float`", "expected a number")
-    text = text.replace("Expected `bool | float`", "expected a number, true or false")
-    head, _, pattern = text.partition("Expected `str` matching regex ")
-    return f"{head}expected {PATTERN_WORDS[pattern]}" if pattern in PATTERN_WORDS else text
-
-
 def invalid_field_error(error: msgspec.ValidationError, kind: Any) -> ApiError:
     """JSON of the wrong shape; msgspec names the field at the end of its message."""
     text, _, place = str(error).partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
     _, _, unknown = text.rstrip("`").partition("unknown field `")
+    for pattern, words in PATTERN_WORDS.items():
+        text = text.replace(f"Expected `str` matching regex {pattern}", f"expected {words}")
     text = explain_msgspec_error(text)
     if unknown and not path:
         known = kind.__struct_encode_fields__

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
+from bylot._text import join_words
 from bylot.errors import BylotError, LocatedError
 
 ENV_PREFIX = "BYLOT_"
@@ -128,7 +129,8 @@ class Setting(NamedTuple):
         try:
             return msgspec.convert(value, self.kind, strict=strict)
         except msgspec.ValidationError as error:
-            expected = " or ".join(self.choices) or explain_kind_error(error)
+            said = explain_msgspec_error(str(error)).removeprefix("expected ")
+            expected = " or ".join(self.choices) or said.partition(", got ")[0]
             linked = str(value).startswith("tcp://")
             remedy = "Kubernetes sets it: use enableServiceLinks: false" if linked else None
             raise BylotError(what, got=value, expected=expected, remedy=remedy) from None
@@ -144,15 +146,23 @@ SETTINGS = {
 TABLES = {name: get_args(kind)[1] for name, kind in HINTS.items() if name not in SETTINGS}
 
 
-def explain_kind_error(error: msgspec.ValidationError) -> str:
-    """What msgspec expected, in words.
+MSGSPEC_WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "array": "a list"}
+MSGSPEC_WORDS |= {"object": "an object", "null": "null", "bool": "true or false"}
+MSGSPEC_TYPES = re.compile(rf"`((?:{'|'.join(MSGSPEC_WORDS)}| \| )+)`")
 
-    >>> explain_kind_error(msgspec.ValidationError("Expected `float`, got `str` - at `$.wait`"))
-    'a number'
+
+def explain_msgspec_error(text: str) -> str:
+    """A message of msgspec with words for its types.
+
+    >>> explain_msgspec_error("Expected `bool | float | null`, got `str`")
+    'expected a number, null, true or false, got a text'
     """
-    text = str(error).partition(" - at `")[0].partition(", got `")[0].removeprefix("Expected ")
-    words = {"`int`": "a whole number", "`float`": "a number", "`str`": "a text"}
-    return re.sub("`[a-z]+`", lambda found: words.get(found[0], found[0].strip("`")), text)
+
+    def name_types(found: re.Match[str]) -> str:
+        kinds = [words for kind, words in MSGSPEC_WORDS.items() if kind in found[1].split(" | ")]
+        return join_words([word for words in kinds for word in words.split(" or ")], "or")
+
+    return MSGSPEC_TYPES.sub(name_types, text.replace("Expected `", "expected `"))
 
 
 class LoadedSettings(NamedTuple):
