@@ -254,6 +254,13 @@ def change_result(whatif_results: WhatifResults, job: WhatifJob, result: object)
             "100% more than the best fixed panel under the limits (0.300)",
         ),
         (
+            lambda f: change_result(
+                f, WhatifJob("set"), Reference(0.7, asked=np.array([0.0, 1.0]), kept=True)
+            ),
+            1,
+            " If you trust these values, always asking bob earns more.",
+        ),
+        (
             lambda f: change_result(f, WhatifJob("equal"), Reference(0.4, kept=False)),
             3,
             "and asking all experts equally often (0.400).",

@@ -156,7 +156,8 @@ def describe_reward(results: WhatifResults) -> str:
         found = results.reference(name)
         if found is not None and found.kept:
             than = f"{compare_rewards(one.reward, found.value)} {label}"
-            parts.append(f"{than} under the limits ({found.value:.3f})")
+            under = " under the limits" if plan.problem.limits else ""
+            parts.append(f"{than}{under} ({found.value:.3f})")
     seeds = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}"
     text = f"{one.policy} earns {one.reward:.3f} of {plan.file.rewards[1]:g} per request over "
     text += f"{plan.rounds:,} requests (mean of {seeds}), {one.late:.3f} in the last tenth"
@@ -169,6 +170,11 @@ def describe_reward(results: WhatifResults) -> str:
             for other in others
         )
         text += f" {join_words(rewards, 'and')} {'is' if len(others) == 1 else 'are'} allowed too."
+    fixed = results.reference("set")
+    if fixed is not None and fixed.kept and fixed.asked is not None and fixed.value > one.reward:
+        asked = zip(plan.problem.experts, fixed.asked, strict=True)
+        panel = join_words((name for name, share in asked if share), "and")
+        text += f" If you trust these values, always asking {panel} earns more."
     logged = [other.policy for other in others if plan.policy_at(other.policy).has_propensities]
     if logged and not plan.policy_at(one.policy).has_propensities:
         text += f" To evaluate other policies from its log, run {logged[0]}: {one.policy} does not "
