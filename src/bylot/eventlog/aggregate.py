@@ -66,7 +66,6 @@ class RouterAggregate:
 
     @classmethod
     def from_first_event(cls, name: str, first: Event) -> "RouterAggregate":
-        """A router from event 0 of its log."""
         if first.seq != 0 or first.kind != "created" or rehash_event(b"", first) != first:
             raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
         try:

@@ -132,7 +132,6 @@ def rehash_event(before: bytes, event: Event) -> Event:
 
 
 def hash_snapshot(body: bytes) -> bytes:
-    """The seal of a snapshot."""
     return blake2b(body, digest_size=HASH_BYTES).digest()
 
 

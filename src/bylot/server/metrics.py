@@ -1,7 +1,9 @@
 """Prometheus metrics: of requests as they are served, of routers when they are scraped."""
 
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from msgspec import structs
@@ -19,6 +21,7 @@ LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0
 COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
 WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "internal_error")
 LIMIT_LABELS = ("router", "cost", "side")
+METRICS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
 
 
 class ServerMetrics:
@@ -90,7 +93,9 @@ class RouterCollector(Collector):
             more = {"lowest_reward": view.config.rewards[0]}
             routers.append(((name,), counters | structs.asdict(status) | more))
             for cost in status.costs:
-                sums = {field: counters[field].get(cost, 0.0) for field in SPEND_COUNTERS}
+                sums = {
+                    field: counters[field].get(cost, 0.0) for field in METRICS["spend_counters"]
+                }
                 costs.append(((name, cost), sums))
             for one in status.limits:
                 labels, now = (name, one.cost, one.side), one.current
@@ -99,63 +104,28 @@ class RouterCollector(Collector):
                 verdicts += [
                     ((*labels, word), {"verdict": word == one.verdict}) for word in VERDICTS
                 ]
-        yield from make_families(GaugeMetricFamily, ROUTER_GAUGES, ("router",), routers)
-        yield from make_families(CounterMetricFamily, ROUTER_COUNTERS, ("router",), routers)
-        yield from make_families(CounterMetricFamily, SPEND_COUNTERS, ("router", "cost"), costs)
-        yield from make_families(GaugeMetricFamily, LIMIT_GAUGES, LIMIT_LABELS, limits)
-        yield from make_families(CounterMetricFamily, LIMIT_COUNTERS, LIMIT_LABELS, limits)
-        every = *LIMIT_LABELS, "verdict"
-        yield from make_families(GaugeMetricFamily, VERDICT_GAUGES, every, verdicts)
+        gauge, counter, every = GaugeMetricFamily, CounterMetricFamily, (*LIMIT_LABELS, "verdict")
+        yield from make_families(gauge, "router_gauges", ("router",), routers)
+        yield from make_families(counter, "router_counters", ("router",), routers)
+        yield from make_families(counter, "spend_counters", ("router", "cost"), costs)
+        yield from make_families(gauge, "limit_gauges", LIMIT_LABELS, limits)
+        yield from make_families(counter, "limit_counters", LIMIT_LABELS, limits)
+        yield from make_families(gauge, "verdict_gauges", every, verdicts)
 
 
 def make_families(
     make: type[GaugeMetricFamily] | type[CounterMetricFamily],
-    names: Mapping[str, tuple[str, str]],
+    table: str,
     labels: Sequence[str],
     rows: Sequence[tuple[Sequence[str], Mapping[str, Any]]],
 ) -> Iterator[Metric]:
-    """A family for each name, with a sample of every row that has it; an unknown value is NaN."""
-    for field, (name, said) in names.items():
+    """A family for each metric of a table, with a sample of every row that has its number; an
+    unknown one is NaN.
+    """
+    for field, (name, said) in METRICS[table].items():
         family = make(name, said, labels=labels)
         for values, numbers in rows:
             if field in numbers:
                 value = numbers[field]
                 family.add_metric(values, math.nan if value is None else float(value))
         yield family
-
-
-ROUTER_GAUGES = {
-    "waiting": ("bylot_router_waiting", "Decisions that wait for their reward"),
-    "mean_reward": ("bylot_router_mean_reward", "Mean reward since the first decision"),
-    "lowest_reward": ("bylot_router_lowest_reward", "Lowest reward of the range"),
-    "kept": ("bylot_router_kept", "1 if all limits are kept, see bylot_limit_kept"),
-    "effective_experts": ("bylot_router_effective_experts", "exp(entropy) of the selection"),
-}
-"""By the name of the number: the name of the metric, and its description."""
-ROUTER_COUNTERS = {
-    "decisions": ("bylot_router_decisions", "Decisions"),
-    "rewards": ("bylot_router_rewards", "Rewards that were learned, defaults included"),
-    "learned": ("bylot_router_learned", "Rewards that arrived in time and were learned"),
-    "earned": ("bylot_router_earned", "Sum of learned rewards, each above the lowest of the range"),
-    "replaced": ("bylot_router_replaced", "Panels that the guard replaced"),
-    "infeasible": ("bylot_router_infeasible", "Decisions at which a limit would be missed"),
-    "missing": ("bylot_router_missing", "Decisions without a reward when their deadline passed"),
-    "late": ("bylot_router_late", "Rewards after the deadline"),
-    "cancelled": ("bylot_router_cancelled", "Decisions that were cancelled"),
-}
-SPEND_COUNTERS = {
-    "booked": ("bylot_spend", "Stated costs of decisions, in the unit of the cost"),
-    "added": ("bylot_spend_added", "Costs reported beyond the stated ones"),
-    "saved": ("bylot_spend_saved", "Costs reported below the stated ones, or cancelled"),
-}
-LIMIT_GAUGES = {
-    "mean": ("bylot_limit_mean", "Average settled cost since the first decision"),
-    "period_mean": ("bylot_limit_period_mean", "Average settled cost in the current period"),
-    "bound": ("bylot_limit_bound", "Bound of the limit"),
-    "price": ("bylot_limit_price", "Reward per decision that one unit of the bound would buy"),
-    "kept": ("bylot_limit_kept", "0 if the limit is outside, missed or will be missed"),
-}
-LIMIT_COUNTERS = {
-    "missed_periods": ("bylot_limit_missed_periods", "Periods that ended outside the limit"),
-}
-VERDICT_GAUGES = {"verdict": ("bylot_limit_verdict", "1 for the verdict, 0 for the other ones")}

@@ -145,7 +145,6 @@ class Writer:
         return results
 
     async def show_routers(self, names: Sequence[str]) -> dict[str, RouterView | Exception]:
-        """Routers by name."""
         views = await self.execute_in_slices(list(map(GetRouter, names)), SHOW_BATCH_ROUTERS)
         return dict(zip(names, views, strict=True))
 

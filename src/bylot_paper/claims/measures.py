@@ -53,7 +53,6 @@ class RunShare(NamedTuple):
 
     @property
     def value(self) -> float:
-        """From 0 to 1."""
         return self.kept / self.runs
 
     @property
