@@ -139,6 +139,21 @@ def test_cancelling_a_decision_of_a_horizon_that_is_over_leaves_its_verdict() ->
     assert str(usd) == "usd missed: judged at decision 50, the end of the horizon"
 
 
+def test_a_limit_is_not_promised_while_another_is_out_of_reach() -> None:
+    """The guard minimises the sum of what all limits are missed by, so it may miss both."""
+    costs = {"usd": [1.0, 3.0], "junior": [0.0, 1.0]}
+    limits = [at_most("usd", 2.5), at_least("junior", 0.3)]
+    router = Router(Problem(["a", "b"], costs, limits, draws=1, period=100), "distinct")
+    router.decide(available=["b"])
+    router.decide()
+    assert [one.sentence[-22:] for one in router.status().limits] == ["inside at decision 100"] * 2
+    router.core.settle({"usd": 500.0})
+    usd, junior = router.status().limits
+    assert (usd.verdict, junior.verdict) == ("will be missed", "on track")
+    end = "at decision 100 unless the guard misses it too, for a limit that is out of reach"
+    assert junior.sentence.endswith(end)
+
+
 def test_nothing_is_outside_before_the_first_decision() -> None:
     problem = Problem(["a", "b"], {"x": [1.0, 0.0]}, [at_least("x", 0.4)], draws=1)
     for policy in ("random", "distinct"):

@@ -344,9 +344,11 @@ class RouterCore:
         where `over` was spent beyond the bounds that the decisions were made under.
         """
         now, limit, offset = report.limits[j], self.problem.limits[j], self.t - report.played
+        contested = any(not one.within_reach for one in report.limits)  # by another, if not by j
         if self.period.offset != offset or self.period.first == 0:  # no change in this period
             final = self.run.horizon is not None and report.played == 0 < self.t
-            return PeriodPosition(now, now.mean, offset + (0 if final else report.period), final)
+            end = offset + (0 if final else report.period)
+            return PeriodPosition(now, now.mean, end, final, contested)
         n, spent = self.before_period.get(limit.name, (0, 0.0))
         decisions, measured, counted = self.count_decisions(limit.name) - n, None, None
         if decisions > 0:
@@ -356,7 +358,7 @@ class RouterCore:
             counted = float(limit.bound + over * unit / decisions)
             counted = measured if math.isclose(measured, counted) else counted
         now = structs.replace(now, mean=measured)
-        return PeriodPosition(now, counted, offset + report.period, False)
+        return PeriodPosition(now, counted, offset + report.period, False, contested)
 
     def count_visits(self) -> Ints:
         """Decisions by context: the policy's own counts, less what changes of the problem added."""

@@ -28,6 +28,7 @@ RECOVERY_CONDITIONS = (
 and cost less than those of the fallback schedule.
 """
 EDIT_NOTE = "; decisions before the edit count by the bound they had"
+CONTEST_NOTE = " unless the guard misses it too, for a limit that is out of reach"
 AVERAGE_TOLERANCE = 1e-9  # relative; averages are sums of many costs, and of corrections
 
 
@@ -59,17 +60,19 @@ def judge_average(limit: Limit, mean: float | None) -> LimitVerdict:
 class PeriodPosition(Struct, frozen=True):
     """A limit in the current period.
 
-    now:     its mean is what the decisions of this period cost, as measured
-    counted: the average that counts towards the bound. It differs after an edit: decisions before
-             it count by the bound that they were made under
-    end:     the number of the last decision of the period
-    final:   it was made, and it is the last of the horizon
+    now:       its mean is what the decisions of this period cost, as measured
+    counted:   the average that counts towards the bound. It differs after an edit: decisions before
+               it count by the bound that they were made under
+    end:       the number of the last decision of the period
+    final:     it was made, and it is the last of the horizon
+    contested: another limit is out of reach; the guard then misses as little as it can in all
     """
 
     now: LimitInPeriod
     counted: float | None
     end: int
     final: bool
+    contested: bool = False
 
 
 def judge_period(limit: Limit, period: PeriodPosition) -> LimitVerdict:
@@ -90,6 +93,7 @@ def judge_period(limit: Limit, period: PeriodPosition) -> LimitVerdict:
         condition = RECOVERY_CONDITIONS[0 if now.lost else 1 if now.short else 2]
         sentence = f"{position}, outside at {at_end} {condition}{note}"
         return LimitVerdict("will be missed", sentence)
+    note = CONTEST_NOTE * period.contested + note
     if inside:
         return LimitVerdict("on track", f"{position}, inside at {at_end}{note}")
     return LimitVerdict("recovering", f"{position}, back inside by {at_end}{note}")
