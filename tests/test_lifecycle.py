@@ -109,6 +109,7 @@ def test_a_shutdown_under_load_loses_no_answered_decision(tmp_path: Path) -> Non
             thread.join()
         assert child.wait(30) == 0
     assert len(failures) == 4
+    assert not (tmp_path / "bylot.db-wal").exists()  # all of it is in the main file
     with live_server(tmp_path) as server:
         events, after = [], -1
         while after is not None:

@@ -75,8 +75,8 @@ class ServerApp:
             yield
             refreshing.cancel()
         finally:
+            await state.reader.close()  # the last to close empties the write-ahead log
             await state.writer.close(state.settings.drain_timeout_s)
-            await state.reader.close()
             state.compiler.close()
             state.prepare_pool.shutdown(wait=False, cancel_futures=True)
             if state.tracer:

@@ -32,6 +32,7 @@ IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
 SWEEP_INTERVAL_S = 1.0  # between two looks for decisions whose wait is over
 EXPIRY_TICK_S = 0.5  # between two looks for batches that have waited too long
 MAX_WAITING_QUERIES = 1_000
+READER_CLOSE_S = 2.0  # for the query that runs at the end
 WRITER_THREAD, READER_THREAD = "bylot-writer", "bylot-reader"
 SHOW_BATCH_ROUTERS = 10
 
@@ -366,5 +367,5 @@ class Reader:
         """Close the connection and stop the thread, or give up after a while."""
         if self.store is not None:
             closed = asyncio.get_running_loop().run_in_executor(self.thread, self.store.close)
-            await asyncio.wait([closed], timeout=self.timeout_s)
+            await asyncio.wait([closed], timeout=min(self.timeout_s, READER_CLOSE_S))
         self.thread.shutdown(wait=False, cancel_futures=True)
