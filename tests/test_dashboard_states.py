@@ -15,6 +15,7 @@ from bylot._text import format_number
 from bylot.eventlog.events import BODY_DECODERS, now_us
 from bylot.router.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.server.dashboard.routes import dashboard_routes
+from bylot.server.dashboard.sections import MINUTE_US, measure_spend
 from dashboard_states import HOUR, READER, STATES, StateServer, launch_chromium, serve_routes
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
@@ -328,6 +329,16 @@ def test_spend_is_shown_in_totals_and_rates(page: Any, server: StateServer, addr
         sum(points.spent["usd"][i:]) / hours for i, x in enumerate(starts) if abs(x - hours) < 0.1
     ]
     assert any(per_hour == pytest.approx(rate, rel=1e-3) for rate in rates)
+
+
+def test_the_first_minutes_are_not_extrapolated_to_a_day(server: StateServer) -> None:
+    status = server.handler.repository.get("running", server.at).status()
+    assert status.timeline is not None
+    first = status.timeline.started[0]
+    young, older = (measure_spend(status, first + minutes * MINUTE_US) for minutes in (9, 10))
+    assert (young.hours, young.rows[0].per_day) == (None, None)
+    assert older.hours == pytest.approx(1 / 6)
+    assert older.rows[0].per_day is not None
 
 
 def test_what_only_authors_need_is_collapsed(page: Any, address: str) -> None:

@@ -127,6 +127,13 @@ def test_faults_of_flags_and_variables_are_explained(
     assert warning == "unknown variable BYLOT_PROT; did you mean 'BYLOT_PORT'?"
 
 
+def test_a_store_of_the_wrong_type_is_refused_without_its_password(tmp_path: Path) -> None:
+    path = write_config(tmp_path, 'store = ["postgresql://me:s3cret@db/bylot"]\n')
+    with pytest.raises(BylotError, match=r"store.*expected a text") as refusal:
+        load_settings({}, path, {})
+    assert "s3cret" not in str(refusal.value)
+
+
 def test_a_declared_key_comes_from_a_file_a_variable_or_its_digest(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"{SECRET}\n")
     scopes = "scopes = ['decide']\n"

@@ -133,7 +133,8 @@ class Setting(NamedTuple):
             expected = " or ".join(self.choices) or said.partition(", got ")[0]
             linked = str(value).startswith("tcp://")
             remedy = "Kubernetes sets it: use enableServiceLinks: false" if linked else None
-            raise BylotError(what, got=value, expected=expected, remedy=remedy) from None
+            shown = "another type" if self.name == "store" else value  # it may have a password
+            raise BylotError(what, got=shown, expected=expected, remedy=remedy) from None
 
 
 HINTS = get_type_hints(ServerSettings, include_extras=True)

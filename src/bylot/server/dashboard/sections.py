@@ -16,6 +16,7 @@ from bylot.router.verdict import VERDICTS
 from bylot.server.dashboard.recent_log import ConfigChange
 
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
+MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
 GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
 
 
@@ -123,7 +124,7 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
     if points is not None and points.started:
         first = max(0, bisect_right(points.started, now - 24 * HOUR_US) - 1)
         minutes = (now - points.started[first]) // MINUTE_US
-        hours = minutes / 60 if minutes > 0 else None
+        hours = minutes / 60 if minutes >= MIN_RATE_MINUTES else None
     period = {one.cost: one.current.mean for one in status.limits if one.current is not None}
     rows, played = [], 0 if status.period is None else status.period.played
     for name, cost in status.costs.items():
