@@ -131,7 +131,7 @@ class RouterCore:
         row = self.find_context(context)  # may replace the handle
         booked = compiled.decide_and_book(self._handle, row, self.run.seed, self.t, available)
         guard = getattr(self.rule, "guard", None)
-        if guard is not None and self.state.budget.left[0] == guard.period:  # a period has ended
+        if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
             sums = self.name_costs(self.totals.spent)
             self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
         return booked
@@ -150,6 +150,8 @@ class RouterCore:
     def check_reward(self, value: Any, id: str) -> float:
         """The reward as a float, or an error; nothing is changed."""
         low, high, remedy = self.run.low, self.run.high, "nothing was changed"
+        if type(value) is float and low <= value <= high:  # nearly always
+            return value
         if isinstance(value, np.floating | np.bool_):
             value = float(value)  # a narrow type cannot be compared with what is beyond it
         if not isinstance(value, (int, float, np.integer)):  # True is 1, False is 0
