@@ -132,6 +132,21 @@ def test_the_probabilities_of_a_context_sum_to_the_number_of_draws(triage: Playe
     assert overall == sorted(overall, reverse=True)
 
 
+def test_a_page_has_the_most_likely_experts_and_says_how_many_it_leaves_out(
+    triage: PlayedRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = triage.status()
+    monkeypatch.setattr("bylot.server.dashboard.sections.MAX_EXPERT_ROWS", 3)
+    table = build_selection(status, triage.config)
+    assert [row.expert for row in table.rows] == sorted(status.q, key=lambda one: -status.q[one])[
+        :3
+    ]
+    assert table.experts_left == 2
+    assert "2 less likely experts are not shown" in "".join(
+        PageContent(open_dashboard(triage).get("/routers/triage").text).texts
+    )
+
+
 def test_hostile_names_are_escaped(hostile_router: PlayedRouter) -> None:
     client = open_dashboard(hostile_router)
     content = PageContent(client.get("/routers/evil").text)

@@ -16,6 +16,7 @@ from bylot.router.verdict import VERDICTS
 from bylot.server.dashboard.recent_log import ConfigChange
 
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
+MAX_EXPERT_ROWS = 200  # of a page; the status has all experts
 MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
 GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
 
@@ -166,22 +167,25 @@ class SelectionTable(Struct, frozen=True):
     columns: list[ContextColumn]
     rows: list[ExpertRow]
     others: int  # contexts without a column
+    experts_left: int  # without a row, those of the lowest probability
     entropy: float  # in nats
 
 
 def build_selection(status: RouterStatus, config: RouterConfig) -> SelectionTable:
     shown, whole = status.distributions, status.whole
     seats = min(config.problem["draws"], len(status.q)) if whole else 1
+    likely = sorted(enumerate(status.q.items()), key=lambda one: -one[1][1])[:MAX_EXPERT_ROWS]
     rows = [
         ExpertRow(name, name in config.paused, p, [seats * one.distribution[i] for one in shown])
-        for i, (name, p) in enumerate(status.q.items())
+        for i, (name, p) in likely
     ]
     kind = "probability of each draw" if status.multinomial else "share of the draws so far"
     return SelectionTable(
         kind="inclusion probability" if whole else kind,
         columns=[ContextColumn(context_label(one.context), one.visits) for one in shown],
-        rows=sorted(rows, key=lambda row: -row.overall),
+        rows=rows,
         others=status.contexts - len(shown),
+        experts_left=len(status.q) - len(rows),
         entropy=math.log(status.effective_experts),
     )
 
