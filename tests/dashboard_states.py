@@ -3,13 +3,8 @@ writes a picture of each at three widths, light and dark. More arguments name th
 """
 
 import contextlib
-import os
-import shutil
-import socket
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +14,7 @@ import numpy as np
 import uvicorn
 from starlette.applications import Starlette
 
+from browsers import launch_chromium, run_uvicorn
 from bylot import policies
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, EditRouter, MakeDecision, RecordReward
@@ -182,23 +178,8 @@ def play_many(server: StateServer) -> list[str]:
 def serve_routes(routes: Sequence[Any]) -> Iterator[str]:
     """Serve routes from a thread; yields the address."""
     app = Starlette(routes=list(routes))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
-
-
-def launch_chromium(started: Any) -> Any:
-    """The machine's chromium, or None."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-    sandbox = [] if os.getuid() else ["--no-sandbox"]
-    return found and started.chromium.launch(executable_path=found, args=sandbox)
+    with run_uvicorn(uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))) as address:
+        yield address
 
 
 def take_pictures(out: Path, states: Sequence[str]) -> None:

@@ -24,6 +24,7 @@ from bylot.eventlog.repository import RouterRepository
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.store import Store, open_store
+from handlers import perform_now
 from sample_problem import make_five_expert_problem
 from stores import execute_statements
 
@@ -115,14 +116,6 @@ DAMAGE_KINDS = {
 }
 
 
-def perform(handler: CommandHandler, command: Any) -> Any:
-    """The result of a command; errors are raised."""
-    (result,) = handler.perform([command], now_us())
-    if isinstance(result, Exception):
-        raise result
-    return result
-
-
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of a store of three routers, while a server runs (its latest pages are in the
@@ -136,13 +129,13 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = open_store(f"sqlite:///{running}/bylot.db")
     handler = CommandHandler(RouterRepository(store, "owner", every=30))
     for name in NAMES:
-        perform(handler, CreateRouter(name, config))
+        perform_now(handler, CreateRouter(name, config))
     for n in range(120):
         name = rng.choice(NAMES)
         key = f"key-{n}" if rng.random() < 0.5 else None
-        id = perform(handler, MakeDecision(name, rng.choice(["a", "b"]), key=key)).id
+        id = perform_now(handler, MakeDecision(name, rng.choice(["a", "b"]), key=key)).id
         if rng.random() < 0.8:
-            perform(handler, RecordReward(id, rng.random(), {"usd": 1.5}))
+            perform_now(handler, RecordReward(id, rng.random(), {"usd": 1.5}))
     for suffix in SUFFIXES:
         shutil.copy(f"{running}/bylot.db{suffix}", folder)
     handler.close()

@@ -1,12 +1,7 @@
 """The dashboard in a real browser: what people see, live and without JavaScript."""
 
-import contextlib
 import itertools
-import os
 import random
-import shutil
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 import bylot
+from browsers import CHROMIUM, launch_chromium, run_uvicorn
 from bylot._text import format_number
 from bylot.errors import StoreCorrupted
 from bylot.router import persistence
@@ -34,7 +30,6 @@ from played_routers import SECOND, START, PlayedRouter, PlayedSource
 from sample_problem import make_five_expert_problem
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium on this machine (Debian: apt install chromium)"
 )
@@ -109,25 +104,10 @@ def serve_dashboard(
         yield Site(address, triage)
 
 
-@contextlib.contextmanager
-def run_uvicorn(server: uvicorn.Server) -> Iterator[str]:
-    """Run a server; yields its address."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    sandbox = [] if os.getuid() else ["--no-sandbox"]
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        browser = launch_chromium(started)
         yield browser
         browser.close()
 

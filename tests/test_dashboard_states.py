@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from browsers import launch_chromium
 from bylot._text import format_number
 from bylot.eventlog.events import BODY_DECODERS, now_us
 from bylot.router.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.sections import MINUTE_US, measure_spend
-from dashboard_states import HOUR, READER, STATES, StateServer, launch_chromium, serve_routes
+from dashboard_states import HOUR, READER, STATES, StateServer, serve_routes
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
 

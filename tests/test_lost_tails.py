@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from bylot.eventlog.audit import audit_router
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
     CancelDecision,
-    Command,
     CreateRouter,
     DeleteRouter,
     GetDecision,
@@ -33,6 +31,7 @@ from bylot.router.config import RouterConfig
 from bylot.store import open_store
 from bylot.store.log_ends import LOG_END_RECORD_BYTES, LogEnd, LogEndsFile
 from bylot.store.sqlite import SqliteStore
+from handlers import perform_now
 from live_server import assert_error, live_server
 from sample_problem import make_five_expert_problem
 from stores import create_router, execute_statements, make_event, read_log
@@ -54,21 +53,13 @@ def open_handler(address: str) -> CommandHandler:
 def open_router(address: str, name: str = "triage") -> int:
     """Open a router; returns the number of its last event."""
     with contextlib.closing(open_handler(address)) as handler:
-        return int(perform(handler, GetRouter(name)).seq)
-
-
-def perform(handler: CommandHandler, command: Command) -> Any:
-    """The result of a command; errors are raised."""
-    (result,) = handler.perform([command], now_us())
-    if isinstance(result, Exception):
-        raise result
-    return result
+        return int(perform_now(handler, GetRouter(name)).seq)
 
 
 def create_with_decisions(handler: CommandHandler, name: str, count: int) -> list[str]:
     """Create a router and make decisions, one commit each; returns their ids."""
-    perform(handler, CreateRouter(name, CONFIG))
-    return [perform(handler, MakeDecision(name)).id for _ in range(count)]
+    perform_now(handler, CreateRouter(name, CONFIG))
+    return [perform_now(handler, MakeDecision(name)).id for _ in range(count)]
 
 
 def copy_store(source: Path, folder: Path, wal_bytes: int | None, *, ends: bool = True) -> str:
@@ -89,34 +80,34 @@ def test_a_decision_made_after_a_restore_has_an_id_of_its_own(tmp_path: Path) ->
     source.backup(copy)
     source.close()
     copy.close()
-    lost = [perform(handler, MakeDecision("triage", key=f"{n}")).id for n in range(3)]
+    lost = [perform_now(handler, MakeDecision("triage", key=f"{n}")).id for n in range(3)]
     handler.close()
     for suffix in ("-wal", "-shm", "-ends"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
     shutil.copy(tmp_path / "copy.db", path)
 
     handler = open_handler(address)
-    new = [perform(handler, MakeDecision("triage", key=f"{n}")).id for n in range(3)]
+    new = [perform_now(handler, MakeDecision("triage", key=f"{n}")).id for n in range(3)]
     assert [id.rpartition(".")[0] for id in new] == [id.rpartition(".")[0] for id in lost]
     for id in lost:
         for command in (RecordReward(id, 1.0), CancelDecision(id), GetDecision(id)):
             with pytest.raises(DecisionNotFound):
-                perform(handler, command)
-    assert perform(handler, GetRouter("triage")).status.rewards == 0
-    assert [perform(handler, RecordReward(id, 0.5)).receipt for id in new] == ["learned"] * 3
+                perform_now(handler, command)
+    assert perform_now(handler, GetRouter("triage")).status.rewards == 0
+    assert [perform_now(handler, RecordReward(id, 0.5)).receipt for id in new] == ["learned"] * 3
     handler.close()
 
 
 def test_an_id_is_the_same_after_a_restart_and_under_the_same_key(address: str) -> None:
     handler = open_handler(address)
-    perform(handler, CreateRouter("triage", CONFIG))
-    id = perform(handler, MakeDecision("triage", key="k")).id
+    perform_now(handler, CreateRouter("triage", CONFIG))
+    id = perform_now(handler, MakeDecision("triage", key="k")).id
     handler.close()
     handler = open_handler(address)
-    assert perform(handler, MakeDecision("triage", key="k")).id == id
-    assert perform(handler, GetDecision(id)).decision.id == id
-    assert perform(handler, RecordReward(id, 0.5)).receipt == "learned"
-    assert perform(handler, RecordReward(id, 0.5)).receipt == "duplicate"
+    assert perform_now(handler, MakeDecision("triage", key="k")).id == id
+    assert perform_now(handler, GetDecision(id)).decision.id == id
+    assert perform_now(handler, RecordReward(id, 0.5)).receipt == "learned"
+    assert perform_now(handler, RecordReward(id, 0.5)).receipt == "duplicate"
     handler.close()
 
 
@@ -148,16 +139,16 @@ def test_the_loss_of_the_last_events_together_with_the_snapshot_is_noticed(addre
     others = create_with_decisions(handler, "other", 1)
     execute_statements(address, "DELETE FROM events WHERE router = 1 AND seq > 3")
     with pytest.raises(LeaseLost):  # its own copy in memory is longer than the log
-        perform(handler, MakeDecision("triage"))
+        perform_now(handler, MakeDecision("triage"))
     for _ in range(2):
         with pytest.raises(StoreCorrupted, match="ends before event 5, which was written"):
-            perform(handler, MakeDecision("triage"))
-    assert perform(handler, RecordReward(others[0], 0.5)).receipt == "learned"
+            perform_now(handler, MakeDecision("triage"))
+    assert perform_now(handler, RecordReward(others[0], 0.5)).receipt == "learned"
     handler.close()
     if address.startswith("sqlite"):  # also after a restart, and in an audit
         handler = open_handler(address)
         with pytest.raises(StoreCorrupted, match="ends before event 5, which was written"):
-            perform(handler, GetRouter("triage"))
+            perform_now(handler, GetRouter("triage"))
         assert "ends before event 5" in str(audit_router(handler.store, "triage").fault)
         assert audit_router(handler.store, "other").fault is None
         handler.close()
@@ -170,10 +161,10 @@ def test_a_server_notices_a_log_that_was_continued_without_its_end(postgres_addr
     execute_statements(
         postgres_address, "DELETE FROM snapshots", "DELETE FROM events WHERE seq = 3"
     )
-    perform(second, MakeDecision("triage"))  # it cannot know
+    perform_now(second, MakeDecision("triage"))  # it cannot know
     second.repository.close()
     with pytest.raises(StoreCorrupted, match=r"does not contain event 3, .* restart this server"):
-        perform(first, GetRouter("triage"))
+        perform_now(first, GetRouter("triage"))
     first.close()
     second.close()
     assert open_router(postgres_address) == 3
@@ -183,11 +174,11 @@ def test_a_deleted_router_is_not_missed(address: str) -> None:
     handler = open_handler(address)
     create_with_decisions(handler, "one", 2)
     create_with_decisions(handler, "two", 2)
-    perform(handler, DeleteRouter("one"))
+    perform_now(handler, DeleteRouter("one"))
     handler.close()
     handler = open_handler(address)
     create_with_decisions(handler, "one", 2)
-    assert perform(handler, GetRouter("two")).seq == 2
+    assert perform_now(handler, GetRouter("two")).seq == 2
     handler.close()
 
 
@@ -262,9 +253,9 @@ def test_a_server_without_its_write_ahead_log_acknowledges_nothing(tmp_path: Pat
         assert_error(server.post(f"/v1/decisions/{ids[0]}/reward", json={"value": 1}), 503)
         assert_error(server.get("/readyz"), 503)
     with contextlib.closing(open_handler(f"sqlite:///{tmp_path}/bylot.db")) as handler:
-        found = [perform(handler, GetDecision(id)) for id in ids]
+        found = [perform_now(handler, GetDecision(id)) for id in ids]
         assert [one.state for one in found] == ["waiting"] * 3
-        assert perform(handler, GetRouter(router.rpartition("/")[2])).seq == 3
+        assert perform_now(handler, GetRouter(router.rpartition("/")[2])).seq == 3
 
 
 def test_other_processes_leave_the_write_ahead_log_of_several_connections(tmp_path: Path) -> None:
@@ -295,7 +286,7 @@ def test_exchanged_names_of_routers_are_noticed(address: str, snapshots: bool) -
     handler = open_handler(address)
     for name, other in (("one", "two"), ("two", "one")):
         with pytest.raises(StoreCorrupted, match=f"'{name}': its log is that of router '{other}'"):
-            perform(handler, GetRouter(name))
+            perform_now(handler, GetRouter(name))
         assert "its log is that" in str(audit_router(handler.store, name).fault)
     handler.close()
 

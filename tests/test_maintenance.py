@@ -10,19 +10,11 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, DeleteRouter, GetDecision, MakeDecision
 from bylot.eventlog.repository import RouterRepository
 from bylot.store import Store, protocol
+from handlers import SECOND, perform_all
 from live_server import ServerClient, assert_error
 from logged_aggregate import make_config
 from sample_problem import make_five_expert_problem
 from stores import Opener
-
-SECOND = 1_000_000
-
-
-def perform(handler: CommandHandler, *commands: Any, at: int = SECOND) -> list[Any]:
-    """Answers, none of them an error."""
-    answers = handler.perform(commands, at)
-    assert not [one for one in answers if isinstance(one, Exception)], answers
-    return answers
 
 
 def maintain(handler: CommandHandler, at: int) -> None:
@@ -37,21 +29,25 @@ def test_decisions_are_closed_after_a_restart_in_a_router_that_no_command_opens(
 ) -> None:
     handler = CommandHandler(RouterRepository(open_store_again(), "me"))
     problem = make_five_expert_problem()
-    perform(handler, CreateRouter("plain", make_config(problem)))
-    perform(handler, CreateRouter("waits", make_config(problem, wait=5.0, default=0.0)))
-    first, second = (perform(handler, MakeDecision("waits"), at=at * SECOND)[0] for at in (10, 100))
+    perform_all(handler, CreateRouter("plain", make_config(problem)))
+    perform_all(handler, CreateRouter("waits", make_config(problem, wait=5.0, default=0.0)))
+    first, second = (
+        perform_all(handler, MakeDecision("waits"), at=at * SECOND)[0] for at in (10, 100)
+    )
     handler.close()
     handler = CommandHandler(RouterRepository(open_store_again(), "me"))
     maintain(handler, 60 * SECOND)
     assert handler.repository.opened == {}
     # another server may have the router at once
     rival = CommandHandler(RouterRepository(open_store_again(), "you"))
-    states = [one.state for one in perform(rival, GetDecision(first.id), GetDecision(second.id))]
+    states = [
+        one.state for one in perform_all(rival, GetDecision(first.id), GetDecision(second.id))
+    ]
     assert states == ["closed", "waiting"]
     maintain(handler, 200 * SECOND)  # it is busy, and looked at later
     rival.close()
     maintain(handler, 300 * SECOND)
-    assert perform(handler, GetDecision(second.id))[0].learned == 0.0
+    assert perform_all(handler, GetDecision(second.id))[0].learned == 0.0
     assert set(handler.idle) == set()
 
 
@@ -62,18 +58,18 @@ def test_a_long_log_is_deleted_in_parts_also_after_a_restart(
     config = make_config(make_five_expert_problem())
     handler = CommandHandler(RouterRepository(store, "me"))
     for name in ("long", "kept", "longer"):
-        perform(handler, CreateRouter(name, config), *[MakeDecision(name)] * 10)
+        perform_all(handler, CreateRouter(name, config), *[MakeDecision(name)] * 10)
     numbers = {row.name: row.number for row in store.routers()}
-    perform(handler, DeleteRouter("long"))
+    perform_all(handler, DeleteRouter("long"))
     assert store.find("long") is None
     assert len(store.events(numbers["long"])) == 7
-    perform(handler, CreateRouter("long", config))
+    perform_all(handler, CreateRouter("long", config))
     steps = 0
     while handler.maintain(SECOND):
         steps += 1
     assert steps >= 2
     assert store.events(numbers["long"]) == []
-    perform(handler, DeleteRouter("longer"))
+    perform_all(handler, DeleteRouter("longer"))
     handler.close()
     store = open_store_again()
     assert store.deleted_logs() == [numbers["longer"]]

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,11 +20,11 @@ from bylot.eventlog.commands import (
 )
 from bylot.eventlog.repository import RouterRepository
 from bylot.store import DecisionEvents, open_store
+from handlers import SECOND, perform_all
 from live_server import ServerClient, assert_error
 from logged_aggregate import LoggedRouter, make_config, make_problem_with_frank
 from sample_problem import make_five_expert_problem
 
-SECOND = 1_000_000
 Restart = Callable[[], CommandHandler]
 
 
@@ -42,13 +41,6 @@ def restart(tmp_path: Path) -> Restart:
         return handlers[-1]
 
     return start
-
-
-def perform(handler: CommandHandler, *commands: Any, at: int = SECOND) -> list[Any]:
-    """Answers, none of them an error."""
-    answers = handler.perform(commands, at)
-    assert not [one for one in answers if isinstance(one, Exception)], answers
-    return answers
 
 
 def count_events_read(handler: CommandHandler, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -96,17 +88,17 @@ def test_rewards_of_a_closed_decision_do_not_read_its_history_each_time(
     restart: Restart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handler = restart()
-    (_, made) = perform(
+    (_, made) = perform_all(
         handler,
         CreateRouter("triage", make_config(make_five_expert_problem())),
         MakeDecision("triage"),
     )
     counts = count_events_read(handler, monkeypatch)
     for n in range(100):
-        perform(handler, RecordReward(made.id, 0.5, key=str(n)))
+        perform_all(handler, RecordReward(made.id, 0.5, key=str(n)))
     assert sum(counts) <= 3  # each reading all before it: 5,050
     counts.clear()
-    perform(handler, *[RecordReward(made.id, 0.5, key=str(n)) for n in range(100)])
+    perform_all(handler, *[RecordReward(made.id, 0.5, key=str(n)) for n in range(100)])
     assert counts == []
 
 
@@ -116,15 +108,15 @@ def test_a_log_with_more_rewards_and_any_spend_is_replayed_and_its_sums_are_audi
     handler = restart()
     monkeypatch.setattr(reward_rules, "MAX_REWARDS_PER_DECISION", 10**9)
     monkeypatch.setattr(reward_rules, "MAX_SPEND_FACTOR", 1e40)
-    _, one, *_ = perform(
+    _, one, *_ = perform_all(
         handler,
         CreateRouter("triage", make_config(make_five_expert_problem())),
         *[MakeDecision("triage")] * 3,
     )
-    perform(handler, *[RecordReward(one.id, 0.5, key=str(n)) for n in range(150)])
+    perform_all(handler, *[RecordReward(one.id, 0.5, key=str(n)) for n in range(150)])
     assert audit_router(handler.store, "triage").fault is None
-    perform(handler, RecordReward(one.id, 0.5, {"usd": 1e30}, key="absurd"))
-    perform(handler, RecordReward(one.id, 0.5, {"usd": 2.0}, key="corrected"))
+    perform_all(handler, RecordReward(one.id, 0.5, {"usd": 1e30}, key="absurd"))
+    perform_all(handler, RecordReward(one.id, 0.5, {"usd": 2.0}, key="corrected"))
     live = handler.repository.get("triage", SECOND).fingerprint()
     monkeypatch.undo()
     handler = restart()
@@ -134,7 +126,7 @@ def test_a_log_with_more_rewards_and_any_spend_is_replayed_and_its_sums_are_audi
     audit = audit_router(handler.store, "triage")
     assert audit.fault is not None
     assert "has booked 0.0 of usd, but its log sums to" in audit.fault
-    (again,) = perform(handler, RecordReward(one.id, 0.5, {"usd": 1e30}, key="absurd"))
+    (again,) = perform_all(handler, RecordReward(one.id, 0.5, {"usd": 1e30}, key="absurd"))
     assert again.receipt == "duplicate"
 
 
@@ -167,27 +159,27 @@ def test_a_cost_that_is_stated_as_nothing_can_be_settled() -> None:
 def test_the_audit_follows_settled_costs_through_edits(restart: Restart) -> None:
     handler = restart()
     config = make_config(make_five_expert_problem())
-    _, one, two = perform(
+    _, one, two = perform_all(
         handler, CreateRouter("triage", config), *[MakeDecision("triage") for _ in range(2)]
     )
-    perform(handler, RecordReward(one.id, 0.5, {"usd": 7.0}))
-    perform(
+    perform_all(handler, RecordReward(one.id, 0.5, {"usd": 7.0}))
+    perform_all(
         handler, EditRouter("triage", make_config(make_problem_with_frank(3.0)))
     )  # with a new cost, ms
-    (three,) = perform(handler, MakeDecision("triage"))
-    perform(
+    (three,) = perform_all(handler, MakeDecision("triage"))
+    perform_all(
         handler,
         RecordReward(two.id, 0.5, {"usd": 6.0, "ms": 5.0}),  # from before there was such a cost
         RecordReward(two.id, 0.5, {"ms": 3.0}, key="corrected"),
         RecordReward(three.id, 0.5, {"usd": 2.0, "ms": 4.0}),
     )
     assert audit_router(handler.store, "triage").fault is None
-    perform(handler, EditRouter("triage", config))
-    perform(handler, EditRouter("triage", make_config(make_problem_with_frank(3.0))))
-    perform(handler, MakeDecision("triage"), RecordReward(one.id, 0.5, {"ms": 1.0}, key="late"))
+    perform_all(handler, EditRouter("triage", config))
+    perform_all(handler, EditRouter("triage", make_config(make_problem_with_frank(3.0))))
+    perform_all(handler, MakeDecision("triage"), RecordReward(one.id, 0.5, {"ms": 1.0}, key="late"))
     assert audit_router(handler.store, "triage").fault is None
     core = handler.repository.get("triage", SECOND).core
     core.totals.spent[0] += 0.5
-    (view,) = perform(handler, GetRouter("triage"))
+    (view,) = perform_all(handler, GetRouter("triage"))
     assert view.status.decisions == 4
-    assert perform(handler, GetDecision(one.id))[0].state == "rewarded"
+    assert perform_all(handler, GetDecision(one.id))[0].state == "rewarded"
