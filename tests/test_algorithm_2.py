@@ -10,7 +10,7 @@ import numpy as np
 from bylot import Problem, at_most
 from bylot.numerics.philox import RngKey
 from bylot.policies import Omd
-from bylot.policies.base import decide, learn
+from bylot.policies.base import decide, learn, make_reward_feedback
 from sample_problem import distance_to_box
 
 EXPENSIVE_AND_CHEAP = Problem(
@@ -30,7 +30,7 @@ def compute_violation(contexts: int, printed: bool) -> float:
             if printed and t:
                 state.dual.u[:] = rule.rows @ state.q[x]
             ticket = decide(rule, state, x, RngKey(1, t), ALL_AVAILABLE)
-            learn(rule, state, ticket, float(ticket.draws[0] == 0))
+            learn(rule, state, ticket, make_reward_feedback(float(ticket.draws[0] == 0)))
             u.append(rule.rows @ state.q[x])
             t += 1
     return distance_to_box(EXPENSIVE_AND_CHEAP.box, np.mean(u, axis=0))

@@ -14,7 +14,7 @@ from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
-from bylot.policies.base import Ticket, compute_inclusion, decide, learn
+from bylot.policies.base import Ticket, compute_inclusion, decide, learn, make_reward_feedback
 from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
 from bylot.policies.mirror_ascent import make_gradient_state
 from sample_problem import make_five_expert_problem, make_stationary_environment
@@ -32,7 +32,7 @@ def make_trained_state(policy: Distinct, problem: Problem) -> tuple[DistinctRule
             rule,
             state,
             decide(rule, state, 0, RngKey(9, t), ALL_AVAILABLE),
-            float(rng.random() * 0.5),
+            make_reward_feedback(float(rng.random() * 0.5)),
         )
     return rule, state
 
@@ -113,7 +113,7 @@ def test_the_gradient_is_unbiased() -> None:
             learned_probability / propensity,
             False,
         )
-        learn(rule, state, ticket, float(reward))
+        learn(rule, state, ticket, make_reward_feedback(float(reward)))
         mean += propensity * gradient_state.g[0]
     slope = np.empty(5)
     for i in range(5):

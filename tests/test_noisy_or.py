@@ -15,7 +15,7 @@ from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
-from bylot.policies.base import decide, learn
+from bylot.policies.base import decide, learn, make_reward_feedback
 from bylot.policies.budget import fill_paced_bounds, open_budget
 from bylot.policies.guard import guard_panel
 from bylot.policies.noisy_or import NoisyOrRule
@@ -150,7 +150,7 @@ def test_rounds_equal_those_of_the_reference_implementation(
         A = reference.decide(x, 5, t)
         assert_array_equal(np.sort(ticket.draws), np.sort(A))
         reward = float(values[:, A].max(axis=1).sum())
-        learn(rule, state, ticket, reward)
+        learn(rule, state, ticket, make_reward_feedback(reward))
         reference.learn(x, A, reward)
         replaced += ticket.replaced
     assert_allclose(state.belief.beta, reference.beta, atol=1e-8)

@@ -22,7 +22,7 @@ from bylot.evaluate.importance_weights import select_usable_rounds, weight_round
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.philox import RngKey
 from bylot.policies import Distinct, NoisyOr
-from bylot.policies.base import Ticket, decide, learn
+from bylot.policies.base import Ticket, decide, learn, make_reward_feedback
 from bylot.policies.distinct import find_available_distributions
 from bylot.router.core import iterate_arrays
 from sample_problem import make_five_expert_problem, make_stationary_environment
@@ -51,7 +51,7 @@ def test_only_exploration_rounds_record_the_exact_propensity_of_their_set() -> N
     for t in range(6_000):
         ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL_AVAILABLE)
         n = pairs[tuple(sorted(ticket.draws.tolist()))]
-        learn(rule, state, ticket, 0.9 if n in (0, 3) else 0.4)
+        learn(rule, state, ticket, make_reward_feedback(0.9 if n in (0, 3) else 0.4))
         if np.isnan(ticket.propensity) or ticket.replaced:
             assert ticket.inclusion.size == 0
             continue
@@ -91,8 +91,8 @@ def test_the_exploring_distribution_learns_from_its_own_rounds_only() -> None:
                 alone_array[:] = ours_array  # both have spent the same
             alone_state.budget.left[:] += 1
             alone_ticket = decide(alone_rule, alone_state, 0, RngKey(1, t), ALL_AVAILABLE)
-            learn(alone_rule, alone_state, alone_ticket, reward)
-        learn(rule, state, ticket, reward)
+            learn(alone_rule, alone_state, alone_ticket, make_reward_feedback(reward))
+        learn(rule, state, ticket, make_reward_feedback(reward))
     assert_allclose(state.explorer.gradient.batches, alone_state.gradient.batches)
     assert state.explorer.visits[0] == alone_state.visits[0] > 300
     assert state.belief.rewards[0] == 1_000  # the model learns from all of them

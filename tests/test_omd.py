@@ -18,7 +18,7 @@ from bylot.numerics.box import box_support
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.base import decide, learn
+from bylot.policies.base import decide, learn, make_reward_feedback
 from sample_problem import make_five_expert_problem, make_recorded_environment
 
 SETTINGS = {
@@ -149,7 +149,8 @@ def compute_worst_excess(policy: Omd) -> float:
     environment, excess = make_recorded_environment(400), []
     for t, V in enumerate(environment.values):
         ticket = decide(rule, state, 0, RngKey(5, t), np.empty(0, np.bool_))
-        learn(rule, state, ticket, float(V[:, ticket.draws].max(axis=1).sum()))
+        reward = float(V[:, ticket.draws].max(axis=1).sum())
+        learn(rule, state, ticket, make_reward_feedback(reward))
         w = state.dual.w
         excess.append(w @ rule.rows @ state.q[0] - box_support(rule.low, rule.high, w))
     return float(max(excess))

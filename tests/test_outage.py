@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot import Problem, Router, at_most
 from bylot.numerics.jit import Floats
 from bylot.policies import Omd
-from bylot.policies.base import Ticket, learn
+from bylot.policies.base import Ticket, learn, make_reward_feedback
 
 POOL = Problem(
     ["m0", "m1", "m2", "m3", "m4", "m5"],
@@ -52,7 +52,8 @@ def mean_gradient(ignore_mask: bool) -> Floats:
         mask = np.empty(0, np.bool_) if ignore_mask else AVAILABLE
         available_mass, none = float(Q[AVAILABLE].sum()), np.empty(0)
         ticket = Ticket(0, 0, draws, p[draws], none, mask, available_mass, True, np.nan, 1.0, False)
-        learn(rule, state, ticket, float(VALUES[:, draws].max(axis=1).sum()))
+        reward = float(VALUES[:, draws].max(axis=1).sum())
+        learn(rule, state, ticket, make_reward_feedback(reward))
         mean += p[draws].prod() * state.g[0]
     return mean
 

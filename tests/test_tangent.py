@@ -19,7 +19,7 @@ from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent
-from bylot.policies.base import Ticket, compute_distribution, decide, learn
+from bylot.policies.base import Ticket, compute_distribution, decide, learn, make_reward_feedback
 from bylot.policies.constraint_rows import (
     ConstraintRows,
     find_slater_point,
@@ -53,7 +53,7 @@ def make_trained_state(policy: Tangent, draws: int = 2) -> tuple[TangentRule, Ii
             rule,
             state,
             decide(rule, state, 0, RngKey(9, t), ALL_AVAILABLE),
-            float(rng.random() * 0.5),
+            make_reward_feedback(float(rng.random() * 0.5)),
         )
     return rule, state
 
@@ -159,7 +159,7 @@ def mean_gradient(q: Floats, draw_probabilities: Floats, available: Bools, draws
             1.0,
             False,
         )
-        learn(rule, state, ticket, reward(draws_of_team))
+        learn(rule, state, ticket, make_reward_feedback(reward(draws_of_team)))
         mean += q[panel].prod() * gradient_state.g[0]
     return np.where(q > 0, mean - q @ mean, mean)
 

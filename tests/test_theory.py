@@ -12,7 +12,7 @@ from bylot.environments import Drifting, Environment, Given, Noisy
 from bylot.metrics import compute_running_violations
 from bylot.numerics.philox import RngKey
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.base import decide, learn
+from bylot.policies.base import decide, learn, make_reward_feedback
 from bylot.policies.omd import DualStep
 from bylot.simulation import Trace
 from bylot.theory import theorem_1
@@ -103,7 +103,8 @@ def compute_star_regret(reversed_rewards: bool) -> tuple[float, float]:
     for t in range(T):
         ticket = decide(rule, state, 0, RngKey(1, t), np.empty(0, np.bool_))
         reward = float(ticket.draws[0] == 0)
-        learn(rule, state, ticket, 1 - reward if reversed_rewards else reward)
+        shown = 1 - reward if reversed_rewards else reward
+        learn(rule, state, ticket, make_reward_feedback(shown))
         earned += state.q[0, 0] / T
     return optimum(STAR, values[0]).value - earned, theorem_1(T, 4, 1, 0.05)
 

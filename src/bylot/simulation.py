@@ -6,19 +6,42 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bylot.environments import NO_DELAY, Environment, RewardDelay, Rounds
+from bylot.environments.base import FIRST_ENVIRONMENT_STREAM
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
-from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit_entry, jit_inline
-from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import add_panel_cost
+from bylot.numerics.jit import (
+    Bools,
+    Floats,
+    Ints,
+    announce_compilation,
+    jit,
+    jit_entry,
+    jit_inline,
+)
+from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, Policy, resolve_policy
-from bylot.policies.base import Ticket, compute_distribution, decide, learn
-from bylot.policies.validation import check_at_least_one, check_run_config, is_reward_in_range
+from bylot.policies.base import (
+    NO_WINNER,
+    Feedback,
+    Ticket,
+    compute_distribution,
+    decide,
+    learn,
+)
+from bylot.policies.compiled_handle import scale_scores
+from bylot.policies.validation import (
+    FeedbackKind,
+    check_at_least_one,
+    check_run_config,
+    is_reward_in_range,
+)
 from bylot.problem import Problem
 from bylot.router.decision import Decision
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
+WINNER_STREAM = FIRST_ENVIRONMENT_STREAM + 3  # who won, of several with the best score
 
 
 class PlayRecord(NamedTuple):
@@ -33,6 +56,8 @@ class PlayRecord(NamedTuple):
     propensities: Floats  # (T,) of the panels; NaN if unknown, or not computed (omd)
     replaced: Bools  # (T,) by the guard, as the draw would have endangered a limit
     distributions: Floats  # (T, K); (0, K) if not kept
+    scores: Floats  # (T, M) of the expert of each draw; (0, M) if they are not reported
+    winners: Ints  # (T,) the expert that earned the reward, or -1; (0,) if not reported
 
 
 class LateRewards(NamedTuple):
@@ -91,6 +116,11 @@ class Trace:
     def spend(self) -> Floats:
         """(T, d) realised cost of each round under each limit."""
         return self.record.spend
+
+    @property
+    def scores(self) -> Floats:
+        """(T, M) own score of the expert of each draw; (0, M) if they were not reported."""
+        return self.record.scores
 
     def mean_spend(self) -> Floats:
         """Compute running averages of the costs.
@@ -152,6 +182,40 @@ def load_ticket(late: LateRewards, t: int, available: Bools) -> Ticket:
     )
 
 
+@jit
+def fill_member_scores(out: Floats, values: Floats, draws: Ints) -> None:
+    """Write what each draw's expert would be worth alone: its value summed over the dimensions."""
+    for j in range(draws.size):
+        total = 0.0
+        for k in range(values.shape[0]):
+            total += values[k, draws[j]]
+        out[j] = total
+
+
+@jit
+def find_winner(values: Floats, draws: Ints, low: float, rng: RngKey) -> int:
+    """The member with the best score, a random one if there are several; -1 if no score is above
+    the lowest reward.
+    """
+    scores = np.empty(draws.size)
+    fill_member_scores(scores, values, draws)
+    best, count = low, 0
+    for j in range(draws.size):
+        if scores[j] > best:
+            best, count = scores[j], 1
+        elif scores[j] == best and scores[j] > low and is_first_draw(draws, j):
+            count += 1
+    if count == 0:
+        return NO_WINNER
+    place = int(draw_uniforms(rng, WINNER_STREAM, 1)[0] * count)
+    for j in range(draws.size):
+        if scores[j] == best and is_first_draw(draws, j):
+            if place == 0:
+                return int(draws[j])
+            place -= 1
+    return NO_WINNER
+
+
 @jit_entry
 def play_rounds(
     rule: Any,
@@ -171,21 +235,29 @@ def play_rounds(
     The policy learns (r - low) / span when a reward arrives; rewards that arrive together in the
     order of their decisions.
     """
-    everyone = np.empty(0, np.bool_)
+    everyone, unknown = np.empty(0, np.bool_), np.empty(0)
     # Fields are taken out of the loop: compiled code counts a reference at every access.
-    draws, q, rewards, spend, feasible, visited, propensities, replaced, distributions = record
+    draws, q, rewards, spend, feasible, visited, propensities, replaced = record[:8]
+    distributions, scores, winners = record[8:]
     due, order, arrived = late.due, late.order, late.arrived[0]
     for n in range(values.shape[0]):
         t = start + n
         context = contexts[n]
         ticket = decide(rule, state, context, RngKey(seed, t), everyone)
         rewards[t] = sum_max(values[n], ticket.draws)
+        if scores.shape[0] > 0:
+            fill_member_scores(scores[t], values[n], ticket.draws)
+        if winners.size > 0:
+            winners[t] = find_winner(values[n], ticket.draws, low, RngKey(seed, t))
         if due[t] != t:
             store_ticket(late, ticket)
         while arrived < order.size and due[order[arrived]] <= t:
             then = order[arrived]
             rewarded = ticket if then == t else load_ticket(late, then, everyone)
-            learn(rule, state, rewarded, (rewards[then] - low) / span)
+            known = scale_scores(scores[then], low, low + span) if scores.shape[0] > 0 else unknown
+            winner = winners[then] if winners.size > 0 else NO_WINNER
+            feedback = Feedback((rewards[then] - low) / span, known, winner)
+            learn(rule, state, rewarded, feedback)
             arrived += 1
         for j in range(ticket.draws.size):
             draws[t, j] = ticket.draws[j]
@@ -212,6 +284,7 @@ def simulate(
     seed: int = 0,
     horizon: int | None = None,
     rewards: tuple[float, float] = (0.0, 1.0),
+    feedback: FeedbackKind = "panel",
     late: RewardDelay = NO_DELAY,
     keep_distributions: bool = True,
 ) -> Trace:
@@ -231,6 +304,9 @@ def simulate(
         The number of rounds that the policy expects, as Theorem 1 requires; None if unknown.
     rewards : tuple of float
         The range of rewards, which is mapped to [0, 1] for learning.
+    feedback : str
+        What is reported: 'panel', the reward; 'members', also what each member would be worth
+        alone; 'winner', also the member that is worth most alone.
     late : RewardDelay
         When rewards arrive, such as ``RewardDelay(lag=200, lost=0.1)``: up to 200 rounds late, one
         in ten never. The trace contains all of them.
@@ -257,14 +333,14 @@ def simulate(
     >>> simulate(pool, Noisy([[0.2, 0.5, 0.9]]), "random", rounds=100).rewards.shape
     (100,)
     """
-    terms = check_run_config(problem, seed, horizon, rewards)
+    terms = check_run_config(problem, seed, horizon, rewards, feedback)
     check_at_least_one("rounds", rounds)
     check_environment(environment, problem)
     settings = resolve_policy(policy, problem)
     with announce_compilation(settings.name):
-        rule = settings.bind(problem, horizon)
+        rule = settings.bind(problem, horizon, feedback)
     state = settings.start(rule, environment.contexts)
-    record = make_play_record(problem, rounds, keep_distributions)
+    record = make_play_record(problem, rounds, keep_distributions, feedback)
     mail = make_late_rewards(problem, late, rounds, seed)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     low, high = terms.low, terms.high
@@ -327,7 +403,9 @@ def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> R
     raise ValuesError(f"{rounds}: {came} came, and the environment had declared {declared}")
 
 
-def make_play_record(problem: Problem, rounds: int, keep_distributions: bool) -> PlayRecord:
+def make_play_record(
+    problem: Problem, rounds: int, keep_distributions: bool, feedback: FeedbackKind = "panel"
+) -> PlayRecord:
     return PlayRecord(
         draws=np.empty((rounds, problem.draws), np.int64),
         draw_probabilities=np.full((rounds, problem.draws), np.nan),
@@ -338,6 +416,8 @@ def make_play_record(problem: Problem, rounds: int, keep_distributions: bool) ->
         propensities=np.full(rounds, np.nan),
         replaced=np.zeros(rounds, np.bool_),
         distributions=np.empty((rounds if keep_distributions else 0, problem.size)),
+        scores=np.empty((rounds if feedback == "members" else 0, problem.draws)),
+        winners=np.empty(rounds if feedback == "winner" else 0, np.int64),
     )
 
 

@@ -121,7 +121,7 @@ def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
     with warnings.catch_warnings():  # of policies that do not guard their limits
         warnings.simplefilter("ignore", errors.BylotWarning)
         smaller = problem.replace(experts=experts, costs=costs, limits=limits)
-        parts.policy.bind(smaller, parts.run.horizon)
+        parts.policy.bind(smaller, parts.run.horizon, parts.run.feedback)
 
 
 def check_config_edit(old: RouterConfig, new: RouterConfig) -> None:

@@ -19,7 +19,7 @@ from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m
 from bylot.numerics.variates import add_gumbels, fill_betas
 from bylot.policies import base, baselines
-from bylot.policies.base import Ticket, decide, learn, step
+from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step
 from bylot.policies.baselines import DualOn, KnapsackLimits, Multipliers
 from bylot.problem import Problem
 
@@ -115,19 +115,21 @@ for index_rule in (UcbRule, ThompsonRule):
 
 
 @step(learn, UcbRule)
-def learn_ucb(rule: UcbRule, state: UcbState, ticket: Ticket, reward: float) -> None:
+def learn_ucb(rule: UcbRule, state: UcbState, ticket: Ticket, feedback: Feedback) -> None:
     """`learn`: the whole reward to every member, as the paper does."""
     credited, total = state.credited[ticket.context], state.total[ticket.context]
     for j in range(ticket.draws.size):
         if is_first_draw(ticket.draws, j):
             credited[ticket.draws[j]] += 1
-            total[ticket.draws[j]] += reward
+            total[ticket.draws[j]] += feedback.reward
 
 
 @step(learn, ThompsonRule)
-def learn_thompson(rule: ThompsonRule, state: ThompsonState, ticket: Ticket, reward: float) -> None:
+def learn_thompson(
+    rule: ThompsonRule, state: ThompsonState, ticket: Ticket, feedback: Feedback
+) -> None:
     """`learn`: the whole reward to every member, clipped as rounding may leave [0, 1]."""
-    r = min(max(reward, 0.0), 1.0)
+    r = min(max(feedback.reward, 0.0), 1.0)
     alpha, beta = state.alpha[ticket.context], state.beta[ticket.context]
     for j in range(ticket.draws.size):
         if is_first_draw(ticket.draws, j):
@@ -157,7 +159,9 @@ class UcbPolicy(baselines.WarmupPolicy):
             and (np.abs(state.total - 0.5 * state.credited) <= 0.5001 * state.credited).all()
         )
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> UcbRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> UcbRule:
         c = float(self.to_settings().get("c", 0.0))  # Greedy has no bonus
         warmup = baselines.count_warmup_visits(problem)
         return UcbRule(problem.draws, warmup, c, self.bind_limits(problem, horizon))
@@ -226,7 +230,9 @@ class ThompsonPolicy(baselines.WarmupPolicy):
             multipliers=baselines.make_multipliers(rule.limits),
         )
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> ThompsonRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> ThompsonRule:
         warmup = baselines.count_warmup_visits(problem)
         return ThompsonRule(problem.draws, warmup, self.bind_limits(problem, horizon))
 
@@ -308,12 +314,12 @@ def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: B
 
 
 @step(learn, MoeRule)
-def learn_moe(rule: MoeRule, state: MoeState, ticket: Ticket, reward: float) -> None:
+def learn_moe(rule: MoeRule, state: MoeState, ticket: Ticket, feedback: Feedback) -> None:
     """`learn`: a REINFORCE step at the logits and multipliers of now, also for a late reward."""
     limits, lam = rule.limits, state.multipliers.lam
     cost = np.zeros(lam.size)
     add_panel_cost(cost, limits.rows, ticket.draws)
-    effective = reward
+    effective = feedback.reward
     for j in range(lam.size):
         effective += lam[j] * limits.signs[j] * cost[j]
     reinforce_logits(state.theta[ticket.context], ticket.draws, rule.rate * effective)
@@ -341,7 +347,9 @@ class Moe(baselines.BaselinePolicy):
     summary = "learns a gate over experts (mixture of experts), with a price on each limit"
     streams = (RngStream.GUMBEL,)
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> MoeRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> MoeRule:
         limits = baselines.make_knapsack(problem, self.step, False, self.dual_on)
         return MoeRule(problem.draws, float(self.rate), limits)
 

@@ -17,6 +17,7 @@ from bylot.distributions import IidSets, PanelDistribution
 from bylot.numerics.jit import INLINED_OPTIONS, LINKED_OPTIONS, Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
+from bylot.policies.validation import FeedbackKind as FeedbackKind
 from bylot.policies.validation import SettingKind, check_settings
 from bylot.problem import Problem
 
@@ -41,6 +42,23 @@ class Ticket(NamedTuple):
     replaced: bool  # did the guard replace the draw? Gradient policies then skip the reward
 
 
+class Feedback(NamedTuple):
+    """What was reported about a panel, on the scale [0, 1] of rewards."""
+
+    reward: float  # of the panel: what is to be maximised
+    scores: Floats  # (M,) of the expert of each draw by itself; NaN: unknown; empty: all unknown
+    winner: int  # the expert that earned the reward; -1: unknown, or nobody
+
+
+NO_SCORES: Floats = np.empty(0)
+NO_WINNER = -1
+
+
+def make_reward_feedback(reward: float) -> Feedback:
+    """Feedback of which only the reward is known."""
+    return Feedback(reward, NO_SCORES, NO_WINNER)
+
+
 @jit_inline
 def make_plain_ticket(
     t: int, context: int, draws: Ints, available: Bools, feasible: bool, replaced: bool
@@ -58,9 +76,9 @@ def decide(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -
     return decide_compiled(rule, state, context, rng, available)
 
 
-def learn(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
-    """Learn from the reward of a decision; late or out of order is as good as prompt."""
-    learn_compiled(rule, state, ticket, reward)
+def learn(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
+    """Learn from the feedback on a decision; late or out of order is as good as prompt."""
+    learn_compiled(rule, state, ticket, feedback)
 
 
 def compute_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
@@ -86,8 +104,8 @@ def decide_compiled(rule: Any, state: Any, context: int, rng: RngKey, available:
 
 
 @jit
-def learn_compiled(rule: Any, state: Any, ticket: Ticket, reward: float) -> None:
-    learn(rule, state, ticket, reward)
+def learn_compiled(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
+    learn(rule, state, ticket, feedback)
 
 
 @jit
@@ -283,6 +301,9 @@ class Policy:
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
     checks: ClassVar[Mapping[str, SettingKind]] = {}  # what each setting may be
     uses_limits: ClassVar[bool] = True
+    feedback: ClassVar[tuple[FeedbackKind, ...]] = (
+        "panel",
+    )  # kinds of which it uses all that they say
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies
     draws_sets: ClassVar[bool] = False  # is a panel drawn as one set from a known distribution?
     derived: ClassVar[tuple[str, ...]] = ()  # fields of the state that `derive` computes
@@ -307,8 +328,13 @@ class Policy:
         """The inverse of `to_settings`."""
         return cls(**settings)
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> Any:
-        """Make the rule for this problem; the horizon is None if it is unknown."""
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> Any:
+        """Make the rule for this problem; the horizon is None if it is unknown.
+
+        feedback: what will be reported; a policy may ignore all but the reward
+        """
         raise NotImplementedError
 
     def start(self, rule: Any, contexts: int = 1) -> Any:

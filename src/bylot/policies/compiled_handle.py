@@ -15,7 +15,14 @@ from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_entry
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost
-from bylot.policies.base import Ticket, compute_distribution, compute_inclusion, decide, learn
+from bylot.policies.base import (
+    Feedback,
+    Ticket,
+    compute_distribution,
+    compute_inclusion,
+    decide,
+    learn,
+)
 from bylot.policies.iid_draws import compute_iid_propensity
 
 
@@ -92,11 +99,29 @@ def decide_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) ->
 
 
 @jit_entry
-def learn_reward(handle: Any, ticket: Ticket, value: float, low: float, high: float) -> None:
-    """Add a reward to the totals, and let the policy learn from it on the scale [0, 1]."""
-    learn(handle.rule, handle.state, ticket, (value - low) / (high - low))
+def learn_feedback(
+    handle: Any, ticket: Ticket, value: float, scores: Floats, winner: int, low: float, high: float
+) -> None:
+    """Add a reward to the totals, and let the policy learn from it on the scale [0, 1].
+
+    scores, winner: as in `Feedback`, but scores as they were given
+    """
+    known = scale_scores(scores, low, high)
+    feedback = Feedback((value - low) / (high - low), known, winner)
+    learn(handle.rule, handle.state, ticket, feedback)
     handle.totals.rewards[0] += 1
     handle.totals.total[0] += value
+
+
+@jit
+def scale_scores(scores: Floats, low: float, high: float) -> Floats:
+    """Map scores from [low, high] to [0, 1]; NaN stays NaN."""
+    if scores.size == 0:
+        return scores
+    scaled = np.empty(scores.size)
+    for j in range(scores.size):
+        scaled[j] = (scores[j] - low) / (high - low)
+    return scaled
 
 
 @jit_entry

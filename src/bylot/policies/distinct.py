@@ -20,7 +20,7 @@ from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import COIN_STREAM, PANEL_STREAM, RngKey, RngStream, draw_uniforms
 from bylot.numerics.set_selection import count_available, fill_draws_from_set
 from bylot.policies import base, mirror_ascent
-from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
+from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
 from bylot.policies.budget import DEFAULT_PACE, Budget, Guard, Pace, fill_paced_bounds, make_pace
 from bylot.policies.constraint_rows import ConstraintRows, solve_max_entropy
 from bylot.policies.guard import (
@@ -240,11 +240,13 @@ def decide_distinct(
 
 
 @step(base.learn, DistinctRule)
-def learn_distinct(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
+def learn_distinct(
+    rule: DistinctRule, state: DistinctState, ticket: Ticket, feedback: Feedback
+) -> None:
     """`learn`: g += w (r - baseline) score(A) / B, unless the guard replaced the panel."""
     x = ticket.context
     if not ticket.replaced:
-        centered = mirror_ascent.center_reward(state.gradient, x, reward)
+        centered = mirror_ascent.center_reward(state.gradient, x, feedback.reward)
         weight = ticket.weight * centered / rule.ascent.batch
         add_panel_score(state.gradient.g[x], ticket.draws, ticket.inclusion, weight)
 
@@ -313,7 +315,9 @@ class Distinct(mirror_ascent.AscentPolicy):
     draws_sets = True
     derived = ("table", "coins", "pi", "log_z")
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> DistinctRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> DistinctRule:
         members = check_full_panels(problem, self.name)
         guard, margin = bind_guard(problem, horizon, full=True, on=self.guard)
         theta, _ = solve_max_entropy(guard.rows, members, margin)

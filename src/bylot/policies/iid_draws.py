@@ -19,7 +19,7 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, iid_limits, mirror_ascent
-from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
+from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
 from bylot.policies.budget import DEFAULT_PACE, Budget, Guard, Pace, fill_paced_bounds, make_pace
 from bylot.policies.constraint_rows import ConstraintRows
 from bylot.policies.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
@@ -177,10 +177,10 @@ def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available:
     return Ticket(rng.t, context, draws, p, none, available, 1.0, kept, propensity, 1.0, replaced)
 
 
-def learn_iid(rule: Any, state: IidState, ticket: Ticket, reward: float) -> None:
+def learn_iid(rule: Any, state: IidState, ticket: Ticket, feedback: Feedback) -> None:
     """`learn`: g += (r - baseline) score(A) / B, unless the guard replaced the panel."""
     if not ticket.replaced:
-        centered = mirror_ascent.center_reward(state.gradient, ticket.context, reward)
+        centered = mirror_ascent.center_reward(state.gradient, ticket.context, feedback.reward)
         weight = centered / rule.ascent.batch
         add_set_score(state.gradient.g[ticket.context], ticket, rule.draws, weight)
 
@@ -258,7 +258,9 @@ class Tangent(IidPolicy):
         "draws independently, so that a panel may have fewer members, and learns the probabilities"
     )
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> TangentRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> TangentRule:
         M, entropy = problem.draws, math.log(max(2, problem.size))
         guard, margin = bind_guard(problem, horizon, full=False, on=self.guard)
         margin, explore = iid_limits.find_iid_exploration(guard.rows, M, margin)
@@ -294,7 +296,9 @@ class Strict(IidPolicy):
         "request; meant for adversarial environments"
     )
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> StrictRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> StrictRule:
         guard, _ = bind_guard(problem, horizon, full=False, on=self.guard)
         safe = iid_limits.make_safe_rows(guard.rows, problem.draws)
         entropy = math.log(max(2, problem.size))

@@ -20,7 +20,16 @@ from bylot.numerics.set_selection import choose_greedy_set, count_available, fil
 from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
 from bylot.policies import base
 from bylot.policies import noisy_or_posterior as posterior
-from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, compute_inclusion, learn, step
+from bylot.policies.base import (
+    BoundPolicy,
+    Feedback,
+    FeedbackKind,
+    ProblemChange,
+    Ticket,
+    compute_inclusion,
+    learn,
+    step,
+)
 from bylot.policies.budget import DEFAULT_PACE, PACE_SETTING, Budget, Guard, fill_paced_bounds
 from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
@@ -222,12 +231,14 @@ def is_exploration(ticket: Ticket) -> bool:
 
 
 @step(learn, NoisyOrRule)
-def learn_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, reward: float) -> None:
+def learn_noisy_or(
+    rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, feedback: Feedback
+) -> None:
     """`learn`: update the posterior, whoever chose the panel; `distinct` learns from its rounds."""
     if is_exploration(ticket):
-        learn(rule.explorer, state.explorer, ticket, reward)
+        learn(rule.explorer, state.explorer, ticket, feedback)
     members = base.select_first(ticket.draws, ticket.draws)
-    posterior.update_posterior(state.belief, ticket.context, members, reward)
+    posterior.update_posterior(state.belief, ticket.context, members, feedback.reward)
 
 
 step(base.compute_distribution, NoisyOrRule)(base.compute_pull_distribution)
@@ -269,7 +280,9 @@ class NoisyOr(base.Policy):
         """Only if every round explores."""
         return self.explore == 1
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> NoisyOrRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> NoisyOrRule:
         check_full_panels(problem, self.name)
         explorer = Distinct(pace=self.pace, guard=self.guard).bind(problem, horizon)
         scale = compute_row_units(problem) / compute_price_units(problem)

@@ -18,7 +18,7 @@ from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
 from bylot.policies import base
-from bylot.policies.base import BoundPolicy, ProblemChange, Ticket, step
+from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
 from bylot.policies.validation import SettingKind, is_positive_number, one_of
 from bylot.problem import Problem
 from bylot.theory import context_rate, eta_star
@@ -242,9 +242,9 @@ def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: B
 
 
 @step(base.learn, OmdRule)
-def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
+def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, feedback: Feedback) -> None:
     x, rewards, total = ticket.context, state.rewards, state.total
-    centred = reward
+    reward = centred = feedback.reward
     if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
         centred = reward - total[x] / rewards[x] if rewards[x] > 0 else 0.0
     weighted = rule.weight * centred / ticket.share
@@ -320,7 +320,9 @@ class Omd(base.Policy):
         """Algorithm 1 to the letter, as in the theorems."""
         return cls(dual=dual, **PLAIN_SETTINGS)
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> OmdRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> OmdRule:
         if problem.surrogate_conflict is not None:
             what = "the limits can be kept, but the paper's linear surrogate of {limits} cannot "
             what += f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "

@@ -12,7 +12,7 @@ from bylot.numerics.philox import DRAW_STREAM, RngKey
 from bylot.numerics.sampling import choose_random_experts
 from bylot.numerics.set_selection import count_available
 from bylot.policies import base
-from bylot.policies.base import Ticket, step
+from bylot.policies.base import Feedback, FeedbackKind, Ticket, step
 from bylot.problem import Problem
 
 
@@ -61,7 +61,7 @@ def decide_random(
 
 
 @step(base.learn, RandomRule)
-def learn_random(rule: RandomRule, state: RandomState, ticket: Ticket, reward: float) -> None:
+def learn_random(rule: RandomRule, state: RandomState, ticket: Ticket, feedback: Feedback) -> None:
     """`learn`: nothing."""
 
 
@@ -89,7 +89,9 @@ class Random(base.Policy):
     uses_limits = False
     draws_sets = True
 
-    def bind(self, problem: Problem, horizon: int | None = None) -> RandomRule:
+    def bind(
+        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+    ) -> RandomRule:
         return RandomRule(problem.draws, problem.size)
 
     def start(self, rule: RandomRule, contexts: int = 1) -> RandomState:

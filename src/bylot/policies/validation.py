@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard, get_args
 
 from bylot.errors import PolicyError, ProblemError, RewardError
 from bylot.problem import Problem
@@ -60,17 +60,26 @@ def check_settings(settings: Any, kinds: Mapping[str, SettingKind]) -> None:
             raise PolicyError(what, got=value, expected=kind.expected, remedy=remedy)
 
 
+FeedbackKind = Literal["panel", "members", "winner"]
+"""What will be reported: the reward alone, also a score of each member, or who earned it."""
+
+
 class RunConfig(NamedTuple):
-    """Seed, horizon, and the range of rewards that learning maps to [0, 1]."""
+    """Seed, horizon, the range of rewards that learning maps to [0, 1], and the feedback."""
 
     seed: int
     horizon: int | None
     low: float
     high: float
+    feedback: FeedbackKind = "panel"
 
 
 def check_run_config(
-    problem: Problem, seed: int, horizon: int | None, rewards: tuple[float, float]
+    problem: Problem,
+    seed: int,
+    horizon: int | None,
+    rewards: tuple[float, float],
+    feedback: FeedbackKind = "panel",
 ) -> RunConfig:
     """The arguments, checked."""
     if not isinstance(problem, Problem):
@@ -85,7 +94,11 @@ def check_run_config(
         raise RewardError(f"rewards={rewards!r} given; wanted a pair (low, high)") from None
     if not (0 < high - low < 1e300):  # NaN and infinities fail this too
         raise RewardError(f"rewards={rewards} given; wanted a finite range (low, high), low < high")
-    return RunConfig(seed, horizon, low, high)
+    kinds = get_args(FeedbackKind)
+    if feedback not in kinds:
+        expected = " or ".join(map(repr, kinds))
+        raise RewardError("feedback", got=feedback, expected=expected)
+    return RunConfig(seed, horizon, low, high, feedback)
 
 
 def is_reward_in_range(value: float, low: float, high: float) -> bool:

@@ -17,7 +17,14 @@ from bylot.errors import DecisionError, PolicyError, RewardError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies import budget
 from bylot.policies import compiled_handle as compiled
-from bylot.policies.base import BoundPolicy, Policy, Ticket, has_same_pool
+from bylot.policies.base import (
+    NO_SCORES,
+    NO_WINNER,
+    BoundPolicy,
+    Policy,
+    Ticket,
+    has_same_pool,
+)
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
 from bylot.problem import Problem, at_most
@@ -77,7 +84,7 @@ class RouterCore:
         self.before_period: dict[str, tuple[int, float]] = {}
         self.skipped: list[int] = []
         with announce_compilation(policy.name):
-            rule = policy.bind(problem, run.horizon) if rule is None else rule
+            rule = policy.bind(problem, run.horizon, run.feedback) if rule is None else rule
             totals = compiled.make_totals(len(problem.costs))
             self._bind(problem, rule, policy.start(rule, rows), totals)
             self._compile()
@@ -105,7 +112,7 @@ class RouterCore:
         low, high = self.run.low, self.run.high
         scratch = self._make_scratch_handle(self.policy.start(self.rule))
         ticket = compiled.decide_and_book(scratch, 0, 0, 0, ALL_AVAILABLE).ticket
-        compiled.learn_reward(scratch, ticket, low, low, high)
+        compiled.learn_feedback(scratch, ticket, low, NO_SCORES, NO_WINNER, low, high)
         COMPILED_HANDLE_TYPES.add(kind)
 
     def _make_scratch_handle(self, state: Any) -> Any:
@@ -136,9 +143,12 @@ class RouterCore:
             self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
         return booked
 
-    def learn(self, ticket: Ticket, value: float) -> None:
-        """Learn from a reward that `check_reward` has accepted."""
-        compiled.learn_reward(self._handle, ticket, value, self.run.low, self.run.high)
+    def learn(
+        self, ticket: Ticket, value: float, scores: Floats = NO_SCORES, winner: int = NO_WINNER
+    ) -> None:
+        """Learn from a reward that `check_reward` has accepted, and from the rest of `Feedback`."""
+        low, high = self.run.low, self.run.high
+        compiled.learn_feedback(self._handle, ticket, value, scores, winner, low, high)
 
     def preview_state(self, context: int, available: Bools) -> Any:
         """The state after the next decision in this context, which may move the distribution."""
@@ -203,12 +213,13 @@ class RouterCore:
 
         rule: the policy bound to this problem, if that was done before
         """
-        check_run_config(problem, self.run.seed, self.run.horizon, (self.run.low, self.run.high))
+        run = self.run
+        check_run_config(problem, run.seed, run.horizon, (run.low, run.high), run.feedback)
         if problem == self.problem:
             return True
-        old = self.problem
+        old, bind = self.problem, self.policy.bind
         try:
-            rule = self.policy.bind(problem, self.run.horizon) if rule is None else rule
+            rule = bind(problem, run.horizon, run.feedback) if rule is None else rule
         except PolicyError as error:
             raise error.for_running_router() from None
         before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
