@@ -223,7 +223,7 @@ def make_overspent_router(policy: str, extra_usd: float) -> Router:
     """A router whose panels were more expensive than expected, half-way through a period."""
     router = Router(change_problem(period=400), policy, seed=1)
     play_router(router, 200)
-    router.core.settle({"usd": extra_usd})
+    router.core.settle(None, {"usd": extra_usd})
     return router
 
 
@@ -248,7 +248,7 @@ def test_a_change_of_costs_keeps_the_current_period(policy: str) -> None:
 def test_overspending_before_a_change_is_compensated_after_it(policy: str, bound: float) -> None:
     router = make_overspent_router(policy, 0.0)
     # 100 above the bound in total
-    router.core.settle({"usd": 100.0 - router.core.totals.spent[0] + 3.0 * 200})
+    router.core.settle(None, {"usd": 100.0 - router.core.totals.spent[0] + 3.0 * 200})
     limits = [at_most("usd", bound), *make_five_expert_problem().limits[1:]]
     router.change(
         change_problem(limits=limits, period=400, floor=make_five_expert_problem().floor * 0.999)

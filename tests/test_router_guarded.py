@@ -257,13 +257,13 @@ def test_other_panels_can_keep_limits_that_the_fallback_schedule_misses() -> Non
     router = Router(problem, "distinct", seed=1)
     spent = sum(router.decide().spend["usd"] for _ in range(50))
     assert router.status().limits[0].kept
-    router.core.settle({"usd": 149.0 - spent})  # a correction: 51 are left for 50 decisions
+    router.core.settle(None, {"usd": 149.0 - spent})  # a correction: 51 are left for 50 decisions
     usd = router.status().limits[0]
     expected = (
         "over now (2.98 of at most 2), outside at decision 100 unless other panels compensate"
     )
     assert (usd.verdict, usd.sentence) == ("will be missed", expected)
-    router.core.settle({"usd": 2.0})
+    router.core.settle(None, {"usd": 2.0})
     assert router.status().limits[0].sentence.endswith("whichever experts are available")
 
 

@@ -147,7 +147,7 @@ def test_a_limit_is_not_promised_while_another_is_out_of_reach() -> None:
     router.decide(available=["b"])
     router.decide()
     assert [one.sentence[-22:] for one in router.status().limits] == ["inside at decision 100"] * 2
-    router.core.settle({"usd": 500.0})
+    router.core.settle(None, {"usd": 500.0})
     usd, junior = router.status().limits
     assert (usd.verdict, junior.verdict) == ("will be missed", "on track")
     end = "at decision 100 unless the guard misses it too, for a limit that is out of reach"
@@ -185,7 +185,7 @@ def test_the_measured_average_is_that_of_the_decisions_of_the_period(seed: int) 
     for _ in range(600):
         action = rng.random()
         if action < 0.05:
-            core.settle({"usd": (extra := rng.uniform(-0.5, 0.5))})
+            core.settle(None, {"usd": (extra := rng.uniform(-0.5, 0.5))})
             more += extra
         elif action < 0.12 and made:
             t, spend, expected = made.pop(rng.randrange(len(made)))

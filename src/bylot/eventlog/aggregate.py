@@ -186,7 +186,9 @@ class RouterAggregate:
         if body.spend is not None and one.spend is not None:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
-            self.core.settle(corrections)
+            first = all(reward.spend is None for reward in one.rewards.values())
+            learn = first and of > self.pool_since
+            self.core.settle(one.ticket if learn else None, corrections)
             self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
         if body.receipt == "learned":

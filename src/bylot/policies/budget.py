@@ -68,6 +68,12 @@ def open_budget(guard: Guard) -> Budget:
     )
 
 
+@jit
+def get_mean_rows(guard: Guard, budget: Budget) -> Floats:
+    """(d, K) what a call of each expert costs on average, in the signs and units of the rows."""
+    return guard.A
+
+
 @jit_scalar
 def bound_schedule_cost(n: int, mean: float, ahead: float) -> float:
     """The most that n rounds of the schedule from a place on can cost at any time: n F + ahead."""

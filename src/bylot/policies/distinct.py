@@ -21,7 +21,15 @@ from bylot.numerics.philox import COIN_STREAM, PANEL_STREAM, RngKey, RngStream, 
 from bylot.numerics.set_selection import count_available, fill_draws_from_set
 from bylot.policies import base, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
-from bylot.policies.budget import DEFAULT_PACE, Budget, Guard, Pace, fill_paced_bounds, make_pace
+from bylot.policies.budget import (
+    DEFAULT_PACE,
+    Budget,
+    Guard,
+    Pace,
+    fill_paced_bounds,
+    get_mean_rows,
+    make_pace,
+)
 from bylot.policies.constraint_rows import ConstraintRows, solve_max_entropy
 from bylot.policies.guard import (
     bind_guard,
@@ -155,7 +163,8 @@ def find_available_distributions(
     rule: DistinctRule, state: DistinctState, x: int, available: Bools
 ) -> tuple[SetTables, SetTables, int]:
     """The learned and the exploration distribution over available experts, and the set size."""
-    here, A, b = get_tables(state, x), rule.guard.A, state.bounds
+    here, b = get_tables(state, x), state.bounds
+    A = get_mean_rows(rule.guard, state.budget)
     return restrict_tables(here, rule.explore, rule.members, rule.eps, A, b, available)
 
 
@@ -188,7 +197,8 @@ def forecast_distinct(
     if some or state.budget.alarm[0]:  # else there is nothing to forecast or clear
         costs = state.bounds
         if some:
-            costs = compute_mixture_costs(rule.guard.A, learned, explore, rule.eps)
+            A = get_mean_rows(rule.guard, state.budget)
+            costs = compute_mixture_costs(A, learned, explore, rule.eps)
         short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
     return short
 
@@ -224,7 +234,8 @@ def decide_distinct(
     """`decide`: a step every batch, then one set, or the guard's panel in its place."""
     if state.visits[context] % rule.ascent.batch == 0:
         fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
-        here, rows = get_tables(state, context), ConstraintRows(rule.guard.A, state.bounds)
+        here, A = get_tables(state, context), get_mean_rows(rule.guard, state.budget)
+        rows = ConstraintRows(A, state.bounds)
         g, average, m, p0 = state.gradient, state.multipliers, rule.members, rule.explore.pi
         move_distinct(here, g, average, context, m, rule.ascent, rows, rule.eps, p0)
     state.visits[context] += 1

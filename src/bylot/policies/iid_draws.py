@@ -20,7 +20,15 @@ from bylot.numerics.philox import RngKey
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, iid_limits, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
-from bylot.policies.budget import DEFAULT_PACE, Budget, Guard, Pace, fill_paced_bounds, make_pace
+from bylot.policies.budget import (
+    DEFAULT_PACE,
+    Budget,
+    Guard,
+    Pace,
+    fill_paced_bounds,
+    get_mean_rows,
+    make_pace,
+)
 from bylot.policies.constraint_rows import ConstraintRows
 from bylot.policies.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
 from bylot.problem import Problem
@@ -70,7 +78,8 @@ base.dispatch_by_type(project_iid)
 @step(project_iid, TangentRule)
 def project_tangent(rule: TangentRule, state: IidState, x: int, multipliers: Floats) -> None:
     """`project_iid`: onto tangents of the bounds in force."""
-    theta, q, rows = state.theta[x], state.q[x], ConstraintRows(rule.guard.A, state.bounds)
+    theta, q, A = state.theta[x], state.q[x], get_mean_rows(rule.guard, state.budget)
+    rows = ConstraintRows(A, state.bounds)
     fill_paced_bounds(rows.b, rule.guard, state.budget, rule.pace)
     M, eps, explore = rule.draws, rule.eps, rule.explore
     iid_limits.project_onto_tangents(theta, q, multipliers, rows, M, eps, explore)
@@ -111,7 +120,8 @@ def restrict_iid_distribution(
     q, pi, mass = np.empty(theta.size), np.empty(theta.size), np.empty(theta.size)
     fill_softmax(pi, theta)
     mirror_ascent.fill_mixture(q, pi, rule.eps, explore)
-    rows, M = ConstraintRows(rule.guard.A, state.bounds), rule.draws
+    A, M = get_mean_rows(rule.guard, state.budget), rule.draws
+    rows = ConstraintRows(A, state.bounds)
     if is_outside_bounds(iid_sets.expected_panel_costs(q, rows.A, M), rows.b):
         lam = np.empty(rows.b.size)
         iid_limits.project_onto_tangents(theta, q, lam, rows, M, rule.eps, explore)
@@ -161,7 +171,8 @@ def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available:
     q, mass, costs = state.q[context], state.mass[context], state.bounds
     if available.size > 0:
         q, mass = restrict_iid_distribution(rule, state, context, available)
-        costs = iid_sets.expected_panel_costs(q, rule.guard.A, rule.draws)
+        A = get_mean_rows(rule.guard, state.budget)
+        costs = iid_sets.expected_panel_costs(q, A, rule.draws)
     short = False
     if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
         short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)

@@ -30,7 +30,14 @@ from bylot.policies.base import (
     learn,
     step,
 )
-from bylot.policies.budget import DEFAULT_PACE, PACE_SETTING, Budget, Guard, fill_paced_bounds
+from bylot.policies.budget import (
+    DEFAULT_PACE,
+    PACE_SETTING,
+    Budget,
+    Guard,
+    fill_paced_bounds,
+    get_mean_rows,
+)
 from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
 from bylot.policies.guard import check_full_panels, forecast_shortfall, guard_panel
@@ -138,6 +145,12 @@ class NoisyOrState(NamedTuple):
 
 
 @jit
+def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
+    """(d, K) what a call of each expert costs on average, in price units."""
+    return rule.A
+
+
+@jit
 def sample_panel(
     rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> tuple[Ints, Xoshiro]:
@@ -154,7 +167,7 @@ def sample_panel(
         scale = WIDE_SAMPLING_SCALE
     b, s = posterior.sample_posterior(belief.beta[x], belief.root[x], scale, s)
     prices = np.empty(b.size)
-    fill_expert_prices(prices, state.dual_prices, rule.A)
+    fill_expert_prices(prices, state.dual_prices, get_price_rows(rule, state))
     for i in range(b.size):
         b[i] = np.exp(min(max(b[i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
     size = m if available.size == 0 else min(m, count_available(available))
@@ -170,7 +183,8 @@ def rehearse_prices(
     if bounds.size > 0:
         for _ in range(FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS):
             members, s = sample_panel(rule, state, x, available, s)
-            update_dual_prices(dual, rule.A, members, bounds, state.explorer.budget.short)
+            A = get_price_rows(rule, state)
+            update_dual_prices(dual, A, members, bounds, state.explorer.budget.short)
     return s
 
 
@@ -181,7 +195,7 @@ def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools)
     if available.size > 0:
         m, costs = min(rule.explorer.members, count_available(available)), np.zeros(bounds.size)
         for j in range(bounds.size):  # of the cheapest m, under each row by itself
-            costs[j] = np.sort(guard.A[j][available])[:m].sum()
+            costs[j] = np.sort(get_mean_rows(guard, budget)[j][available])[:m].sum()
         forecast_shortfall(guard, budget, costs, bounds)
     elif budget.alarm[0]:
         forecast_shortfall(guard, budget, bounds, bounds)
@@ -196,7 +210,8 @@ def choose_model_panel(
     members, _ = sample_panel(rule, state, x, available, stream)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        update_dual_prices(state.dual_prices, rule.A, members, bounds * rule.units, budget.short)
+        A = get_price_rows(rule, state)
+        update_dual_prices(state.dual_prices, A, members, bounds * rule.units, budget.short)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
     kept = admitted.kept and not budget.alarm[0]

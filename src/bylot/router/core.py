@@ -175,8 +175,19 @@ class RouterCore:
             return float(value)
         raise RewardError(got=value, expected=f"{expected} for decision {id}", remedy=remedy)
 
-    def settle(self, corrections: Mapping[str, float]) -> None:
-        """Book what panels cost beyond the stated costs, by name; guards continue from there."""
+    def settle(
+        self,
+        ticket: Ticket | None,
+        corrections: Mapping[str, float],
+        spend_by_member: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
+        """Book what a panel cost beyond what is booked for it, by name; guards continue from there.
+
+        ticket:          of the decision, if this is the first report of its costs and it was drawn
+                         from this pool: corrections are then to the stated costs, and what calls
+                         cost is learned from it. None: booked, not learned
+        spend_by_member: what each member cost, by name of the cost, where that was reported
+        """
         self.totals.spent[:] += [corrections.get(name, 0.0) for name in self.problem.costs]
         budget.correct_spend(self.problem, self.rule, self.state, corrections)
 
