@@ -51,13 +51,19 @@ def random_problems(draw: st.DrawFn) -> Problem:
         return Problem([f"e{i}" for i in range(K)], costs, limits[:1], draws=M)
 
 
-@pytest.mark.parametrize("fewer", [False, True])
-@given(random_problems())
-def test_the_quota_keeps_all_limits_tightened_by_the_margin(fewer: bool, problem: Problem) -> None:
-    margin, quota = find_slater_point(problem, fewer)
-    A, b = make_constraint_rows(problem)
+def count_members(problem: Problem, missing: int) -> tuple[int, int]:
+    """The fewest and the most members of a panel that may lack so many."""
     full = min(problem.draws, problem.size)
-    assert (1 if fewer else full) - 1e-9 <= quota.sum() <= full + 1e-9
+    return max(1, full - missing), full
+
+
+@pytest.mark.parametrize("missing", [0, 1, 9])
+@given(random_problems())
+def test_the_quota_keeps_all_limits_tightened_by_the_margin(missing: int, problem: Problem) -> None:
+    fewest, full = count_members(problem, missing)
+    margin, quota = find_slater_point(problem, fewest)
+    A, b = make_constraint_rows(problem)
+    assert fewest - 1e-9 <= quota.sum() <= full + 1e-9
     assert ((quota >= 0) & (quota <= 1)).all()
     if margin > 0:
         assert (A @ quota <= b - margin * np.abs(b) + 1e-7).all()
@@ -69,14 +75,14 @@ def list_memberships(K: int, sizes: range) -> Floats:
     return np.array([[i in members for i in range(K)] for members in memberships], float)
 
 
-@pytest.mark.parametrize("fewer", [False, True])
+@pytest.mark.parametrize("missing", [0, 1, 9])
 @given(random_problems())
 @settings(max_examples=30, deadline=None)
-def test_no_mixture_of_sets_has_a_larger_margin(fewer: bool, problem: Problem) -> None:
-    margin, _ = find_slater_point(problem, fewer)
+def test_no_mixture_of_sets_has_a_larger_margin(missing: int, problem: Problem) -> None:
+    fewest, full = count_members(problem, missing)
+    margin, _ = find_slater_point(problem, fewest)
     A, b = make_constraint_rows(problem)
-    full = min(problem.draws, problem.size)
-    memberships = list_memberships(problem.size, range(1 if fewer else full, full + 1))
+    memberships = list_memberships(problem.size, range(fewest, full + 1))
     mixtures = (
         np.random.default_rng(0).dirichlet(np.ones(len(memberships)) * 0.3, size=200) @ memberships
     )
@@ -89,9 +95,18 @@ def test_smaller_panels_have_a_margin_where_full_panels_have_none() -> None:
     problem = Problem(["a", "b", "c"], costs, limits, draws=2)
     # Infeasible even without a margin: a panel costs four
     assert find_slater_point(problem).margin == 0.0
-    margin, quota = find_slater_point(problem, fewer=True)
+    margin, quota = find_slater_point(problem, fewest=1)
     assert margin == pytest.approx(1 / 3)
     assert quota.sum() == pytest.approx(1)
+
+
+def test_the_schedule_has_no_panel_below_the_fewest_members() -> None:
+    costs, limits = {"usd": [2.0, 2.0, 2.0, 3.0]}, [at_most("usd", 5.0)]
+    problem = Problem(list("abcd"), costs, limits, draws=3)
+    margin, quota = find_slater_point(problem, fewest=2)
+    assert (margin, quota.sum()) == pytest.approx((0.2, 2.0))
+    schedule = make_fallback_schedule(quota, make_constraint_rows(problem).A)
+    assert {len(set(members)) for members in schedule.sets.tolist()} == {2}
 
 
 def test_without_limits_the_margin_is_1() -> None:
@@ -113,14 +128,15 @@ def test_the_schedule_asks_each_expert_as_often_as_its_quota() -> None:
     assert np.abs(behind).max() < 1  # no expert is ever a whole round behind or ahead
 
 
-@pytest.mark.parametrize("fewer", [False, True])
+@pytest.mark.parametrize("missing", [0, 1, 9])
 @given(random_problems(), st.integers(5, 60))
 @settings(max_examples=60, deadline=None)
 def test_no_part_of_the_schedule_costs_more_than_stated(
-    fewer: bool, problem: Problem, cycle: int
+    missing: int, problem: Problem, cycle: int
 ) -> None:
     A, _ = make_constraint_rows(problem)
-    schedule = make_fallback_schedule(find_slater_point(problem, fewer).quota, A, cycle)
+    quota = find_slater_point(problem, count_members(problem, missing)[0]).quota
+    schedule = make_fallback_schedule(quota, A, cycle)
     costs = np.array([compute_panel_cost(A, members) for members in schedule.sets])
     assert_allclose(schedule.mean, costs.mean(axis=0), atol=1e-12)
     two_cycles = np.concatenate([costs, costs])
@@ -202,13 +218,13 @@ def simulate_adversary(problem: Problem, guard: Guard, rounds: int, seed: int) -
     return np.array(totals[:-1])
 
 
-@given(random_problems(), st.integers(0, 10**6), st.integers(0, 40), st.booleans())
+@given(random_problems(), st.integers(0, 10**6), st.integers(0, 40), st.integers(0, 2))
 @settings(max_examples=60, deadline=None)
 def test_every_period_keeps_the_limits_for_any_draws(
-    problem: Problem, seed: int, extra: int, fewer: bool
+    problem: Problem, seed: int, extra: int, missing: int
 ) -> None:
-    rows = make_constraint_rows(problem)
-    schedule = make_fallback_schedule(find_slater_point(problem, fewer).quota, rows.A, cycle=50)
+    rows, (fewest, _) = make_constraint_rows(problem), count_members(problem, missing)
+    schedule = make_fallback_schedule(find_slater_point(problem, fewest).quota, rows.A, cycle=50)
     shortest = compute_shortest_period(rows, schedule)
     if shortest > 300:
         return
@@ -249,8 +265,8 @@ def test_limits_without_a_margin_have_no_feasible_period() -> None:
         make_guard(rows, schedule, 1_000)
 
 
-@pytest.mark.parametrize("fewer", [False, True])
-def test_ten_thousand_experts_and_fourteen_limits_have_a_schedule(fewer: bool) -> None:
+@pytest.mark.parametrize("fewest", [None, 1, 49])
+def test_ten_thousand_experts_and_fourteen_limits_have_a_schedule(fewest: int | None) -> None:
     K, M, rng = 10_000, 50, np.random.default_rng(0)
     costs = {f"c{j}": rng.random(K) * (rng.random(K) < 0.2) for j in range(14)}
     means = {name: float(M * cost.mean()) for name, cost in costs.items()}
@@ -259,7 +275,7 @@ def test_ten_thousand_experts_and_fourteen_limits_have_a_schedule(fewer: bool) -
         for j, (name, mean) in enumerate(means.items())
     ]
     problem = Problem([f"e{i}" for i in range(K)], costs, limits, draws=M)
-    rows, (margin, quota) = make_constraint_rows(problem), find_slater_point(problem, fewer)
+    rows, (margin, quota) = make_constraint_rows(problem), find_slater_point(problem, fewest)
     assert ((quota > 1e-9) & (quota < 1 - 1e-9)).sum() <= len(limits) + 1
     schedule = make_fallback_schedule(quota, rows.A)
     assert is_even_schedule(schedule.sets, round_quotas(quota, SCHEDULE_ROUNDS), SCHEDULE_ROUNDS)

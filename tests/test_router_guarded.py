@@ -267,11 +267,17 @@ def test_other_panels_can_keep_limits_that_the_fallback_schedule_misses() -> Non
     assert router.status().limits[0].sentence.endswith("whichever experts are available")
 
 
-def test_the_minimum_cost_of_a_panel_depends_on_whether_it_must_be_full() -> None:
+def test_the_minimum_cost_of_a_panel_depends_on_the_fewest_members_it_may_have() -> None:
     rows = np.array([[3.0, 1.0, 2.0], [-3.0, 1.0, -2.0]])
     bound = POLICIES["distinct"].bind(make_problem_with_period(80), None).guard._replace(A=rows)
-    assert compute_min_panel_costs(bound, 2).tolist() == [3.0, -5.0]
-    assert compute_min_panel_costs(bound._replace(full=False), 2).tolist() == [1.0, -5.0]
+    for fewest, draws, least in [
+        (2, 2, [3, -5]),
+        (1, 2, [1, -5]),
+        (1, 3, [1, -5]),
+        (2, 3, [3, -5]),
+    ]:
+        assert compute_min_panel_costs(bound._replace(fewest=fewest), draws).tolist() == least
+    assert compute_min_panel_costs(bound._replace(fewest=3), 3).tolist() == [6.0, -4.0]
 
 
 def test_after_a_short_outage_the_period_keeps_its_limits() -> None:

@@ -224,7 +224,7 @@ PROBLEMS = [
 def compute_excess_after_step(problem: Problem, seed: int, length: float) -> Floats:
     """Excess over each one-sided limit, in parts of it, after a step of random logits."""
     rows, M, rng = make_constraint_rows(problem), problem.draws, np.random.default_rng(seed)
-    _, max_entropy = find_iid_exploration(rows, M, find_slater_point(problem, fewer=True).margin)
+    _, max_entropy = find_iid_exploration(rows, M, find_slater_point(problem, fewest=1).margin)
     theta, q, prices = np.log(max_entropy), max_entropy.copy(), np.zeros(rows.b.size)
     for _ in range(3):  # so that some limits bind
         theta += length * rng.uniform(-1, 1, theta.size)
@@ -406,7 +406,7 @@ TINY_PROBLEMS = {
 def test_the_margin_of_draws_is_attained_and_no_distribution_of_a_grid_has_more(name: str) -> None:
     problem = TINY_PROBLEMS[name]
     rows, M = make_constraint_rows(problem), problem.draws
-    margin, _ = find_iid_exploration(rows, M, find_slater_point(problem, fewer=True).margin)
+    margin, _ = find_iid_exploration(rows, M, find_slater_point(problem, fewest=1).margin)
     q, excess = solve_max_entropy_draws(rows, M, margin)
     assert excess <= LIMIT_TOLERANCE
     assert compute_room(q[None], rows, M)[0] >= margin - 1e-6
@@ -423,7 +423,7 @@ def test_the_margin_of_draws_can_be_a_local_maximum_only() -> None:
         draws=3,
     )
     rows = make_constraint_rows(problem)
-    margin, _ = find_iid_exploration(rows, 3, find_slater_point(problem, fewer=True).margin)
+    margin, _ = find_iid_exploration(rows, 3, find_slater_point(problem, fewest=1).margin)
     assert solve_max_entropy_draws(rows, 3, margin)[1] <= LIMIT_TOLERANCE
     assert 0.1 < margin < compute_room(np.array([[0.0, 1.0, 0.0]]), rows, 3)[0]  # b alone
 

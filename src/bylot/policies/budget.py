@@ -19,7 +19,7 @@ class Guard(NamedTuple):
     """A period of P rounds, its one-sided limits A p <= b, and the schedule to fall back on."""
 
     on: bool  # off: it keeps the budget, and admits every panel
-    full: bool  # must a panel have as many members as the schedule's largest?
+    fewest: int  # members of a panel, if as many are available
     period: int
     A: Floats  # (d, K)
     b: Floats  # (d,)
@@ -147,10 +147,9 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
 
 
 def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
-    """The cost of the cheapest panel under each row: full, or of at least one member."""
+    """The cost of the cheapest panel of at most so many members under each row."""
     ranked = np.sort(guard.A, axis=1)[:, :draws]
-    if not guard.full:
-        ranked[:, 1:] = np.minimum(ranked[:, 1:], 0.0)
+    ranked[:, guard.fewest :] = np.minimum(ranked[:, guard.fewest :], 0.0)
     return np.asarray(ranked.sum(axis=1))
 
 

@@ -47,30 +47,31 @@ class SlaterPoint(NamedTuple):
     """
 
     margin: float
-    quota: Floats  # (K,), of sum min(M, K), or less if panels may have fewer members
+    quota: Floats  # (K,), of sum min(M, K), or less where panels may have fewer members
 
 
-def find_slater_point(problem: Problem, fewer: bool = False) -> SlaterPoint:
+def find_slater_point(problem: Problem, fewest: int | None = None) -> SlaterPoint:
     """The largest delta with C_j p <= (1 - delta) u_j and C_j p >= (1 + delta) l_j for all limits.
 
-    sum p = min(M, K); with `fewer` it may be anything from 1 to that.
+    sum p = min(M, K), or anything from `fewest` to that.
 
     >>> from bylot.problem import at_most
     >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 2.0)], draws=2)
     >>> find_slater_point(pair)
     SlaterPoint(margin=0.5, quota=array([1., 1.]))
-    >>> find_slater_point(pair, fewer=True)
+    >>> find_slater_point(pair, fewest=1)
     SlaterPoint(margin=1.0, quota=array([1., 0.]))
     """
     A, b = make_constraint_rows(problem)
     K, members = problem.size, min(problem.draws, problem.size)
+    empty = 0.0 if fewest is None else float(members - fewest)
     found = linprog(  # over p, empty places, and delta
         np.append(np.zeros(K + 1), -1.0),
         A_ub=np.column_stack([A, np.zeros(len(b)), np.abs(b)]) if len(b) else None,
         b_ub=b if len(b) else None,
         A_eq=np.append(np.ones(K + 1), 0.0)[None],
         b_eq=[float(members)],
-        bounds=[*[(0.0, 1.0)] * K, (0.0, members - 1.0 if fewer else 0.0), (0.0, 1.0)],
+        bounds=[*[(0.0, 1.0)] * K, (0.0, empty), (0.0, 1.0)],
         method="highs-ds",  # a vertex, not a point inside a face
     )
     if found.x is None:  # HiGHS misses an interior thinner than its tolerance

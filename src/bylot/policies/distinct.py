@@ -330,7 +330,7 @@ class Distinct(mirror_ascent.AscentPolicy):
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> DistinctRule:
         members = check_full_panels(problem, self.name)
-        guard, margin = bind_guard(problem, horizon, full=True, on=self.guard)
+        guard, margin = bind_guard(problem, horizon, fewest=members, on=self.guard)
         theta, _ = solve_max_entropy(guard.rows, members, margin)
         K, m = problem.size, members
         entropy = math.lgamma(K + 1) - math.lgamma(m + 1) - math.lgamma(K - m + 1)  # log C(K, m)

@@ -39,7 +39,7 @@ def get_period(problem: Problem, horizon: int | None) -> int:
 
 
 def make_guard(
-    rows: ConstraintRows, plan: FallbackSchedule, period: int, *, full: bool = True, on: bool = True
+    rows: ConstraintRows, plan: FallbackSchedule, period: int, fewest: int = 1, on: bool = True
 ) -> Guard:
     """The guard of a period, if that is long enough for a guarantee."""
     shortest = compute_shortest_period(rows, plan)
@@ -48,15 +48,15 @@ def make_guard(
         loose = "loosen the limits, or use 'omd', which keeps them in the long run only"
         what = f"a period of {period:,} rounds is too short to guarantee the limits at its end"
         raise PolicyError(what, remedy=least if shortest < math.inf else loose)
-    return Guard(on, full, period, rows.A, rows.b, plan)
+    return Guard(on, fewest, period, rows.A, rows.b, plan)
 
 
-def bind_guard(problem: Problem, horizon: int | None, full: bool, on: bool) -> tuple[Guard, float]:
-    """The guard of a problem for panels that are `full` or may have fewer members, and delta."""
+def bind_guard(problem: Problem, horizon: int | None, fewest: int, on: bool) -> tuple[Guard, float]:
+    """The guard of a problem for panels of `fewest` members or more, and delta."""
     rows, period = make_constraint_rows(problem), get_period(problem, horizon)
-    margin, quota = find_slater_point(problem, fewer=not full)
+    margin, quota = find_slater_point(problem, fewest)
     plan = plan_schedule(rows, quota, period)
-    return make_guard(rows, plan, period, full=full, on=on), margin
+    return make_guard(rows, plan, period, fewest, on), margin
 
 
 def check_full_panels(problem: Problem, policy: str) -> int:
@@ -135,7 +135,7 @@ def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bool
                 scores[i] -= guard.A[j, i]
     wanted = min(size, count_available(available) if available.size > 0 else scores.size)
     members = choose_top_m(scores, wanted, available)
-    while not guard.full and wanted > 1 and scores[members[wanted - 1]] <= 0.0:
+    while wanted > guard.fewest and scores[members[wanted - 1]] <= 0.0:
         wanted -= 1
     return members[:wanted]
 
@@ -168,7 +168,7 @@ def substitute_panel(guard: Guard, place: int, members: Ints, available: Bools) 
     if available.size == 0:
         return planned
     out, n = np.empty(max(planned.size, members.size), np.int64), 0
-    chosen, wanted = np.zeros(available.size, np.bool_), members.size if guard.full else 1
+    chosen, wanted = np.zeros(available.size, np.bool_), min(members.size, guard.fewest)
     for i in planned:
         if available[i] and not chosen[i]:
             out[n] = i

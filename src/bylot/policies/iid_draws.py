@@ -273,7 +273,7 @@ class Tangent(IidPolicy):
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> TangentRule:
         M, entropy = problem.draws, math.log(max(2, problem.size))
-        guard, margin = bind_guard(problem, horizon, full=False, on=self.guard)
+        guard, margin = bind_guard(problem, horizon, fewest=1, on=self.guard)
         margin, explore = iid_limits.find_iid_exploration(guard.rows, M, margin)
         return TangentRule(
             draws=M,
@@ -310,7 +310,7 @@ class Strict(IidPolicy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> StrictRule:
-        guard, _ = bind_guard(problem, horizon, full=False, on=self.guard)
+        guard, _ = bind_guard(problem, horizon, fewest=1, on=self.guard)
         safe = iid_limits.make_safe_rows(guard.rows, problem.draws)
         entropy = math.log(max(2, problem.size))
         return StrictRule(

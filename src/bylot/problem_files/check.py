@@ -57,7 +57,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         "policies": {
             policies.Distinct.name: distinct,
             policies.NoisyOr.name: check_noisy_or(file, distinct),
-            policies.Tangent.name: check_guarded(problem, fewer=True),
+            policies.Tangent.name: check_guarded(problem, fewest=1),
             policies.Strict.name: check_strict(problem),
         },
         "auto": {
@@ -144,14 +144,14 @@ def check_distinct(problem: Problem) -> dict[str, Any]:
     if problem.draws > problem.size:
         return policy_check_data(f"there are only {problem.size} experts for {problem.draws} draws")
     if problem.full_conflict is None:
-        return check_guarded(problem, fewer=False)
+        return check_guarded(problem, min(problem.draws, problem.size))
     members = min(problem.draws, problem.size)
     return policy_check_data(f"panels of {members} different experts cannot keep the limits")
 
 
-def check_guarded(problem: Problem, fewer: bool) -> dict[str, Any]:
-    """Check a policy with a guard; `fewer`: its fallback schedule may ask fewer than M experts."""
-    space = constraint_rows.find_slater_point(problem, fewer)
+def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
+    """Check a policy with a guard, whose panels have so many members or more."""
+    space = constraint_rows.find_slater_point(problem, fewest)
     rows, period = constraint_rows.make_constraint_rows(problem), guard.get_period(problem, None)
     shortest, reason = find_shortest_period(rows, space.quota), ""
     if shortest == math.inf:
