@@ -7,7 +7,7 @@ the random inputs: uniforms, Beta and Gumbel draws.
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -20,12 +20,15 @@ from bylot.errors import PolicyError
 from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, WARMUP_STREAM, RngKey, draw_uniforms
 from bylot.numerics.variates import add_gumbels, fill_betas
 from bylot.policies import POLICIES, Cbwk, Cucb, Greedy, Moe, Policy, Random, Ts, TsBwk
-from bylot.policies.base import Ticket, compute_inclusion
+from bylot.policies.base import Feedback, FeedbackKind, Ticket, compute_inclusion
+from bylot.policies.baselines import EVIDENCE, fill_evidence
 from sample_problem import make_five_expert_problem, make_recorded_environment
 
 SEED = 5
 WITHOUT_PROPENSITIES = [
-    n for n, p in POLICIES.items() if not (p.draws_iid or p.draws_sets or n == "noisy-or")
+    n
+    for n, p in POLICIES.items()
+    if not (p.draws_iid or p.draws_sets or n in ("noisy-or", "c2mab-v"))
 ]
 CASES: Mapping[str, Policy] = {
     **{n: POLICIES[n] for n in WITHOUT_PROPENSITIES},
@@ -51,7 +54,7 @@ class ReferenceBaseline:
         self.paid: list[list[float]] = []  # cost of each round so far
         self.orders: dict[int, list[int]] = {}
         self.panels: dict[int, list[set[int]]] = {}  # of each context
-        self.credits: dict[int, list[tuple[set[int], float]]] = {}
+        self.credits: dict[int, list[dict[int, float]]] = {}  # what was seen of each member
         self.theta: dict[int, Any] = {}
 
     def decide(self, x: int, t: int, available: set[int]) -> list[int]:
@@ -102,7 +105,7 @@ class ReferenceBaseline:
     def beliefs(self, x: int, t: int, n: int) -> list[float]:
         """Indices, or draws from the posteriors."""
         rewards_of = [
-            [r for panel, r in self.credits.get(x, []) if i in panel] for i in range(self.K)
+            [seen[i] for seen in self.credits.get(x, []) if i in seen] for i in range(self.K)
         ]
         if isinstance(self.policy, (Ts, TsBwk)):
             alpha = [math.fsum([1.0, *rs]) for rs in rewards_of]
@@ -119,9 +122,11 @@ class ReferenceBaseline:
             indices.append(mean + bonus)
         return indices
 
-    def learn(self, x: int, panel: set[int], r: float) -> None:
-        """Credit the reward to every member, or make a step of the gate."""
-        self.credits.setdefault(x, []).append((panel, r))
+    def learn(
+        self, x: int, panel: set[int], r: float, seen: dict[int, float] | None = None
+    ) -> None:
+        """Credit what was seen of each member, or the reward to all; or make a step of the gate."""
+        self.credits.setdefault(x, []).append(dict.fromkeys(panel, r) if seen is None else seen)
         if isinstance(self.policy, Moe):
             theta, member = self.theta[x], np.array([i in panel for i in range(self.K)], float)
             p = np.exp(theta - theta.max()) / np.exp(theta - theta.max()).sum()
@@ -154,6 +159,56 @@ def test_the_compiled_policy_plays_what_the_paper_describes(
         draws = reference.decide(x, t, set(range(5)))
         assert trace.draws[t].tolist() == draws, t
         reference.learn(x, set(draws), float(V[:, draws].max(axis=1).sum()))
+
+
+@pytest.mark.parametrize("feedback", ["members", "winner"])
+@pytest.mark.parametrize("case", [n for n, p in CASES.items() if "members" in p.feedback])
+def test_a_policy_learns_own_scores_or_who_won_if_these_are_reported(
+    case: str, feedback: Literal["members", "winner"]
+) -> None:
+    problem, environment, policy = (
+        make_five_expert_problem(),
+        make_recorded_environment(400, 2),
+        CASES[case],
+    )
+    settings: Any = {"rounds": 400, "seed": SEED}
+    trace = simulate(problem, environment, policy, feedback=feedback, **settings)
+    reference = ReferenceBaseline(problem, policy, None)
+    for t, (V, x) in enumerate(zip(environment.values, environment.index.tolist(), strict=True)):
+        draws = reference.decide(x, t, set(range(5)))
+        assert trace.draws[t].tolist() == draws, t
+        seen = {i: float(sum(V[:, i].tolist())) for i in draws}
+        reward = float(V[:, draws].max(axis=1).sum())
+        if feedback == "winner":
+            best = max(seen, key=lambda i: seen[i])
+            seen = {i: reward if i == best else 0.0 for i in draws}
+        reference.learn(x, set(draws), reward, seen)
+    panel = simulate(problem, environment, policy, **settings)
+    assert (trace.draws != panel.draws).any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reward", "scores", "winner", "evidence"),
+    [
+        ("panel", 0.7, [0.1, 0.2, 0.1], 4, [0.7, 0.7, None]),
+        ("members", 0.7, [0.1, 0.2, 0.1], -1, [0.1, 0.2, None]),
+        ("members", 0.7, [0.1, math.nan, 0.1], -1, [0.1, None, None]),  # missing is not zero
+        ("members", 0.7, [], -1, [None, None, None]),
+        ("winner", 0.7, [], 4, [0.7, 0.0, None]),
+        ("winner", 0.7, [], -1, [None, None, None]),  # somebody won, and nobody knows who
+        ("winner", 0.0, [], -1, [0.0, 0.0, None]),
+    ],
+)
+def test_what_a_baseline_sees_of_each_member(
+    kind: FeedbackKind,
+    reward: float,
+    scores: list[float],
+    winner: int,
+    evidence: list[float | None],
+) -> None:
+    found, draws = np.empty(3), np.array([4, 1, 4])
+    fill_evidence(found, EVIDENCE[kind], draws, Feedback(reward, np.array(scores), winner))
+    assert [None if math.isnan(one) else one for one in found.tolist()] == evidence
 
 
 @pytest.mark.parametrize("case", CASES)

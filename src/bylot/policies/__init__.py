@@ -5,6 +5,7 @@
 
 from bylot.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot.policies.base import Policy
+from bylot.policies.c2mab_v import C2mabV
 from bylot.policies.distinct import Distinct
 from bylot.policies.iid_draws import Strict, Tangent
 from bylot.policies.noisy_or import NoisyOr
@@ -30,6 +31,7 @@ __all__ = [
     "Adaptive",
     "Anytime",
     "Auto",
+    "C2mabV",
     "Cbwk",
     "Cucb",
     "Distinct",

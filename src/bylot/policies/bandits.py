@@ -1,9 +1,10 @@
 """Greedy, CUCB, CBwK, TS, TS-BwK and MoE: the M experts with the best index.
 
-All learn from one reward shared by all members. The index is a mean reward with a bonus (CUCB, and
-Greedy without one), or a sample from independent beliefs (TS); CBwK and TS-BwK add the multipliers
-of the limits. MoE is a gate of one logit per expert, sampled with Gumbel noise and trained by
-REINFORCE: limits act on its learning signal, not on the choice.
+All learn from one reward shared by all members; all but MoE learn from scores of members or from
+the winner if these are reported (`baselines.fill_evidence`). The index is a mean with a bonus
+(CUCB, and Greedy without one), or a sample from independent beliefs (TS); CBwK and TS-BwK add the
+multipliers of the limits. MoE is a gate of one logit per expert, sampled with Gumbel noise and
+trained by REINFORCE: limits act on its learning signal, not on the choice.
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ class UcbRule(NamedTuple):
     draws: int  # M
     warmup: int  # visits of a context in the warm-up
     c: float  # weight of the confidence bonus
+    evidence: int  # what it learns from: see `baselines.fill_evidence`
     limits: KnapsackLimits
 
 
@@ -37,14 +39,15 @@ class UcbState(NamedTuple):
     visits: Ints  # (X,)
     place: Ints  # (X, K) of each expert in the warm-up
     drawn: Ints  # (X, K) n_i, rounds in which i was a member
-    credited: Ints  # (X, K) those of them whose reward came
-    total: Floats  # (X, K) and the sum of these rewards
+    credited: Ints  # (X, K) those of them whose reward or score came
+    total: Floats  # (X, K) and the sum of these
     multipliers: Multipliers
 
 
 class ThompsonRule(NamedTuple):
     draws: int  # M
     warmup: int  # visits of a context in the warm-up
+    evidence: int  # what it learns from: see `baselines.fill_evidence`
     limits: KnapsackLimits
 
 
@@ -71,7 +74,7 @@ base.dispatch_by_type(fill_indices)
 def fill_ucb_indices(rule: UcbRule, state: UcbState, x: int, rng: RngKey, scores: Floats) -> None:
     """mu_i + c sqrt(2 log t / n_i) at the t-th visit; infinite if i was never drawn.
 
-    mu_i is the mean of the rewards that came, and 1 before the first.
+    mu_i is the mean of the rewards or scores that came, and 1 before the first.
     """
     drawn, credited = state.drawn[x], state.credited[x]
     double = 2.0 * np.log(state.visits[x])
@@ -116,23 +119,24 @@ for index_rule in (UcbRule, ThompsonRule):
 
 @step(learn, UcbRule)
 def learn_ucb(rule: UcbRule, state: UcbState, ticket: Ticket, feedback: Feedback) -> None:
-    """`learn`: the whole reward to every member, as the paper does."""
+    """`learn`: the sum and the number of what was seen of every member."""
+    evidence = np.empty(ticket.draws.size)
+    baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
     credited, total = state.credited[ticket.context], state.total[ticket.context]
-    for j in range(ticket.draws.size):
-        if is_first_draw(ticket.draws, j):
-            credited[ticket.draws[j]] += 1
-            total[ticket.draws[j]] += feedback.reward
+    baselines.add_evidence(credited, total, ticket.draws, evidence)
 
 
 @step(learn, ThompsonRule)
 def learn_thompson(
     rule: ThompsonRule, state: ThompsonState, ticket: Ticket, feedback: Feedback
 ) -> None:
-    """`learn`: the whole reward to every member, clipped as rounding may leave [0, 1]."""
-    r = min(max(feedback.reward, 0.0), 1.0)
+    """`learn`: what was seen of every member, clipped as rounding may leave [0, 1]."""
+    evidence = np.empty(ticket.draws.size)
+    baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
     alpha, beta = state.alpha[ticket.context], state.beta[ticket.context]
-    for j in range(ticket.draws.size):
-        if is_first_draw(ticket.draws, j):
+    for j in range(evidence.size):
+        if not np.isnan(evidence[j]):
+            r = min(max(evidence[j], 0.0), 1.0)
             alpha[ticket.draws[j]] += r
             beta[ticket.draws[j]] += 1.0 - r
 
@@ -152,19 +156,15 @@ class UcbPolicy(baselines.WarmupPolicy):
         )
 
     def is_valid_state(self, rule: UcbRule, state: UcbState) -> bool:
-        return bool(
-            super().is_valid_state(rule, state)
-            and (state.credited >= 0).all()
-            and (state.credited <= state.drawn).all()
-            and (np.abs(state.total - 0.5 * state.credited) <= 0.5001 * state.credited).all()
-        )
+        counted = baselines.has_valid_totals(state.drawn, state.credited, state.total)
+        return super().is_valid_state(rule, state) and counted
 
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> UcbRule:
         c = float(self.to_settings().get("c", 0.0))  # Greedy has no bonus
-        warmup = baselines.count_warmup_visits(problem)
-        return UcbRule(problem.draws, warmup, c, self.bind_limits(problem, horizon))
+        warmup, seen = baselines.count_warmup_visits(problem), baselines.EVIDENCE[feedback]
+        return UcbRule(problem.draws, warmup, c, seen, self.bind_limits(problem, horizon))
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,8 @@ class ThompsonPolicy(baselines.WarmupPolicy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> ThompsonRule:
-        warmup = baselines.count_warmup_visits(problem)
-        return ThompsonRule(problem.draws, warmup, self.bind_limits(problem, horizon))
+        warmup, seen = baselines.count_warmup_visits(problem), baselines.EVIDENCE[feedback]
+        return ThompsonRule(problem.draws, warmup, seen, self.bind_limits(problem, horizon))
 
     def is_valid_state(self, rule: ThompsonRule, state: ThompsonState) -> bool:
         return bool(

@@ -1,4 +1,4 @@
-"""What the paper's baselines share: multipliers of the limits, and a round-robin warm-up.
+"""What baselines share: multipliers of the limits, a round-robin warm-up, and what they see.
 
 Multipliers move by subgradient ascent on a Lagrangian. The first ceil(K / M) visits of a context go
 through all experts in a random order of its own.
@@ -13,8 +13,16 @@ import numpy as np
 from bylot.errors import OutOfReachWarning
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import WARMUP_STREAM, RngKey, RngStream
-from bylot.numerics.sampling import add_panel_cost, shuffle_front
-from bylot.policies.base import BoundPolicy, Policy, ProblemChange, has_valid_counts
+from bylot.numerics.sampling import add_panel_cost, is_first_draw, shuffle_front
+from bylot.policies.base import (
+    NO_WINNER,
+    BoundPolicy,
+    Feedback,
+    FeedbackKind,
+    Policy,
+    ProblemChange,
+    has_valid_counts,
+)
 from bylot.policies.validation import NOT_NEGATIVE, SettingKind, one_of
 from bylot.problem import Problem
 
@@ -140,6 +148,47 @@ def fill_warmup_scores(scores: Floats, place: Ints, turn: int, draws: int) -> No
         scores[i] = -float((place[i] - turn * draws) % scores.size)
 
 
+EVIDENCE: dict[FeedbackKind, int] = {"panel": 0, "members": 1, "winner": 2}
+SHARED_REWARD, OWN_SCORES = EVIDENCE["panel"], EVIDENCE["members"]  # for compiled code
+
+
+@jit
+def fill_evidence(evidence: Floats, kind: int, draws: Ints, feedback: Feedback) -> None:
+    """Write what is seen of each draw's expert; NaN: nothing, or it was drawn before.
+
+    panel:   the whole reward, to all members, as the paper does
+    members: the own score of each, as semi-bandits do; nothing of a member whose score is missing
+    winner:  the reward to the winner and 0 to the others, or 0 to all if nothing was earned;
+             nothing if the winner of a positive reward is unknown
+    """
+    winner, scores, reward = feedback.winner, feedback.scores, feedback.reward
+    for j in range(draws.size):
+        evidence[j] = np.nan
+        if not is_first_draw(draws, j):
+            continue
+        if kind == SHARED_REWARD:
+            evidence[j] = reward
+        elif kind == OWN_SCORES:
+            evidence[j] = scores[j] if scores.size > 0 else np.nan
+        elif winner != NO_WINNER or reward <= 0.0:
+            evidence[j] = reward if draws[j] == winner else 0.0
+
+
+@jit
+def add_evidence(credited: Ints, total: Floats, draws: Ints, evidence: Floats) -> None:
+    """Add what was seen of each draw's expert to its sum and its count."""
+    for j in range(draws.size):
+        if not np.isnan(evidence[j]):
+            credited[draws[j]] += 1
+            total[draws[j]] += evidence[j]
+
+
+def has_valid_totals(drawn: Ints, credited: Ints, total: Floats) -> bool:
+    """Validate sums of numbers of [0, 1], and how many they are, loaded from disk."""
+    possible = (credited >= 0).all() and (credited <= drawn).all()
+    return bool(possible and (np.abs(total - 0.5 * credited) <= 0.5001 * credited).all())
+
+
 class BaselinePolicy(Policy):
     """What the paper's learning baselines share; states have `drawn` and `multipliers`."""
 
@@ -171,6 +220,7 @@ class WarmupPolicy(BaselinePolicy):
     """A baseline with a round-robin warm-up; `place` is the order of the experts in it."""
 
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.WARMUP,)
+    feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
 
     def is_valid_state(self, rule: Any, state: Any) -> bool:
         used = np.sort(state.place[state.visits > 0], axis=1)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from bylot.errors import PolicyError
 from bylot.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot.policies.base import Policy
+from bylot.policies.c2mab_v import C2mabV
 from bylot.policies.distinct import Distinct
 from bylot.policies.iid_draws import Strict, Tangent
 from bylot.policies.noisy_or import NoisyOr
@@ -37,7 +38,7 @@ def register_policy(policy: type[Policy]) -> type[Policy]:
 
 for policy_class in (
     *(Distinct, NoisyOr, Tangent, Strict),
-    *(Omd, Random, Greedy, Cucb, Cbwk, Ts, TsBwk, Moe),
+    *(Omd, Random, Greedy, Cucb, Cbwk, Ts, TsBwk, Moe, C2mabV),
 ):
     register_policy(policy_class)
 
