@@ -28,6 +28,7 @@ def make_problem_of_size(size: int) -> Problem:
         (Auto(), make_five_expert_problem(), Distinct()),
         (Auto(), TIGHT, Tangent()),
         (Auto(propensities=False), TIGHT, Tangent()),
+        (Auto(), TIGHT.replace(min_draws=1), Tangent()),
         (Auto(propensities=False), make_five_expert_problem(), NoisyOr()),
         (Auto(propensities=False), make_problem_of_size(registry.MAX_NOISY_OR_EXPERTS), NoisyOr()),
         (
@@ -104,3 +105,28 @@ def test_settings_are_written_and_read_back() -> None:
 def test_invalid_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(PolicyError):
         replace(Auto(), **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", ["tangent", "strict", "omd"])
+def test_policies_that_draw_with_replacement_refuse_a_minimum_of_members(policy: str) -> None:
+    problem = make_five_expert_problem().replace(min_draws=2)
+    expected = (
+        f"{policy} draws with replacement, so that a panel may have one member only; "
+        "use 'noisy-or', which asks from min_draws=2 to 2 different experts, or leave min_draws out"
+    )
+    with pytest.raises(PolicyError) as refusal:
+        Router(problem, policy)
+    assert str(refusal.value) == expected
+    router = Router(problem.replace(min_draws=1), policy)
+    with pytest.raises(PolicyError, match="one member only; loosen the limits or change"):
+        router.core.change_problem(problem)
+
+
+def test_distinct_asks_full_panels_or_names_the_policy_to_take() -> None:
+    problem = make_five_expert_problem()
+    assert len(Router(problem.replace(min_draws=1), "distinct").decide().subset) == 2
+    with pytest.raises(
+        PolicyError,
+        match=r"2 different experts every time.* use 'noisy-or', which may ask 1, or fewer draws",
+    ):
+        Router(TIGHT.replace(min_draws=1), "distinct")

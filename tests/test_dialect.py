@@ -27,10 +27,12 @@ PYTHON = Problem(
     costs={"usd": [4.0, 3.0, 1.0]},
     limits=[at_most("usd", 6.0), at_least(share("junior", ["cat"]), 0.5)],
     draws=2,
+    min_draws=1,
     period=800,
 )
 BY_EXPERT = """\
 draws: 2
+min_draws: 1
 period: 800
 costs: {usd: US dollars}
 experts:
@@ -44,6 +46,7 @@ rewards: {from: 0, to: 10}
 """
 BY_ROW = """\
 draws: 2
+min_draws: 1
 period: 800
 floor: null
 experts: [ann, bob, cat]
@@ -124,6 +127,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     "twice": ({"costs": {"usd": [4, 3, 1]}}, "experts[0].usd", "in a list under costs; keep one"),
     "rewards": ({"rewards": [1, 0]}, "rewards", "write the lower end first"),
     "three ends": ({"rewards": [0, 1, 2]}, "rewards", "a lower and a higher end"),
+    "fewest": ({"min_draws": 3}, "min_draws", "expected an integer from 1 to 2, the draws"),
+    "no number": ({"min_draws": "one"}, "min_draws", "expected a whole number from 1 to 10,000"),
     "draws": ({"draws": 0}, "draws", "expected a whole number from 1 to 10,000"),
     "decimal comma": ({"floor": "0,1"}, "floor", "write 0.1: decimals have a point"),
     "name": ({"experts": ["ann ", "bob"]}, "experts[0]", "without spaces at the ends"),
@@ -177,7 +182,7 @@ def test_a_request_cannot_name_a_file_on_the_server(server: ServerClient) -> Non
     posted = server.post("/v1/routers?name=wrong", content=text, headers=YAML_TYPE)
     error = assert_error(posted, 422)
     assert error["field"] == "experts.csv"
-    assert "line 4: a request cannot name a CSV file; list the experts" in error["message"]
+    assert "line 5: a request cannot name a CSV file; list the experts" in error["message"]
     assert "`bylot router create`" in error["message"]
 
 
@@ -233,9 +238,13 @@ def test_an_edit_speaks_the_same_dialect(server: ServerClient) -> None:
             {"group": "junior", "at_least": 0.4},
         ],
         "add": [{"name": "dan", "usd": 2, "group": "junior"}],
+        "min_draws": None,
     }
     edited = server.patch("/v1/routers/edited", json=edit).json()["config"]["problem"]
     assert edited["experts"] == ["ann", "bob", "cat", "dan"]
+    assert "min_draws" not in edited
+    smaller = server.patch("/v1/routers/edited", json={"min_draws": 2}).json()["config"]["problem"]
+    assert smaller == {**edited, "min_draws": 2}
     assert edited["costs"] == {"usd": [4.0, 3.0, 1.0, 2.0]}
     assert edited["limits"] == [
         {"cost": "usd", "at_most": 6.4},

@@ -43,14 +43,26 @@ def apply_remedy(remedy: Iterable[Limit], limits: Iterable[Limit]) -> list[Limit
 class ProblemSetting:
     """The parts of a problem, before feasibility is checked."""
 
-    def __init__(self, costs: dict[str, Any], limits: Sequence[Limit], draws: int) -> None:
+    def __init__(
+        self,
+        costs: dict[str, Any],
+        limits: Sequence[Limit],
+        draws: int,
+        min_draws: int | None = None,
+    ) -> None:
         self.costs = {name: np.asarray(row, dtype=float) for name, row in costs.items()}
-        self.limits, self.draws = list(limits), draws
+        self.limits, self.draws, self.min_draws = list(limits), draws, min_draws
         self.experts = [f"e{i}" for i in range(len(next(iter(self.costs.values()))))]
 
-    def problem(self, limits: Iterable[Limit] | None = None, draws: int | None = None) -> Problem:
+    def problem(
+        self,
+        limits: Iterable[Limit] | None = None,
+        draws: int | None = None,
+        min_draws: int | None = None,
+    ) -> Problem:
         chosen = self.limits if limits is None else limits
-        return Problem(self.experts, self.costs, chosen, draws=draws or self.draws)
+        most, fewest = draws or self.draws, min_draws or self.min_draws
+        return Problem(self.experts, self.costs, chosen, draws=most, min_draws=fewest)
 
     def find_refusal(self) -> InfeasibleLimits | None:
         try:
@@ -62,7 +74,8 @@ class ProblemSetting:
     def is_feasible_exactly(self, limits: Iterable[Limit], room: Fraction = Fraction(0)) -> bool:
         """Whether a mixture of sets keeps these limits, loosened by `room`, in exact arithmetic."""
         size, most = len(self.experts), min(self.draws, len(self.experts))
-        sets = [s for m in range(1, most + 1) for s in itertools.combinations(range(size), m)]
+        sizes = range(min(self.min_draws or 1, size), most + 1)
+        sets = [s for m in sizes for s in itertools.combinations(range(size), m)]
         rows, rhs, slacks = [[Fraction(1)] * len(sets)], [Fraction(1)], [0]
         for limit in limits:
             cost = [Fraction(float(c)) for c in self.costs[limit.name]]
@@ -97,7 +110,9 @@ def eliminate_column(line: list[Fraction], pivot: list[Fraction], column: int) -
     return line if factor == 0 else [a - factor * b for a, b in zip(line, pivot, strict=True)]
 
 
-def make_random_setting(rng: np.random.Generator, spread: float) -> ProblemSetting:
+def make_random_setting(
+    rng: np.random.Generator, spread: float, sized: bool = False
+) -> ProblemSetting:
     """Costs over 10^(2 spread) in one row, units over 12 decades, bounds often at the edge."""
     size, draws = int(rng.integers(2, 6)), int(rng.integers(1, 4))
     costs, limits = {}, []
@@ -109,7 +124,8 @@ def make_random_setting(rng: np.random.Generator, spread: float) -> ProblemSetti
         low, high = draw_random_bounds(rng, cost, min(draws, size))
         sides = [at_most(name, high), at_least(name, low)]
         limits += [sides[:1], sides[1:], sides][rng.integers(3)]
-    return ProblemSetting(costs, limits, draws)
+    min_draws = int(rng.integers(1, draws + 1)) if sized else None
+    return ProblemSetting(costs, limits, draws, min_draws)
 
 
 def draw_random_bounds(rng: np.random.Generator, cost: Floats, most: int) -> Floats:
@@ -120,9 +136,11 @@ def draw_random_bounds(rng: np.random.Generator, cost: Floats, most: int) -> Flo
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
-@given(SEEDS, st.sampled_from([0.0, 0.5, 3.0]))
-def test_feasibility_agrees_with_all_mixtures_of_sets(seed: int, spread: float) -> None:
-    setting = make_random_setting(np.random.default_rng(seed), spread)
+@given(SEEDS, st.sampled_from([0.0, 0.5, 3.0]), st.booleans())
+def test_feasibility_agrees_with_all_mixtures_of_sets(
+    seed: int, spread: float, sized: bool
+) -> None:
+    setting = make_random_setting(np.random.default_rng(seed), spread, sized)
     if setting.find_refusal() is None:
         assert setting.is_feasible_exactly(setting.limits, room=ROOM)
     else:
@@ -130,9 +148,11 @@ def test_feasibility_agrees_with_all_mixtures_of_sets(seed: int, spread: float) 
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)
-@given(SEEDS, st.sampled_from([0.5, 3.0]))
-def test_an_error_has_a_smallest_conflict_and_remedies_that_work(seed: int, spread: float) -> None:
-    setting = make_random_setting(np.random.default_rng(seed), spread)
+@given(SEEDS, st.sampled_from([0.5, 3.0]), st.booleans())
+def test_an_error_has_a_smallest_conflict_and_remedies_that_work(
+    seed: int, spread: float, sized: bool
+) -> None:
+    setting = make_random_setting(np.random.default_rng(seed), spread, sized)
     find_refusal = setting.find_refusal()
     if find_refusal is None:
         return
@@ -147,6 +167,10 @@ def test_an_error_has_a_smallest_conflict_and_remedies_that_work(seed: int, spre
         setting.problem(draws=find_refusal.draws)
         with pytest.raises(InfeasibleLimits):
             setting.problem(draws=find_refusal.draws - 1)
+    if find_refusal.min_draws is not None:
+        setting.problem(min_draws=find_refusal.min_draws)
+        with pytest.raises(InfeasibleLimits):
+            setting.problem(min_draws=find_refusal.min_draws + 1)
 
 
 def test_the_random_settings_cover_both_verdicts_and_several_conflict_sizes() -> None:
@@ -156,6 +180,8 @@ def test_the_random_settings_cover_both_verdicts_and_several_conflict_sizes() ->
     assert 30 < len(sizes) < 270
     assert set(sizes) >= {1, 2, 3}
     assert {len(find_refusal.remedies[0]) for find_refusal in refusals if find_refusal} >= {1, 2}
+    sized = [make_random_setting(rng, 0.5, sized=True).find_refusal() for _ in range(100)]
+    assert {refusal.min_draws for refusal in sized if refusal} >= {None, 1, 2}
 
 
 def test_the_oracle_finds_infeasible_limits() -> None:
@@ -227,6 +253,27 @@ def test_a_single_infeasible_limit_has_one_remedy_or_more_draws() -> None:
         "no policy that asks 1 to 2 of 4 experts per request can keep at_least('junior', 2.5); "
         "use at_least('junior', 2.0), or draw more experts per request: draws=3"
     )
+
+
+def test_smaller_panels_may_be_the_remedy() -> None:
+    budget, experts, costs = (
+        at_most("usd", 5.0),
+        ["a", "b", "c", "d"],
+        {"usd": [2.0, 2.0, 2.0, 4.0]},
+    )
+    problem = Problem(experts, costs, [budget], draws=3)  # `tangent` may draw an expert twice
+    assert problem.full_conflict == problem.panel_conflict is not None
+    with pytest.raises(InfeasibleLimits) as refusal:
+        Problem(experts, costs, [budget], draws=3, min_draws=3)
+    assert str(refusal.value) == (
+        "no policy that asks 3 of 4 experts per request can keep at_most('usd', 5.0); "
+        "use at_most('usd', 6.0), or allow smaller panels: min_draws=2"
+    )
+    assert "smaller panels: min_draws=2" in str(refusal.value.for_running_router())
+    smaller = Problem(experts, costs, [budget], draws=3, min_draws=2)
+    assert smaller.panel_conflict is None
+    assert smaller.full_conflict is not None
+    assert smaller.range_of(budget) == (4.0, 8.0)
 
 
 def test_two_separate_conflicts_need_a_joint_change() -> None:
@@ -316,7 +363,7 @@ def test_a_change_of_unit_does_not_change_the_verdict(seed: int, unit: float) ->
     limits = [one.at(one.bound * (unit if one.name in "ac" else 1.0)) for one in before.limits]
     first, second = (
         before.find_refusal(),
-        ProblemSetting(costs, limits, before.draws).find_refusal(),
+        ProblemSetting(costs, limits, before.draws, before.min_draws).find_refusal(),
     )
     assert (first is None) == (second is None)
     if first and second:

@@ -91,7 +91,10 @@ def test_a_share_keeps_its_members() -> None:
         [at_most("usd", 4), at_least(share("ab", ["a", "b"]), 0.1)],
         draws=2,
     )
-    assert problem_from_data(json.loads(json.dumps(problem_to_data(problem)))) == problem
+    for one in (problem, problem.replace(min_draws=1)):
+        data = json.loads(json.dumps(problem_to_data(one)))
+        assert problem_from_data(data) == one
+        assert ("min_draws" in data) == (one.min_draws is not None)  # as in files of earlier bylots
 
 
 def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:

@@ -342,6 +342,24 @@ def test_a_period_is_a_number_of_requests_or_left_out() -> None:
             Problem(**pair, period=wrong)
 
 
+def test_min_draws_is_a_number_of_members_up_to_the_draws_or_left_out() -> None:
+    three: dict[str, Any] = {"experts": ["a", "b", "c"], "costs": {}, "draws": 2}
+    plain, upto = Problem(**three), Problem(**three, min_draws=1)
+    assert (plain.min_draws, plain.min_members) == (None, 2)
+    assert (upto.min_draws, upto.min_members) == (1, 1)
+    assert Problem(**{**three, "draws": 9}, min_draws=8).min_members == 3
+    assert upto != plain != Problem(**three, min_draws=2)
+    assert len({hash(upto), hash(plain), hash(Problem(**three, min_draws=1))}) == 2
+    for other in (pickle.loads(pickle.dumps(upto)), copy.deepcopy(upto), upto.replace(period=9)):
+        assert other.min_draws == 1
+    assert "draws=2, min_draws=1, floor" in repr(upto)
+    assert upto.replace(min_draws=None) == plain
+    wrong: Any
+    for wrong in (0, 3, 1.5, "one", True):
+        with pytest.raises(ProblemError, match="expected an integer from 1 to 2, the draws; or"):
+            Problem(**three, min_draws=wrong)
+
+
 def test_a_suggestion_compares_few_names_however_large_the_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

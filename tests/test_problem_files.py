@@ -200,7 +200,7 @@ def test_the_document_on_problem_files_shows_files_that_can_be_read(tmp_path: Pa
 
 
 def test_the_document_on_problem_files_has_every_key() -> None:
-    keys = re.findall(r"^\| `([$a-z]+)` \|", DOCUMENT, re.MULTILINE)
+    keys = re.findall(r"^\| `([$a-z_]+)` \|", DOCUMENT, re.MULTILINE)
     assert sorted(keys) == sorted(SCHEMA["properties"])
 
 
@@ -240,12 +240,14 @@ def problems(draw: st.DrawFn) -> Problem:
             limits.append(at_least(Share(name, tuple(members)), draw(st.floats(0.01, 0.5))))
         if draw(st.booleans()):
             limits.append(at_most(Share(name, tuple(members)), draw(st.floats(0.5, 3))))
+    draws = draw(st.integers(1, 4))
     try:
         return Problem(
             experts,
             {name: row[: len(experts)] for name, row in costs.items()},
             limits,
-            draws=draw(st.integers(1, 4)),
+            draws=draws,
+            min_draws=draw(st.none() | st.integers(1, draws)),
             floor=draw(st.none() | st.floats(1e-9, 1 / len(experts))),
             period=draw(st.none() | st.integers(1, 2**62 - 1)),
         )
@@ -337,3 +339,19 @@ def test_more_draws_may_be_the_remedy(tmp_path: Path) -> None:
         match=r"line 4, 5: .* or draws: 2; these bounds are the nearest, so leave a margin$",
     ):
         write_and_read_problem(tmp_path, text)
+
+
+def test_smaller_panels_may_be_the_remedy(tmp_path: Path) -> None:
+    text = (
+        "draws: 3\nmin_draws: 3\nexperts: [{name: a, usd: 2}, {name: b, usd: 2}, {name: c, usd: 2}]"
+    )
+    text += "\ncosts: {usd: US dollars}\nlimits:\n  - {cost: usd, at_most: 5}\n"
+    expected = r"line 6: no .* write at_most: 6.0 in line 6 or min_draws: 2; these bounds are the "
+    with pytest.raises(InfeasibleProblemFile, match=expected):
+        write_and_read_problem(tmp_path, text)
+    smaller = write_and_read_problem(tmp_path, text.replace("min_draws: 3", "min_draws: 2"))
+    assert smaller.problem.min_draws == 2
+    with pytest.raises(
+        ProblemFileError, match="line 2: invalid min_draws 4: expected an integer from 1 to 3"
+    ):
+        write_and_read_problem(tmp_path, text.replace("min_draws: 3", "min_draws: 4"))

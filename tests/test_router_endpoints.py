@@ -125,6 +125,7 @@ def test_more_contexts_than_fit_are_refused_at_creation(
         ({"limits": [{"cost": "usd", "at_most": 1.2}]}, "or create a new router: use '"),
         ({"limits": [{"cost": "usd", "at_least": 7.5}]}, ", or create a new router with draws="),
         ({"pause": ["dan", "eve"]}, "resume one of them, or change the limits"),
+        ({"min_draws": 9}, "min_draws 9: expected an integer from 1 to 2, the draws"),
         (
             {"add": [{"name": f"n{i}", "usd": 1, "junior": 0} for i in range(99)]},
             "add fewer experts, or create a new router with a lower floor",

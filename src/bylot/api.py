@@ -100,6 +100,7 @@ class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     version: the version that the caller has seen; 409 if the router has another one by now
     limits:  the complete list of limits, which replaces the current one
+    min_draws: the fewest members of a panel; null for as many as there are draws
     max_contexts: at least as many as now
     """
 
@@ -109,6 +110,7 @@ class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     remove: ExpertNames = ()
     pause: ExpertNames = ()
     resume: ExpertNames = ()
+    min_draws: Annotated[int, Meta(ge=1, le=MAX_DRAWS)] | UnsetType | None = UNSET
     wait: WaitSeconds | UnsetType | None = UNSET
     default: FiniteFloat | bool | UnsetType | None = UNSET
     aggregate: RewardAggregation | UnsetType = UNSET

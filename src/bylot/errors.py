@@ -98,15 +98,18 @@ class InfeasibleLimits(ProblemError):
         another conflict may be smaller.
     draws : int, optional
         A number of draws per request that resolves the conflict.
+    min_draws : int, optional
+        A smaller minimum of members that resolves it.
     """
 
     remedies: Sequence[Any] = ()
     smallest: bool = True
     draws: int | None = None
+    min_draws: int | None = None
 
     def advise(self, format_limit: Callable[[Any], str] = str) -> str:
-        """Write the bounds that resolve the conflict, and the number of draws that does."""
-        if self.remedy is not None or not (self.remedies or self.draws):
+        """Write the bounds that resolve the conflict, and the numbers of draws that do."""
+        if self.remedy is not None or not (self.remedies or self.draws or self.min_draws):
             return super().advise(format_limit)
         bounds = [join_words(map(format_limit, one), "and") for one in self.remedies]
         more = len(bounds) - MAX_REMEDIES_SHOWN
@@ -119,6 +122,8 @@ class InfeasibleLimits(ProblemError):
             ways.append(f"create a new router with draws={self.draws}")
         elif self.draws:
             ways.append(f"draw more experts per request: draws={self.draws}")
+        if self.min_draws:
+            ways.append(f"allow smaller panels: min_draws={self.min_draws}")
         return ", or ".join(ways)
 
 

@@ -96,6 +96,7 @@ def add_edit(kinds: Any) -> None:
     edit.add_option("--default", "VALUE|none", see, parse_optional_number)
     edit.add_argument("--aggregate", choices=AGGREGATES, help=see)
     edit.add_count("--max-contexts", None, "as many contexts as now, or more")
+    edit.add_count("--min-draws", None, "the fewest experts that `noisy-or` asks for a request")
 
 
 def parse_expert(text: str) -> dict[str, Any]:
@@ -194,7 +195,7 @@ def run_edit(given: argparse.Namespace) -> None:
     with connect_client(given) as client:
         router = client.router(given.name)
         config = router.config()
-        names = ("add", "remove", "pause", "resume", "aggregate", "max_contexts")
+        names = ("add", "remove", "pause", "resume", "aggregate", "max_contexts", "min_draws")
         changes = {name: getattr(given, name) for name in names if getattr(given, name)}
         for name in ("wait", "default"):
             if getattr(given, name) is not None:

@@ -67,6 +67,7 @@ class EditOptions(TypedDict, total=False):
     remove: Sequence[str]
     pause: Sequence[str]
     resume: Sequence[str]
+    min_draws: int | None
     wait: float | None
     default: float | None
     aggregate: RewardAggregation

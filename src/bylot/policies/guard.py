@@ -64,7 +64,9 @@ def check_full_panels(problem: Problem, policy: str) -> int:
     members = min(problem.draws, problem.size)
     if problem.full_conflict is not None:
         what = f"{policy} asks {members} different experts every time, which cannot keep {{limits}}"
-        remedy = "use 'tangent', which may ask fewer, or fewer draws"
+        remedy = "use 'tangent', which may ask fewer, 'noisy-or' with min_draws, or fewer draws"
+        if problem.min_draws is not None:
+            remedy = f"use 'noisy-or', which may ask {problem.min_draws}, or fewer draws"
         raise PolicyError(what, limits=problem.full_conflict.limits, remedy=remedy)
     return members
 

@@ -31,6 +31,7 @@ from bylot.policies.budget import (
 )
 from bylot.policies.constraint_rows import ConstraintRows
 from bylot.policies.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
+from bylot.policies.validation import check_iid_panels
 from bylot.problem import Problem
 
 MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
@@ -272,6 +273,7 @@ class Tangent(IidPolicy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> TangentRule:
+        check_iid_panels(self.name, problem)
         M, entropy = problem.draws, math.log(max(2, problem.size))
         guard, margin = bind_guard(problem, horizon, fewest=1, on=self.guard)
         margin, explore = iid_limits.find_iid_exploration(guard.rows, M, margin)
@@ -310,6 +312,7 @@ class Strict(IidPolicy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> StrictRule:
+        check_iid_panels(self.name, problem)
         guard, _ = bind_guard(problem, horizon, fewest=1, on=self.guard)
         safe = iid_limits.make_safe_rows(guard.rows, problem.draws)
         entropy = math.log(max(2, problem.size))

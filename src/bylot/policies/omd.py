@@ -19,7 +19,7 @@ from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, res
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
 from bylot.policies import base
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
-from bylot.policies.validation import SettingKind, is_positive_number, one_of
+from bylot.policies.validation import SettingKind, check_iid_panels, is_positive_number, one_of
 from bylot.problem import Problem
 from bylot.theory import context_rate, eta_star
 
@@ -323,6 +323,7 @@ class Omd(base.Policy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> OmdRule:
+        check_iid_panels(self.name, problem)
         if problem.surrogate_conflict is not None:
             what = "the limits can be kept, but the paper's linear surrogate of {limits} cannot "
             what += f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "

@@ -68,12 +68,13 @@ class Auto:
     def resolve(self, problem: Problem) -> Policy:
         """Choose the policy.
 
-        `tangent`, if full panels cannot satisfy the limits; `distinct`, if propensities are needed
-        or beliefs about pairs take too much memory; else `noisy-or`.
+        If full panels cannot satisfy the limits: `noisy-or`, if a minimum of two members or more
+        is declared, else `tangent`. If they can: `distinct`, if propensities are needed or beliefs
+        about pairs take too much memory, else `noisy-or`.
         """
-        if problem.full_conflict is not None:
-            return Tangent()
         model = NoisyOr()
+        if problem.full_conflict is not None:
+            return Tangent() if (problem.min_draws or 1) == 1 else model
         remembered = (self.contexts or 1) <= model.max_contexts(problem.size)
         fits = problem.size <= MAX_NOISY_OR_EXPERTS and remembered
         return model if fits and not self.propensities else Distinct()

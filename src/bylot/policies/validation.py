@@ -60,6 +60,15 @@ def check_settings(settings: Any, kinds: Mapping[str, SettingKind]) -> None:
             raise PolicyError(what, got=value, expected=kind.expected, remedy=remedy)
 
 
+def check_iid_panels(policy: str, problem: Problem) -> None:
+    """Refuse a minimum of members for a policy that may draw one expert every time."""
+    if (problem.min_draws or 1) > 1:
+        what = f"{policy} draws with replacement, so that a panel may have one member only"
+        sizes = f"from min_draws={problem.min_draws} to {problem.draws} different experts"
+        remedy = f"use 'noisy-or', which asks {sizes}, or leave min_draws out"
+        raise PolicyError(what, remedy=remedy)
+
+
 FeedbackKind = Literal["panel", "members", "winner"]
 """What will be reported: the reward alone, also a score of each member, or who earned it."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
-from math import ceil
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -176,9 +176,16 @@ def _first_feasible_rounding(
 
 
 def reachable_polytope(problem: "Problem") -> LimitPolytope:
-    """Return the averages of all policies: mixtures of sets of 1 to min(M, K) experts."""
-    most = float(min(problem.draws, problem.size))
-    return LimitPolytope(0.0, 1.0, most, problem.rows, problem.bounds, problem.signs)
+    """Return the averages of all policies: mixtures of sets of at most min(M, K) experts.
+
+    A set has at least 1 or, where that is declared, `min_draws` experts.
+    """
+    return make_panels_polytope(problem, problem.min_members if problem.min_draws else 1)
+
+
+def panels_polytope(problem: "Problem") -> LimitPolytope:
+    """Return the averages of policies that ask from `min_members` to min(M, K) experts."""
+    return make_panels_polytope(problem, problem.min_members)
 
 
 def surrogate_polytope(problem: "Problem") -> LimitPolytope:
@@ -189,8 +196,13 @@ def surrogate_polytope(problem: "Problem") -> LimitPolytope:
 
 def full_panels_polytope(problem: "Problem") -> LimitPolytope:
     """Return the averages of policies that always ask min(M, K) different experts."""
-    members = float(min(problem.draws, problem.size))
-    return LimitPolytope(0.0, members, members, problem.rows, problem.bounds, problem.signs)
+    return make_panels_polytope(problem, min(problem.draws, problem.size))
+
+
+def make_panels_polytope(problem: "Problem", fewest: int) -> LimitPolytope:
+    """Return the mixtures of sets of `fewest` to min(M, K) experts."""
+    most = float(min(problem.draws, problem.size))
+    return LimitPolytope(0.0, float(fewest), most, problem.rows, problem.bounds, problem.signs)
 
 
 def require_feasible(problem: "Problem") -> None:
@@ -201,17 +213,19 @@ def require_feasible(problem: "Problem") -> None:
         return
     single = find_single_remedies(polytope, problem.limits, conflict.limits)
     joint = None if single else find_joint_remedy(polytope, problem.limits)
-    most, together = min(problem.draws, problem.size), ""
+    most, together = int(polytope.most), ""
+    fewest = int(polytope.fewest)
     if len(conflict.limits) > 1:
         kind = "the smallest" if conflict.smallest else "an irreducible"
         together = f" together ({kind} conflict among {len(problem.limits)} limits)"
     raise InfeasibleLimits(
-        f"no policy that asks {'1' if most == 1 else f'1 to {most}'} of {problem.size} experts per "
-        f"request can keep {{limits}}{together}",
+        f"no policy that asks {most if fewest == most else f'{fewest} to {most}'} of "
+        f"{problem.size} experts per request can keep {{limits}}{together}",
         limits=conflict.limits,
         remedies=single if joint is None else (joint,),
         smallest=conflict.smallest,
         draws=find_sufficient_draws(polytope),
+        min_draws=find_sufficient_min_draws(polytope),
     )
 
 
@@ -232,3 +246,16 @@ def find_sufficient_draws(polytope: LimitPolytope) -> int | None:
         return None
     draws = ceil(total * (1 - BOUND_TOLERANCE))
     return draws if replace(polytope, most=float(draws)).is_feasible(polytope.every) else None
+
+
+def find_sufficient_min_draws(polytope: LimitPolytope) -> int | None:
+    """Find the largest sum of p, rounded down, that keeps the limits; None if there is none."""
+    smaller = replace(polytope, fewest=1.0)
+    total = smaller.find_extreme(np.ones(polytope.size), LOWER, polytope.every)
+    if total is None:
+        return None
+    members = floor(total * (1 + BOUND_TOLERANCE))
+    if not 1 <= members < polytope.fewest:
+        return None
+    fewer = replace(polytope, fewest=float(members))
+    return members if fewer.is_feasible(polytope.every) else None

@@ -27,8 +27,8 @@ solver in floating point cannot be trusted with larger ratios between the number
 class LimitPolytope:
     """{p : least <= p_i <= 1, fewest <= sum_i p_i <= most}, and d limits on rows @ p.
 
-    With least 0, fewest 1 and most m = min(M, K), this is exactly what policies can reach, p_i
-    being how often expert i is asked. In each request a policy asks some set of 1 to m experts; its
+    With least 0, whole fewest and most m = min(M, K), this is exactly what policies can reach, p_i
+    being how often expert i is asked. In each request one asks some set of fewest to m experts; its
     averages are mixtures of the 0/1 vectors of such sets, so they lie in the polytope. Conversely
     the vertices *are* those 0/1 vectors: the constraints are single variables and one sum, an
     interval matrix, which is totally unimodular, and all right-hand sides are whole. Hence each p

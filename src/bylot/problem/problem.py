@@ -55,6 +55,10 @@ class Problem:
         Bounds on the average, per request, of the summed cost of the *distinct* experts asked.
     draws : int
         M, the number of draws per request, and so the largest size of a panel.
+    min_draws : int, optional
+        The smallest size of a panel. If given, `noisy-or` asks fewer than M experts where one more
+        is not worth its price. If not, policies that ask different experts always ask M, and those
+        that draw with replacement may draw one twice.
     floor : float, optional
         gamma, the least probability that a policy of the paper gives any expert; 1/(10 K) if not
         given.
@@ -88,6 +92,7 @@ class Problem:
     costs: Mapping[str, Floats]
     limits: tuple[Limit, ...]
     draws: int
+    min_draws: int | None
     floor: float
     period: int | None
 
@@ -98,12 +103,13 @@ class Problem:
         limits: Iterable[Limit] = (),
         *,
         draws: int = NOT_GIVEN,
+        min_draws: int | None = None,
         floor: float | None = None,
         period: int | None = None,
         **unknown: Never,
     ) -> None:
         validation.check_fields(unknown, experts=experts, draws=draws)
-        parts = self._check_parts(experts, costs, limits, draws, floor, period)
+        parts = self._check_parts(experts, costs, limits, draws, floor, period, min_draws)
         vars(self).update(parts)  # the class is frozen
         feasibility.require_feasible(self)
 
@@ -116,15 +122,23 @@ class Problem:
 
     @staticmethod
     def _check_parts(
-        experts: Any, costs: Any, limits: Any, draws: Any, floor: Any, period: Any
+        experts: Any,
+        costs: Any,
+        limits: Any,
+        draws: Any,
+        floor: Any,
+        period: Any,
+        min_draws: Any = None,
     ) -> dict[str, Any]:
         names, bounds = validation.check_experts(experts), validation.check_limits(limits)
+        most = validation.check_draws(draws)
         rows = validation.add_derived_costs(names, validation.check_costs(names, costs), bounds)
         return {
             "experts": names,
             "costs": MappingProxyType(rows),
             "limits": bounds,
-            "draws": validation.check_draws(draws),
+            "draws": most,
+            "min_draws": validation.check_min_draws(min_draws, most),
             "floor": validation.check_floor(floor, len(names)),
             "period": validation.check_period(period),
         }
@@ -160,6 +174,11 @@ class Problem:
     def size(self) -> int:
         """The number of experts K."""
         return len(self.experts)
+
+    @property
+    def min_members(self) -> int:
+        """The fewest members of a panel of different experts: `min_draws`, else M; at most K."""
+        return min(self.min_draws or self.draws, self.size)
 
     @cached_property
     def rows(self) -> Floats:
@@ -223,6 +242,12 @@ class Problem:
         full = feasibility.full_panels_polytope(self)
         return feasibility.find_conflict(full, self.limits, max_programs=0)
 
+    @cached_property
+    def panel_conflict(self) -> Conflict | None:
+        """The limits that panels of `min_members` to min(M, K) different experts cannot keep."""
+        panels = feasibility.panels_polytope(self)
+        return feasibility.find_conflict(panels, self.limits, max_programs=0)
+
     def range_of(self, limit: Limit) -> tuple[float, float]:
         """Compute the smallest and the largest average that the cost of a limit can have.
 
@@ -259,7 +284,8 @@ class Problem:
     @cached_property
     def _content(self) -> tuple[object, ...]:
         costs = frozenset((name, row.tobytes()) for name, row in self.costs.items())
-        return self.experts, costs, self.limits, self.draws, self.floor, self.period
+        sizes = self.draws, self.min_draws
+        return self.experts, costs, self.limits, sizes, self.floor, self.period
 
     def __eq__(self, other: object) -> bool:
         return self._content == other._content if isinstance(other, Problem) else NotImplemented
@@ -275,7 +301,8 @@ class Problem:
     def __repr__(self) -> str:
         limits = ", ".join(map(str, self.limits))
         period = "" if self.period is None else f", period={self.period}"
+        fewest = "" if self.min_draws is None else f", min_draws={self.min_draws}"
         return (
             f"Problem({self.size} experts, costs {list(self.costs)}, limits [{limits}], "
-            f"draws={self.draws}, floor={self.floor!r}{period})"
+            f"draws={self.draws}{fewest}, floor={self.floor!r}{period})"
         )

@@ -25,7 +25,7 @@ from bylot.problem.limits import (
     float_from_real,
 )
 
-PROBLEM_FIELDS = ("experts", "costs", "limits", "draws", "floor", "period")
+PROBLEM_FIELDS = ("experts", "costs", "limits", "draws", "min_draws", "floor", "period")
 MAX_DRAWS_PER_REQUEST = 10_000
 MAX_NAMES_FOR_SUGGESTION = 200  # among more names none is suggested
 MAX_NAMES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
@@ -132,6 +132,18 @@ def check_draws(given: object) -> int:
         expected = f"an integer from 1 to {MAX_DRAWS_PER_REQUEST}"
         remedy = "give the number of experts to draw per request"
         raise ProblemError("draws", got=given, expected=expected, remedy=remedy)
+    return value
+
+
+def check_min_draws(given: object, draws: int) -> int | None:
+    """Require a number of members that a panel of at most so many draws can have, or None."""
+    if given is None:
+        return None
+    value = int_from_whole(given)
+    if value is None or not 1 <= value <= draws:
+        expected = f"an integer from 1 to {draws}, the draws"
+        remedy = "or leave it out for panels of as many experts as there are draws"
+        raise ProblemError("min_draws", got=given, expected=expected, remedy=remedy)
     return value
 
 

@@ -34,6 +34,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         "experts_file": None if file.csv is None else str(file.csv),
         "experts": list(problem.experts),
         "draws": problem.draws,
+        "min_draws": problem.min_draws,
         "floor": problem.floor,
         "period": problem.period,
         "rewards": list(file.rewards),
@@ -57,7 +58,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         "policies": {
             policies.Distinct.name: distinct,
             policies.NoisyOr.name: check_noisy_or(file, distinct),
-            policies.Tangent.name: check_guarded(problem, fewest=1),
+            policies.Tangent.name: check_tangent(problem),
             policies.Strict.name: check_strict(problem),
         },
         "auto": {
@@ -161,6 +162,19 @@ def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
     return policy_check_data(reason, max(0.0, space.margin), shortest)
 
 
+def check_tangent(problem: Problem) -> dict[str, Any]:
+    """Check the policy that draws with replacement under a guard."""
+    if reason := find_iid_refusal(problem):
+        return policy_check_data(reason)
+    return check_guarded(problem, fewest=1)
+
+
+def find_iid_refusal(problem: Problem) -> str:
+    """Why draws with replacement are no panels of this problem; empty if they are."""
+    few = (problem.min_draws or 1) == 1
+    return "" if few else f"its panels may have fewer than {problem.min_draws} members"
+
+
 def check_noisy_or(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any]:
     """Check the policy with the same panels and guard as `distinct`, and a large posterior."""
     memory = noisy_or.count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
@@ -178,7 +192,7 @@ def check_strict(problem: Problem) -> dict[str, Any]:
     region = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
     kept = not problem.limits or region.is_feasible(region.every)
     reason = "" if kept else "no fixed set of distributions is certain to keep all limits"
-    return policy_check_data(reason)
+    return policy_check_data(find_iid_refusal(problem) or reason)
 
 
 def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str:
@@ -192,7 +206,8 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
     source = f" (from {file.csv})" if file.csv else ""
     default = "" if problem.period else " (the default)"
     head = [
-        f"{file.path}: {problem.size} experts{source}, {problem.draws} drawn for each request",
+        f"{file.path}: {problem.size} experts{source}, {name_panel_sizes(problem)} drawn for each "
+        "request",
         f"rewards from {low:g} to {high:g}; the limits hold at the end of every "
         f"{guard.get_period(problem, None):,} requests{default}",
     ]
@@ -204,12 +219,18 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
     return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
 
 
+def name_panel_sizes(problem: Problem) -> str:
+    """How many experts a panel may have: "3", or "1 to 3"."""
+    fewest = problem.min_draws or problem.draws
+    return f"{problem.draws}" if fewest == problem.draws else f"{fewest} to {problem.draws}"
+
+
 def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, str]:
     """Limits, the policies that can keep them, the margin, and the shortest period."""
     count, checks, name = len(file.limits), found["policies"], found["auto"]["auto"]
     runs = [policy for policy, one in checks.items() if one["applies"]]
     kept = "all can be kept together" if count > 1 else "it can be kept"
-    panels = f"panels of {file.problem.draws} of {file.problem.size} experts"
+    panels = f"panels of {name_panel_sizes(file.problem)} of {file.problem.size} experts"
     numbers = {
         "limits": f"{count} on {panels}: {kept if count else 'nothing is limited'}",
         "policies": f"{len(runs)} of {len(checks)} checked can run ({', '.join(runs)}); the "

@@ -161,8 +161,10 @@ def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
     limits = list(read_limits(document, entry, pool))
     with document.locate_errors("floor"):
         validation.check_floor(entry.get("floor"), len(pool.names))
+    with document.locate_errors("min_draws"):
+        validation.check_min_draws(entry.get("min_draws"), entry["draws"])
     with locate_limits(document.path, limits, entry["draws"]):
-        options = {key: entry.get(key) for key in ("draws", "floor", "period")}
+        options = {key: entry.get(key) for key in ("draws", "min_draws", "floor", "period")}
         problem = Problem(pool.names, pool.costs, [one.limit for one in limits], **options)
     return ProblemFile(
         path=document.path or Path(),
@@ -281,6 +283,7 @@ def describe_remedies(error: InfeasibleLimits, limits: Sequence[WrittenLimit], d
     if (more := len(ways) - MAX_LISTED_REMEDIES) > 0:
         ways[MAX_LISTED_REMEDIES:] = [f"one of {more} changes of other lines"]
     ways += [f"draws: {error.draws}"] if error.draws else []
+    ways += [f"min_draws: {error.min_draws}"] if error.min_draws else []
     if not ways:
         return "loosen several of the limits"
     return f"write {join_words(ways, 'or')}; these bounds are the nearest, so leave a margin"
@@ -330,6 +333,7 @@ def write(problem: Problem) -> str:
     default_floor = validation.check_floor(None, problem.size)
     data = {
         "draws": problem.draws,
+        "min_draws": problem.min_draws,
         "floor": None if problem.floor == default_floor else problem.floor,
         "period": problem.period,
         "costs": dict.fromkeys(costs, ""),

@@ -125,11 +125,13 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
     """Serialise a problem; a derived cost is serialised with its limit."""
     derived = {limit.name for limit in problem.limits if limit.is_derived}
     costs = {n: row.tolist() for n, row in problem.costs.items() if n not in derived}
+    fewest = {} if problem.min_draws is None else {"min_draws": problem.min_draws}
     return {
         "experts": list(problem.experts),
         "costs": costs,
         "limits": [limit.to_data() for limit in problem.limits],
         "draws": problem.draws,
+        **fewest,
         "floor": problem.floor,
         "period": problem.period,
     }

@@ -20,6 +20,8 @@ def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfi
     problem = dict(config.problem)
     if body.limits is not UNSET:
         problem["limits"] = read_new_limits(problem, body)
+    if body.min_draws is not UNSET:
+        problem["min_draws"] = body.min_draws
     problem = change_experts(problem, body)
     check_experts_exist(problem, (*body.pause, *body.resume))
     paused = (set(config.paused) | set(body.pause)) - set(body.resume) - set(body.remove)

@@ -261,7 +261,7 @@ def setting_values(config: RouterConfig) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for limit in map(Limit.from_data, config.problem["limits"]):
         values[f"{limit.name} {limit.side.replace('_', ' ')}"] = limit.bound
-    values |= {name: config.problem[name] for name in ("draws", "floor", "period")}
+    values |= {name: config.problem.get(name) for name in ("draws", "min_draws", "floor", "period")}
     kept = [one for one in config.__struct_fields__ if one not in ("version", "problem", "paused")]
     return values | {name: getattr(config, name) for name in kept}
 
