@@ -28,7 +28,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = r"\{ \.python \.elsewhere \}"  # another library's code, which is not run
 
-PROTOCOLS = ("Environment", "Rounds", "Policy")
+PROTOCOLS = ("Environment", "Rounds", "Policy", "PlainPolicy")
 
 OFFLINE = """
 import runpy, sys

@@ -1,58 +1,76 @@
-"""The worked example of CONTRIBUTING.md: a policy is one file and one line of the registry."""
+"""The worked examples of CONTRIBUTING.md: a policy in plain Python, and the same as one file."""
 
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+import bylot
+from bylot.environments import Noisy
 from bylot.policies import POLICY_CLASSES, registry
 
 ROOT = Path(__file__).parents[1]
 CHECKS = """
-from rotate import Rotate
+import numpy as np
+from sampler import Sampler
 from sample_problem import make_five_expert_problem, make_recorded_environment
 from traces import traces_are_equal
 
-from bylot import Router, play, policies, simulate
+from bylot import Problem, Router, play, policies, simulate
+from bylot.environments import Noisy
 
-policies.register_policy(Rotate)
-assert policies.summarize_policy("rotate").startswith("asks the experts in turn")
+# It learns from scores of members, and is taken as it is.
+pool = Problem([f"e{i}" for i in range(12)], draws=3)
+good = Noisy(np.linspace(0.05, 0.6, 12)[None])
+trace = simulate(pool, good, Sampler(), rounds=1_000, feedback="members")
+assert (trace.draws[-200:] >= 8).mean() > 0.9
+assert trace.rewards.mean() > simulate(pool, good, Sampler(), rounds=1_000).rewards.mean() + 0.1
+
+policies.register_policy(Sampler)
+assert policies.summarize_policy("sampler").startswith("asks the experts with the highest")
 
 # The router and the simulator play the same.
-router = Router(make_five_expert_problem(), "rotate", seed=2)
+router = Router(make_five_expert_problem(), "sampler", seed=2)
 trace = play(router, make_recorded_environment(40), 40)
 environment = make_recorded_environment(40)
-simulated = simulate(make_five_expert_problem(), environment, "rotate", rounds=40, seed=2)
+simulated = simulate(make_five_expert_problem(), environment, "sampler", rounds=40, seed=2)
 assert traces_are_equal(trace, simulated)
-assert router.core.state.drawn.tolist() == [[16] * 5]
 
 # It is saved and continues where it stopped.
 decision = router.decide()
 assert decision.propensity is None
 router.save("router.json")
 loaded = Router.load("router.json")
-assert policies.policy_to_data(loaded.policy) == {"name": "rotate"}
+assert policies.policy_to_data(loaded.policy) == {"name": "sampler"}
 assert loaded.reward(decision.id, 0.5) == "learned"
 assert [loaded.decide() for _ in range(5)] == [router.decide() for _ in range(5)]
 
 # Its state follows the experts when the problem changes.
-pool, router = make_five_expert_problem(), Router(make_five_expert_problem(), "rotate")
+pool, router = make_five_expert_problem(), Router(make_five_expert_problem(), "sampler")
 for _ in range(5):
     router.decide()
+router.core.state.hits[0] = [1, 2, 3, 4, 5]
 router.change(pool.replace(experts=[*pool.experts[1:], "new"]))
-assert router.core.state.drawn.tolist() == [[2, 2, 2, 2, 0]]
-assert "new" in router.decide().subset
+assert router.core.state.hits.tolist() == [[2, 3, 4, 5, 1]]
 """
 
 
-def test_the_example_policy_plays_is_saved_and_follows_a_change_of_the_problem(
+def find_example(opening: str) -> str:
+    """The block of CONTRIBUTING.md that begins with this docstring."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (code,) = re.findall(rf'```python\n("""{opening}.*?)```', page, re.DOTALL)
+    return str(code)
+
+
+def test_the_compiled_example_learns_is_saved_and_follows_a_change_of_the_problem(
     tmp_path: Path,
 ) -> None:
     """The process has its own cache: the shared one must not have types of the example."""
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r'```python\n("""rotate.*?)```', page, re.DOTALL)
-    (tmp_path / "rotate.py").write_text(code, encoding="utf-8")
+    (tmp_path / "sampler.py").write_text(find_example("sampler: "), encoding="utf-8")
     paths = [str(tmp_path), str(ROOT / "tests"), str(ROOT / "src")]
     environment = {"PYTHONPATH": os.pathsep.join(paths), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     result = subprocess.run(
@@ -64,6 +82,18 @@ def test_the_example_policy_plays_is_saved_and_follows_a_change_of_the_problem(
         check=False,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_the_example_in_plain_python_has_at_most_40_lines_and_learns_from_scores() -> None:
+    code = find_example("Thompson sampling on the scores")
+    assert len(code.splitlines()) <= 40
+    names: dict[str, Any] = {}
+    exec(code, names)
+    pool = bylot.Problem([f"e{i}" for i in range(12)], draws=3)
+    environment = Noisy(np.linspace(0.05, 0.6, 12)[None])
+    sampler = names["Sampler"]()
+    trace = bylot.simulate(pool, environment, sampler, rounds=600, feedback="members")
+    assert (trace.draws[-200:] >= 8).mean() > 0.9
 
 
 def test_every_policy_describes_itself() -> None:

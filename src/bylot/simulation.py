@@ -21,11 +21,12 @@ from bylot.numerics.jit import (
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.sum_max import sum_max
-from bylot.policies import Auto, Policy, resolve_policy
+from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (
     NO_WINNER,
     Feedback,
     Ticket,
+    choose_runner,
     compute_distribution,
     decide,
     learn,
@@ -278,7 +279,7 @@ def play_rounds(
 def simulate(
     problem: Problem,
     environment: Environment,
-    policy: str | Policy | Auto = "auto",
+    policy: str | Policy | Auto | PlainPolicy = "auto",
     *,
     rounds: int,
     seed: int = 0,
@@ -297,7 +298,7 @@ def simulate(
     environment : Environment
         The contexts and values of the rounds, such as `bylot.environments.Noisy`.
     policy : str or Policy
-        The name or the settings of a policy.
+        The name or the settings of a policy, or an object in plain Python: `policies.PlainPolicy`.
     rounds, seed : int
         The number of rounds; the seed of the environment and of the policy.
     horizon : int, optional
@@ -349,7 +350,7 @@ def simulate(
         values, contexts = read_rounds(environment, start, stop, seed)
         chunk = rows, values, contexts, seed, start, low, high - low, mail, record
         with announce_compilation(settings.name):
-            play_rounds(rule, state, *chunk)
+            choose_runner(play_rounds, rule)(rule, state, *chunk)
         ends = [float(end(record.rewards[start:stop])) for end in (np.min, np.max)]  # NaN: both
         if not all(is_reward_in_range(reward, low, high) for reward in ends):
             came, span = f"rewards from {ends[0]:.4g} to {ends[1]:.4g}", f"[{low:g}, {high:g}]"

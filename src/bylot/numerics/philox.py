@@ -37,6 +37,7 @@ class RngStream(IntEnum):
     PANEL = 5  # the panel drawn as one set (distinct)
     EXPLORE = 6  # whether a round is set aside for exploration (noisy-or)
     MODEL = 7  # samples of a model (noisy-or)
+    PLAIN = 8  # whatever a policy in plain Python draws
 
 
 # Plain integers for compiled code.

@@ -10,6 +10,7 @@ from bylot.policies.distinct import Distinct
 from bylot.policies.iid_draws import Strict, Tangent
 from bylot.policies.noisy_or import NoisyOr
 from bylot.policies.omd import Adaptive, Anytime, Fixed, Omd
+from bylot.policies.plain import PlainPolicy
 from bylot.policies.random_panels import Random
 from bylot.policies.registry import (
     POLICIES,
@@ -40,6 +41,7 @@ __all__ = [
     "Moe",
     "NoisyOr",
     "Omd",
+    "PlainPolicy",
     "Policy",
     "Random",
     "Strict",

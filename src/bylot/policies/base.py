@@ -24,6 +24,7 @@ from bylot.problem import Problem
 MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0
 
 StepBody = TypeVar("StepBody", bound=Callable[..., Any])
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class Ticket(NamedTuple):
@@ -73,12 +74,13 @@ def decide(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -
 
     `available` is a mask of the experts that can be drawn; an empty one stands for all.
     """
-    return decide_compiled(rule, state, context, rng, available)
+    run = choose_step(decide, decide_compiled, rule)
+    return run(rule, state, context, rng, available)  # type: ignore[no-any-return]
 
 
 def learn(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
     """Learn from the feedback on a decision; late or out of order is as good as prompt."""
-    learn_compiled(rule, state, ticket, feedback)
+    choose_step(learn, learn_compiled, rule)(rule, state, ticket, feedback)
 
 
 def compute_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
@@ -86,7 +88,8 @@ def compute_distribution(rule: Any, state: Any, context: int, available: Bools) 
 
     Policies that do not draw from one: how often each expert was drawn so far in this context.
     """
-    return compute_distribution_compiled(rule, state, context, available)
+    run = choose_step(compute_distribution, compute_distribution_compiled, rule)
+    return run(rule, state, context, available)  # type: ignore[no-any-return]
 
 
 def compute_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
@@ -94,7 +97,22 @@ def compute_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
 
     Where that has no closed form: the panel itself, 1 for its members, which is unbiased.
     """
-    return compute_inclusion_compiled(rule, state, ticket)
+    run = choose_step(compute_inclusion, compute_inclusion_compiled, rule)
+    return run(rule, state, ticket)  # type: ignore[no-any-return]
+
+
+PLAIN_RULES: set[type] = set()
+"""Types of rules whose steps are plain Python: their source is run, nothing is compiled."""
+
+
+def choose_step(generic: Any, compiled: Any, rule: Any) -> Any:
+    """The body that Python calls for a step: compiled, or plain for a plain rule."""
+    return STEP_BODIES[generic, type(rule)] if type(rule) in PLAIN_RULES else compiled
+
+
+def choose_runner(entry: FunctionT, rule: Any) -> FunctionT:
+    """A compiled function that runs steps, or its source for a plain rule."""
+    return entry.py_func if type(rule) in PLAIN_RULES else entry  # type: ignore[attr-defined]
 
 
 # For callers in Python; inside compiled code the four names above are the steps themselves.

@@ -4,6 +4,7 @@ Passing some thirty arrays takes longer than a decision; a `CompiledHandle` is p
 pointer. It holds the arrays of the NamedTuples that it was made from, not copies.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -16,7 +17,9 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_entry
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost
 from bylot.policies.base import (
+    PLAIN_RULES,
     Feedback,
+    FunctionT,
     Ticket,
     compute_distribution,
     compute_inclusion,
@@ -69,6 +72,32 @@ def make_compiled_handle(rule: Any, state: Any, totals: Totals, costs: Floats) -
     return CompiledHandle(rule, state, totals, costs)
 
 
+class PlainHandle(NamedTuple):
+    """The same parts for a rule whose steps are plain Python."""
+
+    rule: Any
+    state: Any
+    totals: Totals
+    costs: Floats
+
+
+def make_handle(rule: Any, state: Any, totals: Totals, costs: Floats) -> Any:
+    """The handle that the functions below take."""
+    make = PlainHandle if type(rule) in PLAIN_RULES else make_compiled_handle
+    return make(rule, state, totals, costs)
+
+
+def takes_handle(entry: FunctionT) -> FunctionT:
+    """Run the source of a compiled function if the handle is plain."""
+
+    @functools.wraps(entry)
+    def run(handle: Any, *others: Any) -> Any:
+        chosen: Any = entry.py_func if type(handle) is PlainHandle else entry  # type: ignore[attr-defined]
+        return chosen(handle, *others)
+
+    return run  # type: ignore[return-value]
+
+
 class BookedDecision(NamedTuple):
     """A decision, its costs, and its probabilities."""
 
@@ -78,6 +107,7 @@ class BookedDecision(NamedTuple):
     propensity: float  # of the panel; NaN if the policy does not know it
 
 
+@takes_handle
 @jit_entry
 def decide_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) -> BookedDecision:
     """Decide in context x and charge the cost, whether or not a reward comes."""
@@ -98,6 +128,7 @@ def decide_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) ->
     return BookedDecision(ticket, costs, of_draws, propensity)
 
 
+@takes_handle
 @jit_entry
 def learn_feedback(
     handle: Any, ticket: Ticket, value: float, scores: Floats, winner: int, low: float, high: float
@@ -124,6 +155,7 @@ def scale_scores(scores: Floats, low: float, high: float) -> Floats:
     return scaled
 
 
+@takes_handle
 @jit_entry
 def average_distribution(handle: Any, weights: Floats, available: Bools) -> Floats:
     """sum_x w_x q_x / sum_x w_x over the first contexts, as many as there are weights."""

@@ -16,6 +16,7 @@ from bylot.policies.distinct import Distinct
 from bylot.policies.iid_draws import Strict, Tangent
 from bylot.policies.noisy_or import NoisyOr
 from bylot.policies.omd import Omd
+from bylot.policies.plain import PlainPolicy, wrap_plain_policy
 from bylot.policies.random_panels import Random
 from bylot.policies.validation import SettingKind, check_at_least_one, check_settings, is_count
 from bylot.problem import Problem
@@ -84,26 +85,30 @@ POLICY_NAMES = ("auto", *POLICIES)
 """All built-in names that `find_policy` knows."""
 
 PolicyOrAuto = TypeVar("PolicyOrAuto", bound="Policy | Auto")
+AnyPolicy = str | Policy | Auto | PlainPolicy
+"""What callers may give: a name or spec, settings, or an object in plain Python."""
 SettingValue = bool | int | float | str | None
 
 SETTING_WORDS: dict[str, SettingValue] = {"true": True, "false": False, "none": None, "null": None}
 POLICY_SPEC_FORM = "settings follow a colon, as in noisy-or:explore=0.02,guard=true"
 
 
-def find_policy(policy: str | Policy | Auto) -> Policy | Auto:
-    """The policy of this name or spec, or the given settings as they are.
+def find_policy(policy: AnyPolicy) -> Policy | Auto:
+    """The policy of this name or spec, the given settings as they are, or an object's adapter.
 
     >>> find_policy("noisy-or:explore=0.02") == NoisyOr(explore=0.02)
     True
     """
     if isinstance(policy, (Policy, Auto)):
         return policy
-    name, colon, _ = policy.partition(":") if isinstance(policy, str) else (policy, "", "")
+    if not isinstance(policy, str):
+        return wrap_plain_policy(policy)
+    name, colon, _ = policy.partition(":")
     names = ("auto", *POLICIES)
-    if not isinstance(name, str) or name not in names:
-        close = get_close_matches(str(name), names, n=1)
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
         meant = f"did you mean {close[0]!r}? The" if close else "the"
-        more = f"; {POLICY_SPEC_FORM}" if isinstance(name, str) and set(name) & set("=(") else ""
+        more = f"; {POLICY_SPEC_FORM}" if set(name) & set("=(") else ""
         raise PolicyError(
             f"there is no policy {name!r}; {meant} ones there are: {', '.join(names)}{more}"
         )
@@ -111,7 +116,7 @@ def find_policy(policy: str | Policy | Auto) -> Policy | Auto:
     return parse_policy_spec(usual, policy) if colon else usual
 
 
-def resolve_policy(policy: str | Policy | Auto, problem: Problem) -> Policy:
+def resolve_policy(policy: AnyPolicy, problem: Problem) -> Policy:
     """The policy that plays on a problem; `auto` is resolved."""
     found = find_policy(policy)
     return found.resolve(problem) if isinstance(found, Auto) else found
@@ -189,7 +194,7 @@ def choose_stored_contexts(policy: Policy, size: int) -> int:
     return max(1, min(MAX_STORED_CONTEXTS, policy.max_contexts(size)))
 
 
-def fill_auto_contexts(policy: str | Policy | Auto, declared: int | None) -> Policy | Auto:
+def fill_auto_contexts(policy: AnyPolicy, declared: int | None) -> Policy | Auto:
     """The policy; `auto` with the number of declared contexts, unless it has one.
 
     >>> fill_auto_contexts("auto:propensities=false", 4_000)

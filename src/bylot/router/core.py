@@ -99,15 +99,15 @@ class RouterCore:
     def _set_state(self, state: Any) -> None:
         """Replace the state, and hand it to the compiled side."""
         self.state = state
-        self._handle = compiled.make_compiled_handle(self.rule, state, self.totals, self._costs)
+        self._handle = compiled.make_handle(self.rule, state, self.totals, self._costs)
 
     def _compile(self) -> None:
         """Compile now, on a scratch state, so that no decision or reward has to wait for it.
 
         What a status needs is compiled with the first one.
         """
-        kind = self._handle._numba_type_
-        if kind in COMPILED_HANDLE_TYPES:
+        kind = getattr(self._handle, "_numba_type_", None)
+        if kind is None or kind in COMPILED_HANDLE_TYPES:  # None: plain Python
             return
         low, high = self.run.low, self.run.high
         scratch = self._make_scratch_handle(self.policy.start(self.rule))
@@ -118,7 +118,7 @@ class RouterCore:
     def _make_scratch_handle(self, state: Any) -> Any:
         """A handle of a state that is thrown away, with totals of its own."""
         totals = compiled.make_totals(len(self.problem.costs))
-        return compiled.make_compiled_handle(self.rule, state, totals, self._costs)
+        return compiled.make_handle(self.rule, state, totals, self._costs)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: all but the handle, which is rebuilt."""

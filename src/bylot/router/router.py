@@ -30,7 +30,8 @@ class Router:
         'distinct' asks exactly M different experts; so does 'noisy-or', which learns faster but
         records no propensities; 'tangent' draws M times with replacement, as the paper's own 'omd'
         does; `bylot.policies.POLICIES` has more. 'auto' uses 'distinct', or 'tangent' if panels of
-        M experts cannot keep the limits.
+        M experts cannot keep the limits. An object in plain Python is played as it is, slowly:
+        see `bylot.policies.PlainPolicy`.
     seed : int
         Seed of all random draws.
     horizon : int, optional
@@ -63,7 +64,7 @@ class Router:
     def __init__(
         self,
         problem: Problem,
-        policy: str | policies.Policy | policies.Auto = "auto",
+        policy: str | policies.Policy | policies.Auto | policies.PlainPolicy = "auto",
         *,
         seed: int = 0,
         horizon: int | None = None,
