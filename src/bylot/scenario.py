@@ -14,7 +14,8 @@ from bylot.environments import Environment, Noisy, Outcomes
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import ValueStack
-from bylot.outcome_tables.outcomes import OutcomeTable, read_outcomes, read_skills
+from bylot.outcome_tables.aslib import RUNS_FILE, read_aslib
+from bylot.outcome_tables.outcomes import OutcomeTable, match_columns, read_outcomes, read_skills
 from bylot.outcome_tables.sheets import data_error, quote_field
 from bylot.problem_files import ProblemFile
 
@@ -115,6 +116,25 @@ def scenario_from_outcomes(
         solves=dimension is None
         and file.rewards == (0.0, 1.0)
         and bool(np.isin(np.nan_to_num(table.table), (0.0, 1.0)).all()),
+    )
+
+
+def scenario_from_aslib(file: ProblemFile, folder: str | PathLike[str]) -> Scenario:
+    """A scenario of the algorithm selection library: a request is an instance to be solved."""
+    found = read_aslib(folder)
+    path, read = Path(folder) / RUNS_FILE, found.outcomes
+    places, unused = match_columns(path, read.experts, file.problem.experts)
+    table = read.table[:, places]
+    limit = f" within {found.cutoff:g} seconds" if np.isfinite(found.cutoff) else ""
+    return Scenario(
+        environment=Outcomes(table),
+        description=f"A request is one of the {len(read.questions):,} instances of {found.name}; "
+        f"its reward is 1 if a member of the panel solves it{limit}, else 0."
+        f"{describe_merged_contexts(file)}",
+        questions=len(read.questions),
+        blanks=int(np.isnan(table).sum()),
+        unused=unused,
+        solves=file.rewards == (0.0, 1.0),
     )
 
 

@@ -225,6 +225,9 @@ def add_scenario_options(verb: VerbParser) -> None:
     text = "table, one row per dimension and one column per expert: mean values from 0 to 1. "
     text += "Without --outcomes or --skills, skills are made up and every result says so"
     values.add_argument("--skills", type=Path, metavar="PATH", help=text)
+    text = "folder of a scenario of the algorithm selection library (ASlib); the experts are its "
+    text += "algorithms, and a request is solved if one of a panel solves it within the cut-off"
+    values.add_argument("--aslib", type=Path, metavar="FOLDER", help=text)
     verb.add_path("--questions", "table that describes the questions (default: that of --outcomes)")
     text = "column with the dimension of a question; a request asks one question of each dimension "
     text += "(default: the second column of --questions, or no dimensions)"
@@ -246,6 +249,8 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
     file = problem_files.read(given.file, given.experts)
     if given.skills is not None:
         return file, scenario.scenario_from_skills(file, given.skills)
+    if given.aslib is not None:
+        return file, scenario.scenario_from_aslib(file, given.aslib)
     if given.outcomes is None:
         return file, scenario.synthetic_scenario(file)
     dimension = given.dimension
