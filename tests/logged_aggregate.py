@@ -63,7 +63,7 @@ class LoggedRouter:
         self.append(event := self.aggregate.decide(at, MakeDecision("triage", **options)))
         return event.seq
 
-    def reward(self, of: int, value: float, at: int = 0, **options: Any) -> str:
+    def reward(self, of: int, value: float | None = None, at: int = 0, **options: Any) -> str:
         """Record a reward and return its receipt."""
         event = self.append(
             self.aggregate.reward(at, of, RecordReward(f"triage.1.{of}", value, **options))

@@ -1,5 +1,6 @@
 """A router in a store without a server: every call is in its log when it returns."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from bylot import policies
@@ -7,6 +8,7 @@ from bylot.eventlog import commands
 from bylot.eventlog.clock import SteadyClock
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.repository import RouterRepository, make_owner_name, release_dead_leases
+from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig, choose_max_contexts
 from bylot.router.decision import Decision
@@ -79,6 +81,11 @@ class StoredRouter:
         """Range of the rewards."""
         return self.config.rewards
 
+    @property
+    def feedback(self) -> FeedbackKind:
+        """What is reported."""
+        return self.config.feedback
+
     def send(self, command: commands.Command) -> Any:
         """Run one command, in one commit; an error is raised."""
         (answer,) = self.handler.perform([command], self.clock())
@@ -91,9 +98,18 @@ class StoredRouter:
         decision: Decision = self.send(commands.MakeDecision(self.name, context))
         return decision
 
-    def reward(self, id: str, value: float) -> str:
+    def reward(
+        self,
+        id: str,
+        value: float | None = None,
+        *,
+        members: Mapping[str, float] | None = None,
+        winner: str | None = None,
+    ) -> str:
         """Report the reward of a decision."""
-        receipt: str = self.send(commands.RecordReward(id, value)).receipt
+        scores = None if members is None else dict(members)
+        command = commands.RecordReward(id, value, members=scores, winner=winner)
+        receipt: str = self.send(command).receipt
         return receipt
 
     def status(self) -> RouterStatus:

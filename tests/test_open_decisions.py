@@ -61,5 +61,5 @@ def test_received_rewards_are_kept_in_order() -> None:
     open_decisions.add(3, OpenDecision(0, NO_DEADLINE, rewards=rewards))
     loaded = OpenDecisions.from_columns(open_decisions.to_columns()).get(3)
     assert loaded is not None
-    assert loaded.pending == [0.5, 0.25]
+    assert [one.value for one in loaded.pending] == [0.5, 0.25]
     assert loaded.rewards == rewards

@@ -37,8 +37,7 @@ def snapshot_router(router: Router) -> list[Any]:
         leaf.tolist()
         for leaf in [*iterate_arrays(router.core.state), *iterate_arrays(router.core.totals)]
     ]
-    open_decisions = [(t, getattr(one, "draws", one)) for t, one in router.open.items()]
-    return [arrays, list(router.core.contexts), str(open_decisions)]
+    return [arrays, list(router.core.contexts), str(router.open)]
 
 
 def play_router(router: Router, environment: Given, start: int, stop: int) -> list[Decision]:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from bylot.problem import Limit, Problem, at_least, at_most, share
     from bylot.router.decision import Decision, Receipt
     from bylot.router.router import Router
-    from bylot.simulation import Trace, play, simulate
+    from bylot.router_play import play
+    from bylot.simulation import Trace, simulate
 
 PUBLIC_HOMES = {
     "client": ("AsyncClient", "Client"),
@@ -25,7 +26,8 @@ PUBLIC_HOMES = {
     "problem": ("Limit", "Problem", "at_least", "at_most", "share"),
     "router.decision": ("Decision", "Receipt"),
     "router.router": ("Router",),
-    "simulation": ("Trace", "play", "simulate"),
+    "router_play": ("play",),
+    "simulation": ("Trace", "simulate"),
 }
 PUBLIC_MODULES = ["environments", "errors", "evaluate", "policies", "problem_files", "theory"]
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from bylot import errors
+from bylot.policies.validation import FeedbackKind
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision
 from bylot.router.status import RouterStatus
@@ -39,9 +40,11 @@ LabelText = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern
 IdempotencyKey = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, pattern=KEY_PATTERN)]
 RouterName = Annotated[str, Meta(min_length=1, max_length=63, pattern=NAME_PATTERN)]
 ExpertNames = Annotated[tuple[LabelText, ...], Meta(max_length=MAX_EXPERTS)]
-SpendByCost = Annotated[dict[LabelText, FiniteFloat], Meta(max_length=MAX_COSTS)]
 SettingText = Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
 # Without a pattern: msgspec 0.22 frees a pattern twice if a dict or list is an alternative.
+SpendByMember = Annotated[dict[SettingText, FiniteFloat], Meta(max_length=MAX_DRAWS)]
+SpendByCost = Annotated[dict[LabelText, FiniteFloat | SpendByMember], Meta(max_length=MAX_COSTS)]
+MemberScores = Annotated[dict[LabelText, float | bool], Meta(max_length=MAX_DRAWS)]
 PolicySetting = bool | int | float | SettingText | None | dict[ShortText, int | float | ShortText]
 
 BATCH_SIZE = Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
@@ -70,9 +73,10 @@ class CreateRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """A router to create.
 
     problem: as in a problem file; rewards: if omitted, those of the problem, or 0 to 1;
-    wait: seconds within which a reward counts; default: the reward learned if none arrives in that
-    time; aggregate: which of several keyed rewards counts; max_contexts: if omitted, 1,000 or as
-    many as the policy supports
+    feedback: what will be reported: the reward of the panel, also scores of members, or also the
+    winner; wait: seconds within which a reward counts; default: the reward learned if none arrives
+    in that time; aggregate: which of several keyed rewards counts; max_contexts: if omitted, 1,000
+    or as many as the policy supports
     """
 
     name: RouterName
@@ -81,6 +85,7 @@ class CreateRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     seed: Annotated[int, Meta(ge=0, le=2**53)] = 0
     horizon: PositiveCount | None = None
     rewards: tuple[FiniteFloat, FiniteFloat] | None = None
+    feedback: FeedbackKind = "panel"
     max_contexts: ContextCount | None = None
     memory: Annotated[int, Meta(ge=1, le=MAX_HELD_DECISIONS)] = 100_000
     wait: WaitSeconds | None = None
@@ -89,10 +94,11 @@ class CreateRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class CreateRouterQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The name and the policy of the router to create if the body is a problem file."""
+    """The name, policy and feedback of the router to create if the body is a problem file."""
 
     name: RouterName | None = None
     policy: ShortText = "auto"
+    feedback: FeedbackKind = "panel"
 
 
 class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -132,24 +138,31 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reward of a decision.
+    """The reward of a decision, and what else is known about its panel.
 
-    value: a number, or true for 1 and false for 0; spend: the actual costs of its panel; key:
-    identifies one of several rewards
+    value: a number, or true for 1 and false for 0; if omitted, the best of the scores of members;
+    spend: the actual costs by name, each a total of the panel or a cost for every member; key:
+    identifies one of several rewards; members: scores of members by name, of which some may be
+    missing, if the feedback of the router is members; winner: the member that earned the reward, if
+    it is winner
     """
 
-    value: float | bool
+    value: float | bool | None = None
     spend: SpendByCost | None = None
     key: IdempotencyKey | None = None
+    members: MemberScores | None = None
+    winner: LabelText | None = None
 
 
 class RewardItem(Struct, frozen=True, forbid_unknown_fields=True):
     """A reward of a batch, with the id of its decision."""
 
     decision: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
-    value: float | bool
+    value: float | bool | None = None
     spend: SpendByCost | None = None
     key: IdempotencyKey | None = None
+    members: MemberScores | None = None
+    winner: LabelText | None = None
 
 
 class DecisionBatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,7 +192,11 @@ class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewardRecord(Struct, frozen=True, kw_only=True):
-    """One reward that a decision received."""
+    """One reward that a decision received, and what came with it.
+
+    member_spend: those costs of `spend` that were reported by member; from_members: no value was
+    reported, it is the best of the scores
+    """
 
     at: str
     value: float
@@ -187,6 +204,10 @@ class RewardRecord(Struct, frozen=True, kw_only=True):
     spend: dict[str, float] | None
     key: str | None
     by: str | None
+    members: dict[str, float] | None = None
+    winner: str | None = None
+    member_spend: dict[str, dict[str, float]] | None = None
+    from_members: bool = False
 
 
 class DecisionRecord(Struct, frozen=True, kw_only=True):
@@ -194,12 +215,15 @@ class DecisionRecord(Struct, frozen=True, kw_only=True):
 
     learned: the value that was learned when the decision was closed: a reward, the aggregate of
              several, or the default; null if there is none
+    learned_members, learned_winner: the scores of members, or the winner, learned with it
     """
 
     decision: Decision
     state: DecisionState
     rewards: tuple[RewardRecord, ...]
     learned: float | None = None
+    learned_members: dict[str, float] | None = None
+    learned_winner: str | None = None
 
 
 class RewardReceipt(Struct, frozen=True, kw_only=True):

@@ -280,6 +280,10 @@ class SurrogateWarning(BylotWarning):
     """The paper's linear surrogate of the limits is empty although the limits are not."""
 
 
+class IgnoredFeedbackWarning(BylotWarning):
+    """The policy learns from the reward alone, although more was declared to be reported."""
+
+
 def install_command(extra: str) -> str:
     """Write the remedy for a missing extra of pyproject.toml; no package registry has bylot.
 

@@ -1,7 +1,7 @@
 """Playing a policy in an environment: one compiled loop over the very steps the router runs."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from bylot.policies.validation import (
     is_reward_in_range,
 )
 from bylot.problem import Problem
-from bylot.router.decision import Decision
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
 WINNER_STREAM = FIRST_ENVIRONMENT_STREAM + 3  # who won, of several with the best score
@@ -255,7 +254,7 @@ def play_rounds(
         while arrived < order.size and due[order[arrived]] <= t:
             then = order[arrived]
             rewarded = ticket if then == t else load_ticket(late, then, everyone)
-            known = scale_scores(scores[then], low, low + span) if scores.shape[0] > 0 else unknown
+            known = scale_scores(scores[then], low, span) if scores.shape[0] > 0 else unknown
             winner = winners[then] if winners.size > 0 else NO_WINNER
             feedback = Feedback((rewards[then] - low) / span, known, winner)
             learn(rule, state, rewarded, feedback)
@@ -337,7 +336,7 @@ def simulate(
     terms = check_run_config(problem, seed, horizon, rewards, feedback)
     check_at_least_one("rounds", rounds)
     check_environment(environment, problem)
-    settings = resolve_policy(policy, problem)
+    settings = resolve_policy(policy, problem, feedback)
     with announce_compilation(settings.name):
         rule = settings.bind(problem, horizon, feedback)
     state = settings.start(rule, environment.contexts)
@@ -351,12 +350,18 @@ def simulate(
         chunk = rows, values, contexts, seed, start, low, high - low, mail, record
         with announce_compilation(settings.name):
             choose_runner(play_rounds, rule)(rule, state, *chunk)
-        ends = [float(end(record.rewards[start:stop])) for end in (np.min, np.max)]  # NaN: both
-        if not all(is_reward_in_range(reward, low, high) for reward in ends):
-            came, span = f"rewards from {ends[0]:.4g} to {ends[1]:.4g}", f"[{low:g}, {high:g}]"
-            remedy = "scale the values, or declare rewards=(low, high)"
-            raise ValuesError(f"{came} came up, and the range is {span}", remedy=remedy)
+        check_range("rewards", record.rewards[start:stop], low, high)
+        check_range("scores of members", record.scores[start:stop], low, high)
     return Trace(problem, settings, seed, horizon, (low, high), record)
+
+
+def check_range(what: str, values: Floats, low: float, high: float) -> None:
+    """Raise if rewards or scores are not in their range."""
+    ends = [float(end(values)) for end in (np.min, np.max)] if values.size else []  # NaN: both
+    if not all(is_reward_in_range(one, low, high) for one in ends):
+        came, span = f"{what} from {ends[0]:.4g} to {ends[1]:.4g}", f"[{low:g}, {high:g}]"
+        remedy = "scale the values, or declare rewards=(low, high)"
+        raise ValuesError(f"{came} came up, and the range is {span}", remedy=remedy)
 
 
 def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: int) -> LateRewards:
@@ -420,66 +425,3 @@ def make_play_record(
         scores=np.empty((rounds if feedback == "members" else 0, problem.draws)),
         winners=np.empty(rounds if feedback == "winner" else 0, np.int64),
     )
-
-
-class Playable(Protocol):
-    """A router, in memory, in a store or behind a server."""
-
-    @property
-    def problem(self) -> Problem: ...
-    @property
-    def policy(self) -> Policy: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def horizon(self) -> int | None: ...
-    @property
-    def rewards(self) -> tuple[float, float]: ...
-    def decide(self, context: str | None = None) -> Decision: ...
-    def reward(self, id: str, value: float) -> Any: ...
-
-
-def play(router: Playable, environment: Environment, rounds: int, *, start: int = 0) -> Trace:
-    """Drive a router through some rounds of an environment: decide, then reward.
-
-    A new router gives the same trace as `simulate` with its settings, bit for bit, if the contexts
-    of the environment first occur in the order of their numbers: a router numbers contexts as they
-    occur. Distributions are not kept.
-
-    Parameters
-    ----------
-    router : Router or RemoteRouter
-        The router to drive.
-    environment : Environment
-        The contexts and values of the rounds.
-    rounds, start : int
-        The number of rounds to play, and the first one, to continue an earlier play.
-
-    Returns
-    -------
-    Trace
-        What was drawn, earned and spent in each round.
-
-    Raises
-    ------
-    ValuesError
-        If the environment does not fit the problem of the router.
-    """
-    problem = router.problem
-    check_environment(environment, problem)
-    check_at_least_one("rounds", rounds)
-    record = make_play_record(problem, rounds, keep_distributions=False)
-    place = {name: i for i, name in enumerate(problem.experts)}
-    limits, stop = [limit.name for limit in problem.limits], start + rounds
-    for first in range(start, stop, CHUNK_ROUNDS):
-        chunk = read_rounds(environment, first, min(first + CHUNK_ROUNDS, stop), router.seed)
-        for n, (values, context) in enumerate(zip(*chunk, strict=True), first - start):
-            decision = router.decide(str(context) if environment.contexts > 1 else None)
-            record.draws[n] = [place[name] for name in decision.draws]
-            record.rewards[n], record.contexts[n] = sum_max(values, record.draws[n]), context
-            router.reward(decision.id, float(record.rewards[n]))
-            record.draw_probabilities[n] = decision.draw_probabilities or np.nan
-            record.spend[n] = [decision.spend[name] for name in limits]
-            record.feasible[n], record.replaced[n] = decision.feasible, decision.replaced
-            record.propensities[n] = np.nan if decision.propensity is None else decision.propensity
-    return Trace(problem, router.policy, router.seed, router.horizon, router.rewards, record)

@@ -160,6 +160,11 @@ parse_positive = make_number_parser(
 )
 parse_fraction = make_number_parser(float, lambda x: 0 < x < 1, "a number between 0 and 1")
 parse_amount = make_number_parser(float, lambda x: 0 <= x < math.inf, "a number of 0 or more")
+FEEDBACK_KINDS = ["panel", "members", "winner"]
+FEEDBACK_HELP = (
+    "what is reported: the reward of a panel, also scores of its members, or also its winner"
+)
+
 parse_reward = make_number_parser(
     lambda text: float(PASS_FAIL_WORDS.get(text.lower(), text)),
     math.isfinite,

@@ -35,9 +35,16 @@ def add(verbs: Any) -> None:
     reward = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
     reward.add_argument("id", metavar="ID", help="id of the decision")
     text = "a number in the router's reward range; pass, yes or true for 1, fail, no or false for 0"
-    reward.add_argument("value", type=options.parse_reward, metavar="VALUE", help=text)
-    text = "what the panel really cost; repeatable (default: the costs of the problem)"
-    reward.add_list("--spend", "COST=AMOUNT", text, options.parse_named_amount)
+    text += " (default: the best of the scores of members)"
+    kind = options.parse_reward
+    reward.add_argument("value", type=kind, metavar="VALUE", nargs="?", help=text)
+    text = "score of a member, if the feedback of the router is members; repeatable"
+    reward.add_list("--member", "EXPERT=SCORE", text, parse_member_score)
+    text = "member that earned the reward, if the feedback of the router is winner"
+    reward.add_option("--winner", "EXPERT", text)
+    text = "what the panel really cost, or each member of it, as in usd=ann:1.2,bob:0.3; repeatable"
+    text += " (default: the costs of the problem)"
+    reward.add_list("--spend", "COST=AMOUNT", text, parse_spend)
     text = "key of this reward, if there are several"
     reward.add_argument("--as", dest="key_name", metavar="NAME", help=text)
     reward.add_server()
@@ -59,6 +66,7 @@ def add_create(kinds: Any) -> None:
     create.add_seed()
     create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
     create.add_range("range of rewards (default: that of the file, or 0 1)")
+    create.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
     text = "how long to wait for a reward (default: any)"
     create.add_option("--wait", "SECONDS", text, float)
     text = "reward if none arrives (default: none)"
@@ -114,17 +122,52 @@ def parse_expert(text: str) -> dict[str, Any]:
     }
 
 
+def parse_member_score(text: str) -> tuple[str, float]:
+    """Parse the score of a member.
+
+    >>> parse_member_score("ann=0.5"), parse_member_score("bob=fail")
+    (('ann', 0.5), ('bob', 0.0))
+    """
+    name, _, score = text.rpartition("=")
+    if not name:
+        expected = "expected EXPERT=SCORE, such as ann=1"
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
+    return name, options.parse_reward(score)
+
+
+def parse_spend(text: str) -> tuple[str, float | dict[str, float]]:
+    """Parse what a panel cost, or each of its members.
+
+    >>> parse_spend("usd=1.5"), parse_spend("usd=ann:1.2,bob:0.3")
+    (('usd', 1.5), ('usd', {'ann': 1.2, 'bob': 0.3}))
+    """
+    cost, _, rest = text.partition("=")
+    if ":" not in rest:
+        return options.parse_named_amount(text)
+    pairs = [part.rpartition(":") for part in rest.split(",")]
+    return cost, {name.strip(): float(amount) for name, _, amount in pairs}
+
+
 def parse_optional_number(text: str) -> tuple[float | None]:
     """Parse a reward or none; in a tuple, because an absent option is None too."""
     return (None if text == "none" else options.parse_reward(text),)
 
 
 def run_create(given: argparse.Namespace) -> None:
-    from bylot.policies import Auto, resolve_policy
+    from bylot.policies import Auto, describe_ignored_feedback, resolve_policy
     from bylot.policies.registry import fill_auto_contexts
     from bylot.problem_files import read
 
-    names = ("seed", "horizon", "wait", "default", "aggregate", "max_contexts", "memory")
+    names = (
+        "seed",
+        "horizon",
+        "feedback",
+        "wait",
+        "default",
+        "aggregate",
+        "max_contexts",
+        "memory",
+    )
     spec, *more = given.policy or ["auto"]
     if more:
         remedy = "create a router for each, or compare them with `bylot simulate`"
@@ -135,9 +178,12 @@ def run_create(given: argparse.Namespace) -> None:
     settings = {name: getattr(given, name) for name in names}
     with connect_client(given) as client:
         client.create(given.name, file.problem, policy, rewards=(low, high), **settings)
-    played = options.format_policy(resolve_policy(policy, file.problem))
+    resolved = resolve_policy(policy, file.problem, given.feedback)
+    played = options.format_policy(resolved)
     auto = f"{spec}: " if isinstance(policy, Auto) else ""
     line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
+    ignored = describe_ignored_feedback(resolved, given.feedback)
+    line += "" if ignored is None else f"\nwarning: {ignored}"
     print_result(given, {"created": given.name, "policy": played}, line)
 
 
@@ -166,7 +212,9 @@ def run_show(given: argparse.Namespace) -> None:
     config = view.config
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
     policy = options.format_policy(config.build_policy())
-    line = f"{given.name}, policy {policy}, configuration version {config.version}{paused}"
+    feedback = "" if config.feedback == "panel" else f", feedback {config.feedback}"
+    line = f"{given.name}, policy {policy}{feedback}, configuration version "
+    line += f"{config.version}{paused}"
     print_result(given, view, f"{line}\n{view.status}")
 
 
@@ -241,7 +289,13 @@ def run_reward(given: argparse.Namespace) -> int:
 
     with connect_client(given) as client:
         router = client.router(given.id.partition(".")[0])
-        spend = dict(given.spend) or None
-        receipt = router.reward(given.id, given.value, spend=spend, key=given.key_name)
+        receipt = router.reward(
+            given.id,
+            given.value,
+            members=dict(given.member) or None,
+            winner=given.winner,
+            spend=dict(given.spend) or None,
+            key=given.key_name,
+        )
     print_result(given, {"decision": given.id, "receipt": receipt}, receipt)
     return 1 if receipt is Receipt.UNKNOWN else 0

@@ -11,10 +11,12 @@ from msgspec import UNSET, structs
 
 from bylot import api, errors, policies
 from bylot.errors import BylotError, DecisionError, ProblemError, RewardError, ServiceError
+from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
 from bylot.router import persistence
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision, Receipt
+from bylot.router.feedback import SpendReport
 from bylot.router.status import RouterStatus
 
 AnswerT = TypeVar("AnswerT")
@@ -52,6 +54,7 @@ class CreateOptions(TypedDict, total=False):
     seed: int
     horizon: int | None
     rewards: tuple[float, float]
+    feedback: FeedbackKind
     wait: float | None
     default: float | None
     aggregate: RewardAggregation
@@ -213,9 +216,11 @@ class RouterCalls:
     def reward(
         self,
         id: str,
-        value: float,
+        value: float | None = None,
         *,
-        spend: Mapping[str, float] | None = None,
+        members: Mapping[str, float] | None = None,
+        winner: str | None = None,
+        spend: SpendReport | None = None,
         key: str | None = None,
     ) -> HttpCall[Receipt]:
         """Report the reward of a decision: once, at any time, in any order.
@@ -224,10 +229,15 @@ class RouterCalls:
         ----------
         id : str
             Id of the decision.
-        value : float
-            The reward, in the range of the router.
+        value : float, optional
+            The reward, in the range of the router; without it, the best of the scores of members.
+        members : mapping, optional
+            Scores of members by name, if the feedback of the router is 'members'.
+        winner : str, optional
+            The member that earned the reward, if the feedback of the router is 'winner'.
         spend : mapping, optional
-            Actual costs of the panel by name; omitted costs stay as stated.
+            Actual costs by name, each a total of the panel or a cost for every member; omitted
+            costs stay as stated.
         key : str, optional
             Identifies one of several rewards of the decision.
 
@@ -238,7 +248,8 @@ class RouterCalls:
         """
         if not isinstance(id, str):
             raise RewardError("id", got=id, expected="a str", remedy="pass decision.id")
-        request = api.RewardRequest(value, None if spend is None else dict(spend), key)
+        given = {"value": value, "members": members, "winner": winner, "spend": spend, "key": key}
+        request = {name: one for name, one in given.items() if one is not None}
         return HttpCall(
             "POST",
             f"/v1/decisions/{quote(id, safe='')}/reward",

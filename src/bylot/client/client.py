@@ -13,6 +13,7 @@ from bylot import api
 from bylot.client import calls, retry
 from bylot.client.calls import AnswerT, CreateOptions, HttpCall, RouterCalls
 from bylot.policies import Auto, Policy
+from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
 
 P = ParamSpec("P")
@@ -100,6 +101,11 @@ class RemoteRouter:
         """The range of rewards."""
         return self.config().rewards
 
+    @property
+    def feedback(self) -> FeedbackKind:
+        """What is reported: 'panel', 'members' or 'winner'."""
+        return self.config().feedback
+
 
 class Client:
     """A bylot server, such as `bylot serve` starts; threads may share a client.
@@ -168,7 +174,7 @@ class Client:
         ----------
         name, problem, policy
             Name of the router; problem and policy as in `bylot.Router`.
-        seed, horizon, rewards, memory
+        seed, horizon, rewards, feedback, memory
             As in `bylot.Router`.
         wait : float, optional
             Seconds within which a reward counts; by default as long as its decision is kept.

@@ -15,6 +15,7 @@ from bylot.eventlog import commands, config_validation, events, history, reward_
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
+from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.status import Counters, RouterStatus
@@ -136,7 +137,7 @@ class RouterAggregate:
         body = history.body_from_ticket(booked, core.problem, self.config.version, command)
         event = self.append(at, body, key=command.key)
         due = NOT_STARTED if command.defer else self.deadline(event.at)
-        opened = OpenDecision(body.t, due, booked.ticket, body.spend, seal=event.seal)
+        opened = OpenDecision(body.t, due, booked.ticket, body.spend, body.draws, seal=event.seal)
         self.open.add(event.seq, opened)
         self.timeline.add_decision(body.t, event.at, body.spend)
         for name, cost in body.spend.items():
@@ -162,22 +163,23 @@ class RouterAggregate:
         replayed: rewards of older logs may be more, and costs higher, than new ones
         """
         id, key, problem, how = command.id, command.key, self.core.problem, self.config.aggregate
-        value = self.core.check_reward(command.value, id)
-        spend = reward_rules.check_spend(command.spend, problem)
+        given = command.value, command.members, command.winner, command.spend
+        report = feedback.check_report(problem, self.core.run, id, *given)
         commands.check_storable_text("key", key)
         opened = self.open.get(of)
         one = self.read_closed(of) if opened is None else self.load_ticket(of, opened)
         if key in one.rewards:
-            reward_rules.check_same_reward(one.rewards[key], value, spend, id)
+            reward_rules.check_same_reward(one.rewards[key], report, id)
             return None
+        feedback.check_panel_names(report, one.panel, id)
         if not replayed:
             reward_rules.check_reward_count(one, id)
-            reward_rules.check_spend_range(spend, problem)
+            feedback.check_spend_range(report.spend, problem)
         is_open, same_pool, now = opened is not None, of > self.pool_since, self.local_time(at)
         receipt = reward_rules.choose_receipt(one, is_open, now, how, same_pool, id)
         if receipt == "pending" and how == "sum":
-            reward_rules.check_reward_sum(one, value, self.core.run, id)
-        body = RewardReceived(value, receipt, spend, key, by=command.by)
+            reward_rules.check_reward_sum(one, report, self.core.run, id)
+        body = RewardReceived(receipt=receipt, key=key, by=command.by, **structs.asdict(report))
         self.apply_reward(of, one, body)  # nothing is refused any more
         return self.append(at, body, of=of)
 
@@ -188,11 +190,11 @@ class RouterAggregate:
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
             first = all(reward.spend is None for reward in one.rewards.values())
             learn = first and of > self.pool_since
-            self.core.settle(one.ticket if learn else None, corrections)
+            self.core.settle(one.ticket if learn else None, corrections, body.member_spend)
             self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
         if body.receipt == "learned":
-            self.learn(one, body.value)
+            self.learn(one, body.value, body.members, body.winner)
             self.counters.learned += 1
             self.open.close(of)
             return
@@ -203,10 +205,18 @@ class RouterAggregate:
         else:  # it stays open, and must recognise this reward again
             one.rewards[body.key] = body
 
-    def learn(self, one: OpenDecision, value: float) -> None:
-        """Learn from a reward, by the probabilities of its decision."""
+    def learn(
+        self,
+        one: OpenDecision,
+        value: float,
+        members: dict[str, float] | None = None,
+        winner: str | None = None,
+    ) -> None:
+        """Learn from a reward and what came with it, by the probabilities of its decision."""
         assert one.ticket is not None  # it was loaded, and is of this pool
-        self.core.learn(one.ticket, value)
+        more = feedback.arrange_feedback(members, winner, one.panel, one.ticket)
+        self.core.learn(one.ticket, value, *more)
+        self.counters.detailed += members is not None or winner is not None
         self.counters.earned += max(0.0, value - self.core.run.low)
         self.timeline.add_reward(one.t, value)
 
@@ -214,7 +224,7 @@ class RouterAggregate:
         """An open decision with all that learning needs, from the log if it is not in memory."""
         if one.spend is None or (one.ticket is None and of > self.pool_since):
             body = self.decision_body(of)
-            one.spend = body.spend
+            one.spend, one.panel = body.spend, body.draws
             if of > self.pool_since:
                 one.ticket = history.ticket_from_body(body, self.core.contexts[body.context])
         return one
@@ -237,8 +247,8 @@ class RouterAggregate:
         body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}
-        seal = found.decided.seal
-        return OpenDecision(body.t, NO_DEADLINE, spend=body.spend, rewards=rewards, seal=seal)
+        seal, stated = found.decided.seal, body.spend
+        return OpenDecision(body.t, NO_DEADLINE, None, stated, body.draws, rewards, seal)
 
     def decision_events(self, of: int) -> DecisionEvents:
         """A decision and the events about it up to now."""
@@ -287,22 +297,23 @@ class RouterAggregate:
         first = self.open.first_due()
         if first is None or first[0] >= self.local_time(at):
             return None
-        seq, value = first[1], None
+        seq, body, default = first[1], events.DecisionClosed(None), self.config.default
         one = self.open.by_seq[seq]
         pending = one.pending
-        if seq > self.pool_since:
-            value = self.config.default
-            if pending:
-                how = self.config.aggregate
-                value = reward_rules.aggregate_rewards(pending, how, self.core.run)
-        if value is not None:
-            self.learn(self.load_ticket(seq, one), value)
+        if seq > self.pool_since and pending:
+            how, run = self.config.aggregate, self.core.run
+            report = reward_rules.aggregate_rewards(pending, how, run)
+            body = events.DecisionClosed(report.value, report.members, report.winner)
+        elif seq > self.pool_since and default is not None:
+            body = events.DecisionClosed(default)
+        if body.learned is not None:
+            self.learn(self.load_ticket(seq, one), body.learned, body.members, body.winner)
             self.counters.learned += bool(pending)
             self.counters.defaulted += not pending
         elif not pending:
             self.counters.missing += 1
         self.open.close(seq)
-        return self.append(at, events.DecisionClosed(value), of=seq)
+        return self.append(at, body, of=seq)
 
     def edit(self, at: int, command: commands.EditRouter) -> Event:
         """Continue under another configuration, the next version; what was learned is kept."""
@@ -382,8 +393,8 @@ class RouterAggregate:
             raise TypeError("it does not name its decision")
         match body:
             case RewardReceived():
-                given = self.describe_place(of), body.value, body.spend, body.key
-                return self.reward(at, of, commands.RecordReward(*given, by=body.by), replayed=True)
+                command = history.command_from_reward(self.describe_place(of), body)
+                return self.reward(at, of, command, replayed=True)
             case events.DecisionActivated():
                 return self.activate(at, of, body.by)
             case events.DecisionCancelled():

@@ -214,7 +214,10 @@ class CommandHandler:
         router, seq = self.find_decision(command.id)
         event = router.reward(self.at, seq, command)
         if event is None:
-            return RewardReceipt(decision=command.id, receipt="duplicate", value=command.value)
+            value = command.value
+            if value is None:  # as `check_report` has accepted it
+                value = max(command.members.values()) if command.members else 0.0
+            return RewardReceipt(decision=command.id, receipt="duplicate", value=float(value))
         self.repository.add(event)
         body = BODY_DECODERS["rewarded"](event.body)
         return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)

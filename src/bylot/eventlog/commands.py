@@ -9,6 +9,7 @@ from bylot.api import NAME_PATTERN
 from bylot.errors import DecisionError, StoreError
 from bylot.eventlog.config_validation import PreparedConfig
 from bylot.router.config import RouterConfig
+from bylot.router.feedback import SpendReport
 from bylot.store import Event
 
 
@@ -79,9 +80,11 @@ class MakeDecision(RouterCommand, frozen=True):
 class RecordReward(DecisionCommand, frozen=True):
     """-> RewardReceipt"""
 
-    value: float
-    spend: dict[str, float] | None = None
+    value: float | None
+    spend: SpendReport | None = None
     key: str | None = None
+    members: dict[str, float] | None = None
+    winner: str | None = None
 
 
 class ActivateDecision(DecisionCommand, frozen=True):

@@ -18,7 +18,7 @@ from bylot.router.core import ALL_AVAILABLE, RouterCore
 from bylot.router.persistence import problem_to_data
 
 MAX_WAIT_S = 1e10
-IMMUTABLE_CONFIG_FIELDS = ("policy", "seed", "horizon", "rewards")
+IMMUTABLE_CONFIG_FIELDS = ("policy", "seed", "horizon", "rewards", "feedback")
 
 
 class ConfigParts(NamedTuple):
@@ -33,7 +33,8 @@ def validate_config(config: RouterConfig) -> tuple[RouterConfig, ConfigParts]:
     """Check all but whether the policy can be bound; returns the canonical form, and its parts."""
     policy = config.build_policy()
     problem = config.build_problem()
-    resolved = policies.resolve_policy(fill_auto_contexts(policy, config.max_contexts), problem)
+    filled = fill_auto_contexts(policy, config.max_contexts)
+    resolved = policies.resolve_policy(filled, problem, config.feedback)
     parts = ConfigParts(problem, resolved, config.build_run(problem))
     check_at_least_one("memory", config.memory)
     check_at_least_one("max_contexts", config.max_contexts)

@@ -77,6 +77,10 @@ class RewardReceived(EventBody, frozen=True, omit_defaults=True):
     receipt: ReceiptName  # never duplicate: those make no event
     spend: dict[str, float] | None = None  # actual cost of the panel; others: as stated
     key: str | None = None  # tells several rewards of one decision apart
+    members: dict[str, float] | None = None  # these and the others: as in `RewardReport`
+    winner: str | None = None
+    member_spend: dict[str, dict[str, float]] | None = None
+    from_members: bool = False
 
 
 class DecisionActivated(EventBody, frozen=True):
@@ -91,6 +95,8 @@ class DecisionClosed(EventBody, frozen=True):
     """The wait of a decision is over."""
 
     learned: float | None  # None: nothing was learned
+    members: dict[str, float] | None = None  # scores that were learned with it
+    winner: str | None = None  # likewise
 
 
 EVENT_BODIES: Mapping[str, type[EventBody]] = {

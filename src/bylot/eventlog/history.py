@@ -7,14 +7,21 @@ import numpy as np
 from msgspec import structs
 
 from bylot.api import DecisionRecord, DecisionState, RewardRecord
-from bylot.eventlog.commands import DecisionId, MakeDecision
-from bylot.eventlog.events import BODY_DECODERS, DecisionMade, find_learned_value, format_timestamp
+from bylot.eventlog.commands import DecisionId, MakeDecision, RecordReward
+from bylot.eventlog.events import (
+    BODY_DECODERS,
+    DecisionMade,
+    RewardReceived,
+    find_learned_value,
+    format_timestamp,
+)
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.problem import Problem
 from bylot.router.decision import Decision
+from bylot.router.feedback import SpendReport
 from bylot.store import DecisionEvents, Event
 
 
@@ -104,17 +111,28 @@ def decision_from_body(id: str, made: DecisionMade, **stored: Any) -> Decision:
     )
 
 
+def command_from_reward(id: str, body: RewardReceived) -> RecordReward:
+    """The command whose event has this body; id: of its decision."""
+    spend: SpendReport | None = None
+    if body.spend is not None:
+        by_member = body.member_spend or {}
+        spend = {name: by_member.get(name, total) for name, total in body.spend.items()}
+    value = None if body.from_members else body.value
+    return RecordReward(id, value, spend, body.key, body.members, body.winner, by=body.by)
+
+
 def decision_record_from_events(
     name: str, events: DecisionEvents, opened: OpenDecision | None
 ) -> DecisionRecord:
     """A decision and its history; opened: None if it is no longer open."""
     kinds = {event.kind for event in events.since}
     rewards: list[RewardRecord] = []
-    learned = None
+    learned, members, winner = None, None, None
     for event in events.since:
         body = BODY_DECODERS[event.kind](event.body)
         value = find_learned_value(body)
-        learned = learned if value is None else value
+        if value is not None:
+            learned, members, winner = value, body.members, body.winner
         if event.kind == "rewarded":
             rewards.append(RewardRecord(at=format_timestamp(event.at), **structs.asdict(body)))
     state: DecisionState = "closed"
@@ -125,4 +143,11 @@ def decision_record_from_events(
     elif any(one.receipt != "late" for one in rewards):
         state = "rewarded"
     decision = decision_from_event(name, events.decided)
-    return DecisionRecord(decision=decision, state=state, rewards=tuple(rewards), learned=learned)
+    return DecisionRecord(
+        decision=decision,
+        state=state,
+        rewards=tuple(rewards),
+        learned=learned,
+        learned_members=members,
+        learned_winner=winner,
+    )

@@ -22,6 +22,7 @@ class OpenDecision(Struct):
     due: int  # the last moment at which a reward is in time, in microseconds; or one of the above
     ticket: Ticket | None = None  # what learning needs; None: it is in the log only
     spend: dict[str, float] | None = None  # its stated cost, likewise
+    panel: tuple[str, ...] = ()  # the name of each draw, likewise
     rewards: dict[str | None, RewardReceived] = {}  # those so far, by their keys
     seal: bytes = b""  # of its event; empty: it is in the log only
 
@@ -31,9 +32,9 @@ class OpenDecision(Struct):
         return self.due == NOT_STARTED
 
     @property
-    def pending(self) -> list[float]:
-        """Values that will count when the wait is over, in the order they came."""
-        return [one.value for one in self.rewards.values() if one.receipt == "pending"]
+    def pending(self) -> list[RewardReceived]:
+        """Rewards that will count when the wait is over, in the order they came."""
+        return [one for one in self.rewards.values() if one.receipt == "pending"]
 
 
 class OpenDecisionColumns(Struct, frozen=True):

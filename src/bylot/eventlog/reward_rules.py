@@ -1,20 +1,16 @@
-"""Rules for rewards: receipts, aggregation, and the actual costs that come with them."""
+"""Rules for the reports about a stored decision: receipts, aggregation, corrections of costs."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from bylot.api import ReceiptName
-from bylot.errors import DecisionStateError, RewardConflict, RewardError
+from bylot.errors import DecisionStateError, RewardError
 from bylot.eventlog.events import RewardReceived
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.policies.validation import RunConfig, is_reward_in_range
-from bylot.problem import Problem
-from bylot.problem.limits import MAX_COST
-from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RewardAggregation
+from bylot.router.feedback import RewardReport, check_same_report
 
 MAX_REWARDS_PER_DECISION = 100
-MAX_SPEND_FACTOR = 1_000  # actual costs may be so many times those of the dearest panel
 
 
 def check_reward_count(one: OpenDecision, id: str) -> None:
@@ -27,14 +23,9 @@ def check_reward_count(one: OpenDecision, id: str) -> None:
         )
 
 
-def check_same_reward(
-    old: RewardReceived, value: float, spend: dict[str, float] | None, id: str
-) -> None:
-    """Refuse another reward under the key of an old one."""
-    which = "" if old.key is None else f" under key {old.key!r}"
-    for what, was, now in (("reward", old.value, value), ("spend", old.spend, spend)):
-        if was != now:
-            raise RewardConflict(f"decision {id} already has {what} {was}{which}, got {now}")
+def check_same_reward(old: RewardReceived, report: RewardReport, id: str) -> None:
+    """Refuse another report under the key of an old one."""
+    check_same_report(old, report, id, "" if old.key is None else f" under key {old.key!r}")
 
 
 def choose_receipt(
@@ -55,62 +46,68 @@ def choose_receipt(
     return "pending"
 
 
-def check_reward_sum(one: OpenDecision, value: float, run: RunConfig, id: str) -> None:
-    """A sum of rewards must be in the range of rewards itself."""
-    total = sum(one.pending) + value
-    if not is_reward_in_range(total, run.low, run.high):
-        raise RewardError(
-            f"with {value} the rewards of decision {id} would sum to {total}",
-            expected=f"at most a number in [{run.low}, {run.high}]",
-            remedy="nothing was changed",
-        )
+def check_reward_sum(one: OpenDecision, report: RewardReport, run: RunConfig, id: str) -> None:
+    """Sums of rewards, and of the scores of a member, must be in the range of rewards."""
+    pending = one.pending
+    sums = {} if report.from_members else {"rewards": (report.value, sum_values(pending))}
+    totals = combine_scores(pending, "sum")
+    for name, score in (report.members or {}).items():
+        sums[f"scores of {name!r} for"] = score, totals.get(name, 0.0)
+    for what, (value, before) in sums.items():
+        total = before + value
+        if not is_reward_in_range(total, run.low, run.high):
+            of = "of decision" if what == "rewards" else "decision"
+            raise RewardError(
+                f"with {value} the {what} {of} {id} would sum to {total}",
+                expected=f"at most a number in [{run.low}, {run.high}]",
+                remedy="nothing was changed",
+            )
 
 
-def aggregate_rewards(values: list[float], how: RewardAggregation, run: RunConfig) -> float:
-    """The one reward that counts. The configuration may have changed since the rewards came, so a
-    sum is clipped to the range.
+def sum_values(reports: Iterable[RewardReceived]) -> float:
+    """The sum of the rewards that were reported as such."""
+    return sum(one.value for one in reports if not one.from_members)
+
+
+def combine_scores(reports: Iterable[RewardReceived], how: RewardAggregation) -> dict[str, float]:
+    """The last score, or the sum of scores, of each member that has one."""
+    scores: dict[str, float] = {}
+    for one in reports:
+        for name, score in (one.members or {}).items():
+            scores[name] = score + (scores.get(name, 0.0) if how == "sum" else 0.0)
+    return scores
+
+
+def aggregate_rewards(
+    reports: Sequence[RewardReceived], how: RewardAggregation, run: RunConfig
+) -> RewardReport:
+    """What counts of several reports. Rewards, and the scores of each member, are aggregated by
+    themselves; a reward that was not reported is the best of the aggregated scores; of several
+    winners the last one counts. The configuration may have changed since the reports came, so sums
+    are clipped to the range.
 
     >>> unit = RunConfig(seed=0, horizon=None, low=0.0, high=1.0)
-    >>> [aggregate_rewards([0.25, 0.5], how, unit) for how in ("earliest", "last", "sum")]
-    [0.25, 0.5, 0.75]
+    >>> first = RewardReceived(0.25, "pending", members={"ann": 0.25}, from_members=True)
+    >>> then = RewardReceived(0.0, "pending", members={"bob": 0.0}, from_members=True)
+    >>> report = aggregate_rewards([first, then], "last", unit)
+    >>> report.value, report.members
+    (0.25, {'ann': 0.25, 'bob': 0.0})
     """
-    if how != "sum":
-        return values[0 if how == "earliest" else -1]
-    return min(max(sum(values), run.low), run.high)
+    if how == "earliest":
+        return RewardReport(reports[0].value, reports[0].members, reports[0].winner)
 
+    def clip(value: float) -> float:
+        return min(max(value, run.low), run.high) if how == "sum" else value
 
-def check_spend(spend: Any, problem: Problem) -> dict[str, float] | None:
-    """Actual costs by name, finite and at least 0; derived costs follow from the panel."""
-    if spend is None:
-        return None
-    if not isinstance(spend, Mapping):
-        raise RewardError("spend", got=spend, expected="costs by name, such as {'usd': 2}")
-    derived = {one.name for one in problem.limits if one.is_derived}
-    costs = [name for name in problem.costs if name not in derived]
-    for name, cost in spend.items():
-        if name not in costs:
-            remedy = suggest_known_name(name, costs, "costs that can be settled")
-            remedy = f"{remedy}; nothing was changed"
-            raise RewardError(f"no cost {name!r} to settle", remedy=remedy)
-        number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
-        if not number or not 0 <= cost <= MAX_COST:
-            expected, remedy = f"a number from 0 to {MAX_COST:g}", "nothing was changed"
-            raise RewardError(f"spend on {name!r}", got=cost, expected=expected, remedy=remedy)
-    return {name: float(cost) for name, cost in spend.items()}
-
-
-def check_spend_range(spend: Mapping[str, float] | None, problem: Problem) -> None:
-    """Refuse costs so high that sums would lose the costs of other decisions by rounding."""
-    for name, cost in (spend or {}).items():
-        dearest = problem.draws * (float(problem.costs[name].max()) or 1.0)
-        if cost > MAX_SPEND_FACTOR * dearest:
-            raise RewardError(
-                f"spend on {name!r}",
-                got=cost,
-                expected=f"at most {MAX_SPEND_FACTOR * dearest:g}, {MAX_SPEND_FACTOR:,} times the "
-                "stated cost of the dearest panel",
-                remedy="check the unit; nothing was changed",
-            )
+    scores = {name: clip(score) for name, score in combine_scores(reports, how).items()}
+    winner = next((one.winner for one in reversed(reports) if one.winner is not None), None)
+    reported = [one for one in reports if not one.from_members]
+    value = (
+        clip(sum_values(reported) if how == "sum" else reported[-1].value)
+        if reported
+        else max(scores.values())
+    )
+    return RewardReport(value, scores or None, winner)
 
 
 def compute_cost_corrections(

@@ -15,7 +15,7 @@ from bylot.errors import PolicyError
 from bylot.eventlog.open_decisions import OpenDecisionColumns
 from bylot.eventlog.timeline import Timeline
 from bylot.policies import resolve_policy
-from bylot.policies.base import Policy
+from bylot.policies.base import FeedbackKind, Policy
 from bylot.policies.budget import Guard
 from bylot.policies.fallback_schedule import schedule_from_sets
 from bylot.problem import Problem
@@ -25,7 +25,7 @@ from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
 from bylot.store import Snapshot, Store
 
-SNAPSHOT_VERSION = 4
+SNAPSHOT_VERSION = 5
 MAX_STATE_BYTES = 2**32 - 1  # of an array in MessagePack
 SNAPSHOT_PART_BYTES = 16_000_000
 
@@ -117,8 +117,8 @@ def restore_core(content: SnapshotContent) -> RouterCore:
     config = content.config
     problem = config.build_problem(Problem.known)  # it was validated before
     policy = resolve_policy(config.build_policy(), problem)
-    rule = rule_from_data(make_rule_template(policy), content.core.rule)
     run = config.build_run(problem)
+    rule = rule_from_data(make_rule_template(policy, run.feedback), content.core.rule)
     return core_from_data(problem, policy, run, config.max_contexts, content.core, rule)
 
 
@@ -159,6 +159,6 @@ def rule_from_data(template: Any, data: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def make_rule_template(policy: Policy) -> Any:
+def make_rule_template(policy: Policy, feedback: FeedbackKind) -> Any:
     """A rule of the type that a policy binds to."""
-    return policy.bind(Problem(["one", "other"], {}, draws=1))
+    return policy.bind(Problem(["one", "other"], {}, draws=1), feedback=feedback)

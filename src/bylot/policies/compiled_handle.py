@@ -137,21 +137,21 @@ def learn_feedback(
 
     scores, winner: as in `Feedback`, but scores as they were given
     """
-    known = scale_scores(scores, low, high)
-    feedback = Feedback((value - low) / (high - low), known, winner)
+    span = high - low
+    feedback = Feedback((value - low) / span, scale_scores(scores, low, span), winner)
     learn(handle.rule, handle.state, ticket, feedback)
     handle.totals.rewards[0] += 1
     handle.totals.total[0] += value
 
 
 @jit
-def scale_scores(scores: Floats, low: float, high: float) -> Floats:
-    """Map scores from [low, high] to [0, 1]; NaN stays NaN."""
+def scale_scores(scores: Floats, low: float, span: float) -> Floats:
+    """Map scores from [low, low + span] to [0, 1]; NaN stays NaN."""
     if scores.size == 0:
         return scores
     scaled = np.empty(scores.size)
     for j in range(scores.size):
-        scaled[j] = (scores[j] - low) / (high - low)
+        scaled[j] = (scores[j] - low) / span
     return scaled
 
 

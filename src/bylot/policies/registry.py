@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from bylot.errors import PolicyError
+from bylot.errors import IgnoredFeedbackWarning, PolicyError
 from bylot.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot.policies.base import Policy
 from bylot.policies.c2mab_v import C2mabV
@@ -18,7 +18,14 @@ from bylot.policies.noisy_or import NoisyOr
 from bylot.policies.omd import Omd
 from bylot.policies.plain import PlainPolicy, wrap_plain_policy
 from bylot.policies.random_panels import Random
-from bylot.policies.validation import SettingKind, check_at_least_one, check_settings, is_count
+from bylot.policies.validation import (
+    FEEDBACK_WORDS,
+    FeedbackKind,
+    SettingKind,
+    check_at_least_one,
+    check_settings,
+    is_count,
+)
 from bylot.problem import Problem
 
 POLICY_CLASSES: dict[str, type[Policy]] = {}
@@ -48,6 +55,9 @@ MAX_STORED_CONTEXTS = 1_000  # of a router in a store, if nothing is declared
 CONTEXTS_SETTING = SettingKind(
     "a whole number, at least 1, or None", lambda value: value is None or is_count(value, 2**62)
 )
+PROPENSITIES_SETTING = SettingKind(
+    "True, False or None", lambda value: value is None or isinstance(value, bool)
+)
 MAX_NOISY_OR_EXPERTS = 300  # `noisy-or` is untested with more; its time grows with their pairs
 
 
@@ -55,18 +65,20 @@ MAX_NOISY_OR_EXPERTS = 300  # `noisy-or` is untested with more; its time grows w
 class Auto:
     """The policy that the problem calls for, by the rule in `docs/default`.
 
-    propensities: must every decision record its propensity, so that its log can be evaluated?
-                  What is not recorded when a panel is drawn cannot be recovered later
+    propensities: must every decision record its propensity, so that its log can be evaluated? What
+                  is not recorded when a panel is drawn cannot be recovered later. None: yes,
+                  unless more than rewards is declared and a policy without them learns from it
     contexts:     about how many there will be; None: as many as are declared, else 1
     """
 
-    propensities: bool = True
+    propensities: bool | None = None
     contexts: int | None = None
 
     def __post_init__(self) -> None:
-        check_settings(self, {"contexts": CONTEXTS_SETTING})
+        kinds = {"contexts": CONTEXTS_SETTING, "propensities": PROPENSITIES_SETTING}
+        check_settings(self, kinds)
 
-    def resolve(self, problem: Problem) -> Policy:
+    def resolve(self, problem: Problem, feedback: FeedbackKind = "panel") -> Policy:
         """Choose the policy.
 
         If full panels cannot satisfy the limits: `noisy-or`, if a minimum of two members or more
@@ -78,7 +90,10 @@ class Auto:
             return Tangent() if (problem.min_draws or 1) == 1 else model
         remembered = (self.contexts or 1) <= model.max_contexts(problem.size)
         fits = problem.size <= MAX_NOISY_OR_EXPERTS and remembered
-        return model if fits and not self.propensities else Distinct()
+        recorded = self.propensities
+        if recorded is None:
+            recorded = feedback == "panel" or feedback not in model.feedback
+        return model if fits and not recorded else Distinct()
 
 
 POLICY_NAMES = ("auto", *POLICIES)
@@ -116,10 +131,22 @@ def find_policy(policy: AnyPolicy) -> Policy | Auto:
     return parse_policy_spec(usual, policy) if colon else usual
 
 
-def resolve_policy(policy: AnyPolicy, problem: Problem) -> Policy:
-    """The policy that plays on a problem; `auto` is resolved."""
+def resolve_policy(policy: AnyPolicy, problem: Problem, feedback: FeedbackKind = "panel") -> Policy:
+    """The policy that plays on a problem with this feedback; `auto` is resolved."""
     found = find_policy(policy)
-    return found.resolve(problem) if isinstance(found, Auto) else found
+    return found.resolve(problem, feedback) if isinstance(found, Auto) else found
+
+
+def describe_ignored_feedback(
+    policy: Policy, feedback: FeedbackKind
+) -> IgnoredFeedbackWarning | None:
+    """A warning if a policy learns from the reward alone where more is declared."""
+    if feedback in policy.feedback:
+        return None
+    users = [name for name, one in POLICIES.items() if feedback in one.feedback]
+    what = f"{policy.name} ignores {FEEDBACK_WORDS[feedback]}: it learns from the reward alone"
+    remedy = f"policies that use them: {', '.join(users)}" if users else None
+    return IgnoredFeedbackWarning(what, remedy=remedy)
 
 
 def summarize_policy(name: str) -> str:

@@ -72,6 +72,13 @@ def check_iid_panels(policy: str, problem: Problem) -> None:
 FeedbackKind = Literal["panel", "members", "winner"]
 """What will be reported: the reward alone, also a score of each member, or who earned it."""
 
+FEEDBACK_WORDS: Mapping[FeedbackKind, str] = {
+    "panel": "rewards",
+    "members": "scores of members",
+    "winner": "winners",
+}
+"""What is reported, in a sentence."""
+
 
 class RunConfig(NamedTuple):
     """Seed, horizon, the range of rewards that learning maps to [0, 1], and the feedback."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from bylot import policies
 from bylot.errors import PolicyError, ProblemError
 from bylot.policies.registry import MAX_STORED_CONTEXTS, choose_stored_contexts
-from bylot.policies.validation import RunConfig, check_run_config
+from bylot.policies.validation import FeedbackKind, RunConfig, check_run_config
 from bylot.problem import Problem
 from bylot.router.persistence import problem_from_data
 
@@ -20,6 +20,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     problem:   as `persistence.problem_to_data` writes it
     policy:    as `policies.policy_to_data` writes it
+    feedback:  what is reported: the reward, also scores of members, or also the winner
     wait:      seconds within which a reward counts; None: as long as its decision is open
     default:   the reward that is learned if none came in that time; None: nothing is learned
     aggregate: which of several rewards with different keys counts: the earliest, at once; or the
@@ -33,6 +34,7 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
     horizon: int | None = None
     rewards: tuple[float, float] = (0.0, 1.0)
+    feedback: FeedbackKind = "panel"
     max_contexts: int = MAX_STORED_CONTEXTS
     memory: int = 100_000
     wait: float | None = None
@@ -59,8 +61,8 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise PolicyError("policy", got=self.policy, expected=expected) from error
 
     def build_run(self, problem: Problem) -> RunConfig:
-        """Seed, horizon and range of rewards, checked."""
-        return check_run_config(problem, self.seed, self.horizon, self.rewards)
+        """Seed, horizon, range of rewards and feedback, checked."""
+        return check_run_config(problem, self.seed, self.horizon, self.rewards, self.feedback)
 
 
 def choose_max_contexts(policy: policies.Policy, size: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct, structs
 
 from bylot.distributions import FixedSizeSets, IidSets
-from bylot.errors import DecisionError, PolicyError, RewardError
+from bylot.errors import DecisionError, PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies import budget
 from bylot.policies import compiled_handle as compiled
@@ -26,13 +26,12 @@ from bylot.policies.base import (
     has_same_pool,
 )
 from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.validation import RunConfig, check_run_config, is_reward_in_range
+from bylot.policies.validation import RunConfig, check_run_config
 from bylot.problem import Problem, at_most
 from bylot.problem.validation import suggest_known_name
 from bylot.router import status as statuses
 from bylot.router.verdict import PeriodPosition
 
-MAX_ABS_REWARD = 1e300
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
@@ -146,7 +145,7 @@ class RouterCore:
     def learn(
         self, ticket: Ticket, value: float, scores: Floats = NO_SCORES, winner: int = NO_WINNER
     ) -> None:
-        """Learn from a reward that `check_reward` has accepted, and from the rest of `Feedback`."""
+        """Learn from a reward and the rest of `Feedback`, as `check_report` has accepted them."""
         low, high = self.run.low, self.run.high
         compiled.learn_feedback(self._handle, ticket, value, scores, winner, low, high)
 
@@ -156,24 +155,6 @@ class RouterCore:
         handle = self._make_scratch_handle(state)
         compiled.decide_and_book(handle, context, self.run.seed, self.t, available)
         return state
-
-    def check_reward(self, value: Any, id: str) -> float:
-        """The reward as a float, or an error; nothing is changed."""
-        low, high, remedy = self.run.low, self.run.high, "nothing was changed"
-        if type(value) is float and low <= value <= high:  # nearly always
-            return value
-        if isinstance(value, np.floating | np.bool_):
-            value = float(value)  # a narrow type cannot be compared with what is beyond it
-        if not isinstance(value, (int, float, np.integer)):  # True is 1, False is 0
-            expected = "a number, True or False"
-        elif not -MAX_ABS_REWARD < value < MAX_ABS_REWARD:  # NaN fails this too
-            expected = "a finite number"
-        elif not is_reward_in_range(float(value), low, high):
-            expected = f"a number in [{low}, {high}]"
-            remedy += "; declare a wider range with rewards=(low, high)"
-        else:
-            return float(value)
-        raise RewardError(got=value, expected=f"{expected} for decision {id}", remedy=remedy)
 
     def settle(
         self,
@@ -359,6 +340,8 @@ class RouterCore:
             multinomial=self.policy.draws_iid,
             whole=self.policy.draws_sets,
             period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
+            feedback=self.run.feedback,
+            uses_feedback=self.run.feedback in self.policy.feedback,
         )
 
     def _measure_period(self, report: budget.BudgetReport, j: int) -> PeriodPosition:

@@ -17,14 +17,18 @@ from msgspec import Struct
 from bylot import policies
 from bylot._atomic_write import replace_file
 from bylot.errors import SavedFileError, SavedFileMissing
-from bylot.policies.base import Policy, Ticket
+from bylot.policies.base import NO_SCORES, Policy, Ticket
+from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.validation import RunConfig, check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
+from bylot.problem.limits import MAX_COST
 from bylot.router.core import PeriodStart, RouterCore, UncountedDecisions
+from bylot.router.feedback import RewardReport
 
-SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 2
+SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 3
 
-OpenTickets = dict[int, Ticket | float]
+OpenDecisionsByT = dict[int, BookedDecision | RewardReport | float]
+"""A decision until its reward arrives, then the report about it, or its reward alone."""
 
 
 class CoreData(Struct):
@@ -142,7 +146,7 @@ def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Pr
     return make(**{**data, "limits": [Limit.from_data(limit) for limit in data["limits"]]})
 
 
-def router_to_data(core: RouterCore, memory: int, tickets: OpenTickets) -> dict[str, Any]:
+def router_to_data(core: RouterCore, memory: int, tickets: OpenDecisionsByT) -> dict[str, Any]:
     """The content of a saved file."""
     return {
         "format": SAVED_FILE_FORMAT,
@@ -152,20 +156,22 @@ def router_to_data(core: RouterCore, memory: int, tickets: OpenTickets) -> dict[
         "seed": core.run.seed,
         "horizon": core.run.horizon,
         "rewards": [core.run.low, core.run.high],
+        "feedback": core.run.feedback,
         "max_contexts": core.max_contexts,
         "memory": memory,
         **msgspec.to_builtins(core_to_data(core)),
-        "open": [open_decision_to_data(t, one) for t, one in tickets.items()],
+        "open": [open_decision_to_data(t, one, core) for t, one in tickets.items()],
     }
 
 
-def load_router(path: Path) -> tuple[RouterCore, int, OpenTickets]:
+def load_router(path: Path) -> tuple[RouterCore, int, OpenDecisionsByT]:
     """Core, memory and open decisions of a saved file."""
     data = read_saved_file(path)
     try:
         problem = problem_from_data(data["problem"])
         policy = policies.resolve_policy(policies.policy_from_data(data["policy"]), problem)
-        run = check_run_config(problem, data["seed"], data["horizon"], tuple(data["rewards"]))
+        given = data["seed"], data["horizon"], tuple(data["rewards"]), data["feedback"]
+        run = check_run_config(problem, *given)
         max_contexts = check_at_least_one("max_contexts", data["max_contexts"])
         memory = check_at_least_one("memory", data["memory"])
         core = core_from_data(problem, policy, run, max_contexts, msgspec.convert(data, CoreData))
@@ -174,24 +180,43 @@ def load_router(path: Path) -> tuple[RouterCore, int, OpenTickets]:
         raise SavedFileError(f"{path} is damaged: {type(why).__name__}: {why}") from why
 
 
-def open_decision_to_data(t: int, one: Ticket | float) -> dict[str, Any]:
-    """A decision that waits for its reward, or the reward it got."""
-    if not isinstance(one, Ticket):
+def open_decision_to_data(
+    t: int, one: BookedDecision | RewardReport | float, core: RouterCore
+) -> dict[str, Any]:
+    """A decision that waits for its reward, or what was reported about it."""
+    if isinstance(one, float):
         return {"t": t, "reward": one}
+    if isinstance(one, RewardReport):
+        return {"t": t, "report": msgspec.to_builtins(one)}
+    ticket, spend = one.ticket, core.name_costs(one.costs[0])
     data = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in one._asdict().items()
+        for name, value in ticket._asdict().items()
     }
-    return {**data, "propensity": None if math.isnan(one.propensity) else one.propensity}
+    propensity = None if math.isnan(ticket.propensity) else ticket.propensity
+    return {**data, "propensity": propensity, "spend": spend}
 
 
-def open_decision_from_data(data: dict[str, Any], core: RouterCore) -> tuple[int, Ticket | float]:
+def open_decision_from_data(
+    data: dict[str, Any], core: RouterCore
+) -> tuple[int, BookedDecision | RewardReport | float]:
     """Inverse of `open_decision_to_data`; a ticket must fit the router it belongs to."""
     t = data["t"]
     if type(t) is not int or not 0 <= t < core.t:
         raise SavedFileError(f"an open decision has number {t!r}, but {core.t} were made")
     if "reward" in data:
         return t, float(data["reward"])
+    if "report" in data:
+        return t, msgspec.convert(data["report"], RewardReport)
+    ticket = ticket_from_data(t, data, core)
+    spend = [float(data["spend"][name]) for name in core.problem.costs]
+    if not all(0 <= cost <= MAX_COST * core.problem.draws for cost in spend):
+        raise SavedFileError(f"decision {t} has the impossible costs {spend}")
+    return t, BookedDecision(ticket, np.array([spend, spend]), NO_SCORES, ticket.propensity)
+
+
+def ticket_from_data(t: int, data: dict[str, Any], core: RouterCore) -> Ticket:
+    """The ticket of an open decision, which must fit the router."""
     size, M, policy = core.problem.size, core.problem.draws, core.policy
     propensity = math.nan if data["propensity"] is None else float(data["propensity"])
     as_set = not policy.draws_iid and (policy.draws_sets or not math.isnan(propensity))
@@ -214,7 +239,7 @@ def open_decision_from_data(data: dict[str, Any], core: RouterCore) -> tuple[int
     if not (math.isnan(propensity) or 0 < propensity <= most) or not 0 <= weight < 1e6:
         raise SavedFileError(f"decision {t} has propensity {propensity} and weight {weight}")
     feasible, replaced = bool(data["feasible"]), bool(data["replaced"])
-    return t, Ticket(
+    return Ticket(
         t, context, draws, q, inclusion, available, share, feasible, propensity, weight, replaced
     )
 

@@ -3,16 +3,21 @@
 import copy
 import math
 import threading
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from bylot import policies
-from bylot.errors import RewardConflict, RewardError
-from bylot.policies.base import Ticket
+from bylot.errors import RewardError
+from bylot.policies.base import FeedbackKind
+from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Problem
 from bylot.problem.validation import check_panel_size
+from bylot.router import feedback as reports
 from bylot.router import persistence
 from bylot.router.core import RouterCore
 from bylot.router.decision import Decision, Receipt
@@ -20,7 +25,7 @@ from bylot.router.status import RouterStatus
 
 
 class Router:
-    """Draws a panel for every request and learns from one reward per panel. Thread-safe.
+    """Draws a panel for every request and learns from what is reported about it. Thread-safe.
 
     Parameters
     ----------
@@ -30,14 +35,19 @@ class Router:
         'distinct' asks exactly M different experts; so does 'noisy-or', which learns faster but
         records no propensities; 'tangent' draws M times with replacement, as the paper's own 'omd'
         does; `bylot.policies.POLICIES` has more. 'auto' uses 'distinct', or 'tangent' if panels of
-        M experts cannot keep the limits. An object in plain Python is played as it is, slowly:
-        see `bylot.policies.PlainPolicy`.
+        M experts cannot keep the limits; where scores of members or winners are declared, it uses
+        'noisy-or', which learns from them, unless 'auto:propensities=true' demands propensities. An
+        object in plain Python is played as it is, slowly: see `bylot.policies.PlainPolicy`.
     seed : int
         Seed of all random draws.
     horizon : int, optional
         Number of decisions to come, if known; without it the policy works for any number.
     rewards : tuple of float
-        Range of the rewards; the policy learns on [0, 1].
+        Range of the rewards and scores; the policy learns on [0, 1].
+    feedback : {"panel", "members", "winner"}
+        What will be reported: the reward of the panel; also a score of each member, some of which
+        may be missing; or also the member that earned the reward. It warns if the policy learns
+        from the reward alone.
     max_contexts : int, optional
         Largest number of contexts, which are created when first seen; by default 100,000, or as
         many as the policy has capacity for.
@@ -69,29 +79,34 @@ class Router:
         seed: int = 0,
         horizon: int | None = None,
         rewards: tuple[float, float] = (0.0, 1.0),
+        feedback: FeedbackKind = "panel",
         max_contexts: int | None = None,
         memory: int = 100_000,
     ) -> None:
-        run = check_run_config(problem, seed, horizon, rewards)
-        resolved = policies.resolve_policy(fill_auto_contexts(policy, max_contexts), problem)
+        run = check_run_config(problem, seed, horizon, rewards, feedback)
+        filled = fill_auto_contexts(policy, max_contexts)
+        resolved = policies.resolve_policy(filled, problem, feedback)
+        ignored = policies.describe_ignored_feedback(resolved, feedback)
+        if ignored is not None:
+            warnings.warn(ignored, stacklevel=2)
         check_panel_size(resolved, problem.draws, problem.size)
         if max_contexts is not None:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
         self._start(core, check_at_least_one("memory", memory), {})
 
-    def _start(self, core: RouterCore, memory: int, tickets: persistence.OpenTickets) -> None:
+    def _start(self, core: RouterCore, memory: int, tickets: persistence.OpenDecisionsByT) -> None:
         self.core, self.memory = core, memory
-        self.open = tickets  # a ticket until the reward arrives, then the reward
+        self.open = tickets  # a decision until its reward arrives, then what was reported
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
 
-    def __getstate__(self) -> tuple[RouterCore, int, persistence.OpenTickets]:
+    def __getstate__(self) -> tuple[RouterCore, int, persistence.OpenDecisionsByT]:
         return self.core, self.memory, self.open
 
-    def __setstate__(self, parts: tuple[RouterCore, int, persistence.OpenTickets]) -> None:
+    def __setstate__(self, parts: tuple[RouterCore, int, persistence.OpenDecisionsByT]) -> None:
         self._start(*parts)
 
     def __copy__(self) -> "Router":
@@ -123,6 +138,11 @@ class Router:
         return self.core.run.low, self.core.run.high
 
     @property
+    def feedback(self) -> FeedbackKind:
+        """What is reported: 'panel', 'members' or 'winner'."""
+        return self.core.run.feedback
+
+    @property
     def t(self) -> int:
         """Decisions so far."""
         return self.core.t
@@ -152,7 +172,7 @@ class Router:
         with self._lock:
             booked = self.core.decide(context, self.core.mask_available(available))
             ticket = booked.ticket
-            self.open[ticket.t] = ticket
+            self.open[ticket.t] = booked
             self.open.pop(ticket.t - self.memory, None)
             draws = tuple([self.problem.experts[i] for i in ticket.draws.tolist()])
             spend, expected = map(self.core.name_costs, booked.costs)
@@ -172,15 +192,32 @@ class Router:
             replaced=ticket.replaced,
         )
 
-    def reward(self, id: str, value: float) -> Receipt:
+    def reward(
+        self,
+        id: str,
+        value: float | None = None,
+        *,
+        members: Mapping[str, float] | None = None,
+        winner: str | None = None,
+        spend: reports.SpendReport | None = None,
+    ) -> Receipt:
         """Report the reward of a decision: once, at any time, in any order.
 
         Parameters
         ----------
         id : str
             The id of the decision.
-        value : float
-            The reward, in the declared range.
+        value : float, optional
+            The reward of the panel, in the declared range; True is 1 and False is 0. Without it,
+            the best of the scores of members.
+        members : mapping, optional
+            The score of each member by itself, in the same range; a missing one is unknown, not 0.
+            For routers with feedback='members'.
+        winner : str, optional
+            The member that earned the reward. For routers with feedback='winner'.
+        spend : mapping, optional
+            Actual costs by name, each a total of the panel or a cost for every member:
+            ``{"usd": 1.5}`` or ``{"usd": {"ann": 1.2, "bob": 0.3}}``; others are as stated.
 
         Returns
         -------
@@ -190,26 +227,51 @@ class Router:
         Raises
         ------
         RewardError
-            If the value is not a number in the declared range.
+            If a number is not in the declared range, a name is not of the panel, or the router was
+            not created for such feedback.
         RewardConflict
-            If the decision already has another reward.
+            If something else was reported about the decision before.
         """
         if not isinstance(id, str):
             raise RewardError("decision id", got=id, expected="a string", remedy="pass decision.id")
-        value, t = self.core.check_reward(value, id), t_from_decision_id(id)
+        core, run = self.core, self.core.run
+        if members is None and winner is None and spend is None:
+            report = None
+            value = reports.check_score(run, value, id)
+        else:
+            report = reports.check_report(core.problem, run, id, value, members, winner, spend)
+            value = report.value
+        t = t_from_decision_id(id)
         with self._lock:
             if t is None or t >= self.t:
                 return Receipt.UNKNOWN
             if t not in self.open:
                 return Receipt.LATE
-            ticket = self.open[t]
-            if isinstance(ticket, Ticket):
-                self.core.learn(ticket, value)
+            booked = self.open[t]
+            if not isinstance(booked, BookedDecision):
+                was = reports.RewardReport(booked) if isinstance(booked, float) else booked
+                reports.check_same_report(was, report or reports.RewardReport(value), id)
+                return Receipt.DUPLICATE
+            if report is None:
+                core.learn(booked.ticket, value)
                 self.open[t] = value
-                return Receipt.LEARNED
-            if ticket != value:
-                raise RewardConflict(f"decision d{t} already has reward {ticket}, got {value}")
-            return Receipt.DUPLICATE
+            else:
+                self._learn_report(booked, report)
+                self.open[t] = report
+            return Receipt.LEARNED
+
+    def _learn_report(self, booked: BookedDecision, report: reports.RewardReport) -> None:
+        """Settle the costs of a decision and learn from all that was reported about it."""
+        core, ticket = self.core, booked.ticket
+        panel = [core.problem.experts[i] for i in ticket.draws.tolist()]
+        reports.check_panel_names(report, panel, f"d{ticket.t}")
+        if report.spend is not None:
+            reports.check_spend_range(report.spend, core.problem)
+            stated = core.name_costs(booked.costs[0])
+            corrections = {name: cost - stated[name] for name, cost in report.spend.items()}
+            core.settle(ticket, corrections, report.member_spend)
+        scores, won = reports.arrange_feedback(report.members, report.winner, panel, ticket)
+        core.learn(ticket, report.value, scores, won)
 
     def change(self, problem: Problem) -> None:
         """Continue under another problem, with all that was learned.
@@ -228,8 +290,17 @@ class Router:
             If the limits cannot be kept; nothing was changed.
         """
         with self._lock:
+            old = list(self.core.problem.costs)
             if not self.core.change_problem(problem):
-                self.open = {t: one for t, one in self.open.items() if isinstance(one, float)}
+                kept = self.open.items()
+                self.open = {t: one for t, one in kept if not isinstance(one, BookedDecision)}
+            elif old != list(problem.costs):
+                for t, one in self.open.items():
+                    if isinstance(one, BookedDecision):
+                        by_name = dict(zip(old, one.costs.T, strict=True))
+                        rows = [by_name.get(name, (0.0, 0.0)) for name in problem.costs]
+                        costs = np.array(rows).reshape(-1, 2).T
+                        self.open[t] = one._replace(costs=costs)
 
     def status(self) -> RouterStatus:
         """Summarise the router.
@@ -240,7 +311,7 @@ class Router:
             Averages so far, the slack and price of every limit, and the current distribution.
         """
         with self._lock:
-            waiting = sum(isinstance(one, Ticket) for one in self.open.values())
+            waiting = sum(isinstance(one, BookedDecision) for one in self.open.values())
             return self.core.status(waiting=waiting)
 
     def save(self, path: str | Path) -> None:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from bylot._text import format_table
 from bylot.policies.budget import LimitInPeriod
+from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.router import verdict as verdicts
 
@@ -107,6 +108,7 @@ class Counters(Struct):
     """Events and amounts of a stored router since its first decision; none ever decreases.
 
     learned:    rewards that the policy learned from, without those of `defaulted`
+    detailed:   those of them that came with scores of members or a winner
     noted:      rewards of decisions that had one already, or were made before the pool changed
     late:       rewards after the deadline, or of decisions no longer open
     missing:    decisions without a reward when their deadline passed or `memory` was full
@@ -121,6 +123,7 @@ class Counters(Struct):
     """
 
     learned: int = 0
+    detailed: int = 0
     noted: int = 0
     late: int = 0
     missing: int = 0
@@ -180,6 +183,8 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     multinomial:       draws are independent
     whole:             a panel is drawn as one set; if neither, q is how often each was drawn
     period:            None if the policy does not guard its limits
+    feedback:          what is reported: the reward, also scores of members, or also the winner
+    uses_feedback:     the policy learns from all of that; if not, from the reward alone
     counters, distributions, timeline: of stored routers only
     """
 
@@ -198,6 +203,8 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     multinomial: bool
     whole: bool
     period: PeriodStatus | None
+    feedback: FeedbackKind = "panel"
+    uses_feedback: bool = True
     counters: Counters | None = None
     distributions: tuple[ContextDistribution, ...] = ()
     timeline: TimelinePoints | None = None
@@ -218,6 +225,9 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
             f"{self.decisions} decisions, {self.rewards} rewards ({reward}), {self.waiting} "
             f"waiting, {self.contexts} context{'s' * (self.contexts != 1)}"
         )
+        if not self.uses_feedback:
+            said = FEEDBACK_WORDS[self.feedback]
+            head += f"\nthe policy ignores {said}: it learns from the reward alone"
         if self.decisions == 0:
             return head
         top = sorted(self.q.items(), key=lambda item: -item[1])[:5]

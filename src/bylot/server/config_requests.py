@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from bylot import api, policies
 from bylot.api import CreateRouterRequest, PolicyBody, ProblemPart
@@ -21,7 +22,7 @@ from bylot.server.request_parsing import get_media_type, parse_json_body
 from bylot.server.settings import RouterEntry
 
 MAX_LOAD_S = 1.0  # that a request waits for a policy; enough if it was compiled before
-UNCHANGED_FIELDS = ("seed", "horizon", "memory", "wait", "default", "aggregate")
+UNCHANGED_FIELDS = ("seed", "horizon", "feedback", "memory", "wait", "default", "aggregate")
 """Of a request to create a router: as in its configuration."""
 
 YAML_MEDIA_TYPES = (b"application/yaml", b"application/x-yaml", b"text/yaml", b"text/x-yaml")
@@ -42,14 +43,14 @@ def request_from_file(
     """The request whose body is a problem file; None if the body is a request in JSON."""
     is_yaml = get_media_type(content_type) in YAML_MEDIA_TYPES
     if query.name is None:
-        if is_yaml or query.policy != "auto":
+        if is_yaml or query != api.CreateRouterQuery():
             message = "no name for the router: POST a problem file to /v1/routers?name=NAME"
             raise ApiError(422, "invalid", message, field="name")
         return None
     problem: Any = content.decode("utf-8-sig", "surrogateescape")  # is parsed in another thread
     if not is_yaml:
         problem = Document(data=parse_json_body(JSON_PROBLEM_DECODER, content, content_type))
-    return CreateRouterRequest(name=query.name, problem=problem, policy=query.policy)
+    return CreateRouterRequest(problem=problem, **structs.asdict(query))
 
 
 def prepare_create(
@@ -71,7 +72,7 @@ def config_from_file(
     """The configuration of a new router, and its policy; what is not given is as in the file."""
     declared = given.max_contexts or len(file.contexts) or None
     policy = fill_auto_contexts(policy_from_body(given.policy), declared)
-    resolved = policies.resolve_policy(policy, file.problem)
+    resolved = policies.resolve_policy(policy, file.problem, given.feedback)
     check_panel_size(resolved, file.problem.draws, file.problem.size)
     config = RouterConfig(
         problem=problem_to_data(file.problem),

@@ -55,10 +55,7 @@ async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
 @route("POST /v1/decisions/{id}/reward", "reward", 200, api.RewardReceipt, 409)
 async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpResponse:
     """Report the reward of a decision: at any time, in any order; it is learned once."""
-    body, id = request.body, check_decision_id(request.target)
-    command = commands.RecordReward(
-        id, float(body.value), body.spend, body.key, by=request.caller.id
-    )
+    command = make_reward_command(request.target, request.body, request.caller.id)
     receipt = await request.state.writer.execute(command)
     request.state.metrics.count(receipt)
     return json_response(200, receipt)
@@ -86,14 +83,21 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
     batch: list[commands.Command | Exception] = []
     for item in items:
         try:
-            id = check_decision_id(item.decision)
-            caller.check("reward", id.partition(".")[0])
-            batch.append(
-                commands.RecordReward(id, float(item.value), item.spend, item.key, by=caller.id)
-            )
+            command = make_reward_command(item.decision, item, caller.id)
+            caller.check("reward", command.name)
+            batch.append(command)
         except Exception as error:
             batch.append(error)
     return await execute_batch(request, batch, 200, api.RewardResult)
+
+
+def make_reward_command(
+    id: str, body: api.RewardRequest | api.RewardItem, by: str | None
+) -> commands.RecordReward:
+    """The command of a reward, single or of a batch."""
+    value = None if body.value is None else float(body.value)
+    given = value, body.spend, body.key, body.members, body.winner
+    return commands.RecordReward(check_decision_id(id), *given, by=by)
 
 
 async def execute_batch(

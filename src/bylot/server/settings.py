@@ -53,6 +53,7 @@ class RouterEntry(Struct, frozen=True, kw_only=True):
     seed: int = 0
     horizon: int | None = None
     rewards: tuple[float, float] | None = None  # None: as in the problem file
+    feedback: Literal["panel", "members", "winner"] = "panel"
     max_contexts: Count | None = None
     memory: int = 100_000
     wait: float | None = None
