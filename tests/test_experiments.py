@@ -32,8 +32,8 @@ from bylot_paper.grid import (
     make_experiment_policy,
     select_cells,
 )
-from bylot_paper.records import RECORD_SCHEMA
-from bylot_paper.run import CellRecord, RunSetup, compute_spend, count_bad_periods, run_job
+from bylot_paper.records import RECORD_SCHEMA, CellRecord
+from bylot_paper.run import RunSetup, compute_spend, count_bad_periods, run_job
 from bylot_paper.scenarios import (
     ALL_LEVELS,
     PAPER_DRAWS,

@@ -14,7 +14,7 @@ from bylot.outcome_tables.recorded import read_recorded_answers
 BLANK = float("nan")
 
 
-def make_line(id: Any, category: str, text: str = "", **correct: bool) -> str:
+def make_line(id: Any, category: str, text: str = "", **correct: bool | int) -> str:
     answers = {name: {"choice": "A", "correct": right} for name, right in correct.items()}
     return json.dumps({"id": id, "category": category, "question": text, "answers": answers})
 
@@ -22,7 +22,7 @@ def make_line(id: Any, category: str, text: str = "", **correct: bool) -> str:
 LINES = [
     make_line("q2", "law", b=True, a=False),
     make_line(7, "art", "caf\u00e9", a=True),
-    make_line("q1", "law", a=True, b=True),
+    make_line("q1", "law", a=1, b=True),
 ]
 
 
@@ -44,7 +44,7 @@ def test_answers_are_read_with_their_categories_as_contexts(
         ("{", "line 4: .* is no recorded question; a line is"),
         ("[]", "line 4: .* is no recorded question"),
         ('{"id": 1, "category": "law", "answers": {}}', "line 4"),
-        ('{"id": 1, "category": "law", "answers": {"a": {"correct": 1}}}', "line 4"),
+        ('{"id": 1, "category": "law", "answers": {"a": {"correct": 2}}}', "line 4"),
         ('{"id": 1, "answers": {"a": {"correct": true}}}', "line 4"),
         (make_line("q2", "law", a=True), "line 4: question 'q2', as in line 1; keep one"),
     ],

@@ -30,7 +30,7 @@ from bylot_paper.records import (
 
 RUN: dict[str, Any] = {
     "form": "bylot-run",
-    "version": 4,
+    "version": 5,
     "data": {"name": "made-up", "digest": "17", "synthetic": True},
     "rounds": 1_000,
     "window": 50,

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import product
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 from bylot.errors import BylotError
 from bylot.policies import POLICY_CLASSES, Cbwk, Cucb, Moe, Omd, Policy, find_policy
+from bylot.policies.validation import FeedbackKind
 from bylot_paper.scenarios import ALL_LEVELS, BUILT_IN_SCENARIOS, PAPER_LEVELS, find_level_smoothing
 
 PAPER_POLICIES = ("random", "greedy", "cucb", "cbwk", "ts", "ts-bwk", "moe", "omd")
@@ -26,6 +27,12 @@ GUARDED_POLICIES = ("tangent", "distinct")
 
 OWN_POLICIES = ("strict", "tangent", "distinct", "noisy-or")
 COMPARED_POLICIES = (*PAPER_POLICIES, *OWN_POLICIES)  # the policies that the default is chosen from
+
+FEEDBACK_POLICIES = (
+    *("random", "cucb:c=0.866", "ts", "ts-bwk", "c2mab-v"),
+    *("distinct", "noisy-or"),
+)
+"""The policies that are compared by what they are told; 0.866 is the bonus of the literature."""
 
 ABLATED_PARTS = {
     "guard=False": "no guard",
@@ -92,6 +99,10 @@ SHARED_SCENARIO_EXPERIMENTS = {"ablation": "beyond", "settings": "beyond"}
 
 COMPARISON_EXPERIMENTS = ("default", "worlds", "spans")
 """The experiments that choose the default policy: on the crowd, in other scenarios, in periods."""
+
+FEEDBACK_EXPERIMENT = "feedback"
+"""The experiment that shows what feedback is worth, in scenarios whose tables are the user's."""
+FEEDBACK_KINDS = get_args(FeedbackKind)
 
 
 class Cell(NamedTuple):
@@ -170,6 +181,7 @@ GRIDS = {
         5, place_on_crowd(BINDING_LEVELS), ["omd", "ts-bwk", *GUARDED_POLICIES], in_periods=True
     ),
     "settings": Grid(4, place_on_crowd(BINDING_LEVELS), list_tuning_policies()),
+    FEEDBACK_EXPERIMENT: Grid(20, [], FEEDBACK_POLICIES),
     "default": Grid(20, place_on_crowd(ALL_LEVELS), COMPARED_POLICIES),
     "worlds": Grid(6, OTHER_SCENARIOS, COMPARED_POLICIES),
     "spans": Grid(
@@ -179,8 +191,22 @@ GRIDS = {
 """sweep: Figure 1. crowd: Figures 2 and 3. beyond: our policies beside the paper's best, at a
 harder level too. ablation: our policies without one of their parts. periods: no known end, limits
 must hold in every period. settings: a grid of settings, reported but not used. default, worlds,
-spans: all policies on the crowd, in other scenarios, and in periods.
+spans: all policies on the crowd, in other scenarios, and in periods. feedback: in the scenarios
+whose tables are given, with one score, with member scores and with the winner.
 """
+
+
+def list_feedback_cells(tables: Iterable[str], seeds: int | None = None) -> list[Cell]:
+    """List the cells of `feedback` in these scenarios; the level of a cell is what it is told.
+
+    A policy that learns from the reward alone is played once.
+    """
+    grid = GRIDS[FEEDBACK_EXPERIMENT]
+    return [
+        Cell(FEEDBACK_EXPERIMENT, kind, table, policy, 1, seed)
+        for table, seed, policy in product(tables, range(seeds or grid.seeds), grid.policies)
+        for kind in cast(Policy, find_policy(policy)).feedback
+    ]
 
 
 def list_cells(

@@ -25,13 +25,14 @@ from bylot._text import print_progress
 from bylot.errors import BylotError
 from bylot.numerics.compile_cache import PACKAGE_FOLDER, list_sources
 
-RUN_FORMAT, RUN_FORMAT_VERSION = "bylot-run", 4
+RUN_FORMAT, RUN_FORMAT_VERSION = "bylot-run", 5
 PART_FILE_NAME = re.compile(r".+-[0-9a-f]{12}\.parquet")
 RECORD_SCHEMA = pl.Schema(
     {
         **dict.fromkeys(["cell", "experiment", "environment", "level", "policy"], pl.String()),
         **dict.fromkeys(["dimensions", "seed", "period"], pl.Int64()),
-        **dict.fromkeys(["reward", "reward_late", "workload", "expert"], pl.Float64()),
+        **dict.fromkeys(["reward", "reward_late", "reward_250", "reward_1000"], pl.Float64()),
+        **dict.fromkeys(["workload", "expert"], pl.Float64()),
         **dict.fromkeys(["workload_bound", "expert_bound", "outside", "r2"], pl.Float64()),
         "feasible": pl.Boolean(),
         **dict.fromkeys(["optimum", "optimum_gap", "optimum_spread", "uniform"], pl.Float64()),
@@ -39,7 +40,7 @@ RECORD_SCHEMA = pl.Schema(
         **dict.fromkeys(["replaced", "periods", "bad_periods"], pl.Int64()),
         "refused": pl.String(),
         "size": pl.Int64(),
-        **dict.fromkeys(["mixture", "mixture_gap"], pl.Float64()),
+        **dict.fromkeys(["mixture", "mixture_gap", "mixture_by_context"], pl.Float64()),
         "propensities": pl.Boolean(),
         "micros": pl.Float64(),
         "curve_t": pl.List(pl.Int64()),
@@ -47,6 +48,7 @@ RECORD_SCHEMA = pl.Schema(
         **dict.fromkeys(["curve_r1_true", "curve_r1_proxy", "curve_r2"], pl.List(pl.Float64())),
     }
 )
+CellRecord = dict[str, Any]  # the columns of one cell
 TIMED_COLUMN = "micros"  # the one column that is measured by a clock and not determined by the cell
 
 RUN_OUTPUTS = (
@@ -59,7 +61,8 @@ RECORD_SOURCES = (
     *("bylot/environments", "bylot/harness.py", "bylot/metrics.py", "bylot/numerics"),
     *("bylot/optima", "bylot/outcome_tables", "bylot/policies", "bylot/problem"),
     *("bylot/simulation.py", "bylot/theory.py", "bylot_paper/crowd.py"),
-    *("bylot_paper/crowd_files.py", "bylot_paper/crowd_sources.py", "bylot_paper/grid.py"),
+    *("bylot_paper/crowd_files.py", "bylot_paper/crowd_sources.py", "bylot_paper/feedback.py"),
+    "bylot_paper/grid.py",
     *("bylot_paper/run.py", "bylot_paper/scenarios.py"),
 )
 """The sources that determine records; a run can be resumed if others change."""

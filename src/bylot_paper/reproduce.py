@@ -2,8 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from bylot_paper import grid, report
 from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
+from bylot_paper.feedback import FeedbackScenario
 from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RUN_FORMAT, RUN_FORMAT_VERSION, RecordStore, code_digest
 from bylot_paper.run import RunSetup, run_job
@@ -24,7 +25,7 @@ EXPERIMENT_SETS = {
     "paper": ("sweep", "crowd"),
     "beyond": ("beyond", "ablation", "periods"),
     "all": ("sweep", "crowd", "beyond", "ablation", "periods"),
-    "default": grid.COMPARISON_EXPERIMENTS,
+    "default": (*grid.COMPARISON_EXPERIMENTS, grid.FEEDBACK_EXPERIMENT),
 }
 """Names for several experiments."""
 
@@ -42,6 +43,7 @@ class ReproduceRequest:
     variants: bool = False
     settings: bool = False
     hospital: HospitalPanel | None = None
+    tables: Mapping[str, FeedbackScenario] = field(default_factory=dict)
 
     def list_cells(self, data: Crowd) -> list[Cell]:
         """All requested cells on this crowd."""
@@ -60,6 +62,9 @@ class ReproduceRequest:
             )
         cells = []
         for name in names:
+            if name == grid.FEEDBACK_EXPERIMENT:
+                cells += grid.list_feedback_cells(self.tables, self.seeds)
+                continue
             variants = self.variants and name == "crowd"
             cells += grid.list_cells(name, self.seeds, self.rounds, variants)
         return grid.select_cells(cells, self.only, excluded)
@@ -104,10 +109,12 @@ def reproduce(
     records_only: bool = False,
 ) -> int:
     """Compute what is missing, then write the report; returns 130 if it was interrupted."""
-    setup = RunSetup(data, request.rounds, request.hospital)
+    setup = RunSetup(data, request.rounds, request.hospital, request.tables)
     cells = request.list_cells(data)
     if "default" in request.experiments and request.hospital is None:
         print_progress("... without the hospital scenario, whose files are missing: see --hospital")
+    if grid.FEEDBACK_EXPERIMENT in request.experiments and not request.tables:
+        print_progress("... without member scores: see --hospital, --recorded and --aslib")
     with RecordStore(out, make_manifest(setup), fresh) as store:
         known = store.list_known_cells()
         missing = [cell for cell in cells if cell.id not in known]
@@ -151,7 +158,13 @@ def make_manifest(setup: RunSetup) -> dict[str, Any]:
         "window": setup.window,
         "code": code_digest(),
         **({"hospital": setup.hospital.digest} if setup.hospital else {}),
+        **({"tables": {x: y.digest for x, y in setup.tables.items()}} if setup.tables else {}),
     }
+
+
+def find_compiled_level(cell: Cell) -> str | None:
+    """The level of a cell if other code may be compiled for it: what its policy is told."""
+    return cell.level if cell.experiment == grid.FEEDBACK_EXPERIMENT else None
 
 
 def compute_cells(
@@ -163,7 +176,7 @@ def compute_cells(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BylotWarning)  # such policies are played all the same
         print_progress("... compiling, which is quick if it was done before")
-        first = {(cell.experiment, cell.policy): cell for cell in reversed(cells)}
+        first = {(x.experiment, x.policy, find_compiled_level(x)): x for x in reversed(cells)}
         for job in grid.group_cells_by_scenario(first.values()):  # so that compilation is not timed
             run_job(setup, job, WARMUP_ROUNDS)
         work.start = time.monotonic()

@@ -75,8 +75,8 @@ def add_reproduce(verbs: Any) -> None:
     verb.add_argument("what", nargs="?", choices=list(RESULT_FOLDERS), default="all", help=text)
     add_crowd_options(verb)
     text = "number of seeds, from 0 on (default: 5 for sweep, 20 for crowd, 20 for beyond, 5 for "
-    text += "its periods, 4 for its settings, 20 for default on the crowd and 6 elsewhere); "
-    verb.add_count("--seeds", None, f"{text}verdicts need at least 3")
+    text += "its periods, 4 for its settings, 20 for default on the crowd and for its feedback, 6 "
+    verb.add_count("--seeds", None, f"{text}elsewhere); verdicts need at least 3")
     verb.add_count("--rounds", 10_000, "rounds per run, at least 10")
     text = "cbwk-instant, ts-bwk-instant, omd-sum, omd-frozen, omd-plain"
     verb.add_flag("--variants", f"also run five other readings of the paper: {text}")
@@ -85,6 +85,10 @@ def add_reproduce(verbs: Any) -> None:
     text = "for default: folder with outcomes.csv, questions.csv and experts.csv of a panel of "
     text += "language models (default: $BYLOT_HOSPITAL; without either it is left out)"
     verb.add_path("--hospital", text)
+    text = "for default: JSON lines of recorded answers of language models, or such a file "
+    verb.add_path("--recorded", f"{text}compressed by gzip (default: $BYLOT_RECORDED, or left out)")
+    text = "for default: folder of a scenario of the algorithm selection library (ASlib), or one "
+    verb.add_path("--aslib", f"{text}with several (default: $BYLOT_ASLIB, or left out)")
     text = "run only cells whose id matches this file-name pattern; repeatable. An id is "
     text += "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'"
     verb.add_list("--only", "PATTERN", text)
@@ -122,28 +126,38 @@ def read_crowd_options(given: argparse.Namespace) -> "Crowd":
     return read_crowd(given.crowd, given.truth)
 
 
-def read_hospital_option(given: Path | None) -> "HospitalPanel | None":
+def find_data_option(given: argparse.Namespace, option: str) -> Path | None:
+    """The path of an option such as --hospital, else of $BYLOT_HOSPITAL; None without either."""
+    named = getattr(given, option) or os.environ.get(f"BYLOT_{option.upper()}")
+    return Path(named) if named else None
+
+
+def read_hospital_option(given: argparse.Namespace) -> "HospitalPanel | None":
     """Read the folder of --hospital or $BYLOT_HOSPITAL; None without either."""
     from bylot_paper.scenarios import HOSPITAL_FILES, read_hospital
 
-    named = given or os.environ.get("BYLOT_HOSPITAL")
-    if not named:
+    folder = find_data_option(given, "hospital")
+    if folder is None:
         return None
     for name in HOSPITAL_FILES:
-        if not (Path(named) / name).is_file():
-            what = f"{'--hospital' if given else '$BYLOT_HOSPITAL'} {named} has no {name}"
+        if not (folder / name).is_file():
+            what = f"{'--hospital' if given.hospital else '$BYLOT_HOSPITAL'} {folder} has no {name}"
             raise BylotError(what, remedy=f"give a folder with {', '.join(HOSPITAL_FILES)}")
-    return read_hospital(Path(named))
+    return read_hospital(folder)
 
 
 def run_reproduce(given: argparse.Namespace) -> int:
     with explain_missing_extra("reproduce"):
+        from bylot_paper.feedback import read_feedback_scenarios
         from bylot_paper.reproduce import EXPERIMENT_SETS, ReproduceRequest, make_engine, reproduce
 
     if given.address is not None and given.engine != "ray":
         raise BylotError("--address is for a Ray cluster", remedy="add --engine ray")
     if given.rounds < 10:
         raise BylotError("--rounds", got=given.rounds, expected="at least 10, one for each block")
+    compared, files = given.what == "default", ("hospital", "recorded", "aslib")
+    hospital = read_hospital_option(given) if compared else None
+    folders = [find_data_option(given, name) for name in files] if compared else [None] * 3
     request = ReproduceRequest(
         experiments=EXPERIMENT_SETS.get(given.what, (given.what,)),
         seeds=given.seeds,
@@ -151,7 +165,8 @@ def run_reproduce(given: argparse.Namespace) -> int:
         only=tuple(given.only),
         variants=given.variants,
         settings=given.settings,
-        hospital=read_hospital_option(given.hospital) if given.what == "default" else None,
+        hospital=hospital,
+        tables=read_feedback_scenarios(*folders),
     )
     engine = make_engine(given.engine, given.jobs, given.address)
     out = given.out or RESULT_FOLDERS[given.what]

@@ -69,7 +69,7 @@ def parse_recorded_line(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
         answers = entry["answers"].values()
-        right = all(isinstance(one["correct"], bool) for one in answers)
+        right = all(one["correct"] in (0, 1) for one in answers)  # True is 1, False is 0
         known = isinstance(entry["category"], str) and isinstance(entry["id"], str | int)
     except (ValueError, KeyError, TypeError, AttributeError):
         entry, right, known = {}, False, False

@@ -138,6 +138,8 @@ def describe_other_data(run: RunManifest) -> str | None:
 
 def list_complete_cells(experiment: str, seeds: int, run: RunManifest) -> list[Cell]:
     """All cells of an experiment, without variants, as far as the rounds of the run allow."""
+    if experiment == grid.FEEDBACK_EXPERIMENT:
+        return grid.list_feedback_cells(run.get("tables", ()), seeds)
     cells = list_cells(experiment, seeds, int(run.get("rounds", PAPER_ROUNDS)))
     excluded = {"synthetic"} if is_synthetic(run) else set()  # the crowd of the run itself
     return [cell for cell in cells if cell.environment not in excluded]
