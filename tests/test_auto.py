@@ -37,7 +37,7 @@ def make_problem_of_size(size: int) -> Problem:
             Distinct(),
         ),
         (
-            Auto(propensities=False, contexts=10_000),
+            Auto(propensities=False, contexts=400_000),
             make_problem_of_size(registry.MAX_NOISY_OR_EXPERTS),
             Distinct(),
         ),
@@ -51,10 +51,10 @@ def test_the_problem_determines_the_policy(
 
 def test_auto_selects_noisy_or_only_if_its_posterior_fits() -> None:
     problem = make_problem_of_size(registry.MAX_NOISY_OR_EXPERTS)
-    most = noisy_or.MAX_POSTERIOR_BYTES // (8 * problem.size**2)
+    most = NoisyOr().max_contexts(problem.size)
+    assert noisy_or.count_posterior_bytes(most + 1, problem.size) > noisy_or.MAX_POSTERIOR_BYTES
     expected = Auto(propensities=False, contexts=most).resolve(problem)
     assert isinstance(expected, NoisyOr)
-    expected.start(expected.bind(problem), most)
     assert Auto(propensities=False, contexts=most + 1).resolve(problem) == Distinct()
 
 
@@ -62,13 +62,13 @@ def test_auto_uses_the_declared_contexts_unless_its_own_are_given(tmp_path: Path
     problem = make_problem_of_size(registry.MAX_NOISY_OR_EXPERTS)
     requested = Auto(propensities=False)
     assert Router(problem, requested).policy == NoisyOr()
-    assert Router(problem, requested, max_contexts=4_000).policy == Distinct()
-    assert registry.fill_auto_contexts(replace(requested, contexts=3), 4_000) == replace(
+    assert Router(problem, requested, max_contexts=400_000).policy == Distinct()
+    assert registry.fill_auto_contexts(replace(requested, contexts=3), 400_000) == replace(
         requested, contexts=3
     )
     address = f"sqlite:///{tmp_path}/b.db"
     spec = "auto:propensities=false"
-    with StoredRouter.create(address, "many", problem, spec, max_contexts=4_000) as router:
+    with StoredRouter.create(address, "many", problem, spec, max_contexts=400_000) as router:
         assert router.policy == Distinct()
 
 

@@ -12,11 +12,13 @@ from bylot.policies import noisy_or
 from sample_problem import make_five_expert_problem
 from stored_router import StoredRouter
 
+SIX_CONTEXTS = noisy_or.count_posterior_bytes(6, 5)  # bytes, with five experts
+
 
 def test_a_context_beyond_the_capacity_is_refused_and_the_others_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", SIX_CONTEXTS)
     router = Router(make_five_expert_problem(), "noisy-or")
     assert router.status().max_contexts == 6
     for n in range(6):  # not twice four, which would not fit
@@ -29,7 +31,7 @@ def test_a_context_beyond_the_capacity_is_refused_and_the_others_work(
 def test_more_contexts_than_fit_cannot_be_declared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", SIX_CONTEXTS)
     assert Router(make_five_expert_problem(), "noisy-or", max_contexts=6).status().max_contexts == 6
     with pytest.raises(
         PolicyError, match="room for what noisy-or remembers of 6 contexts; declare"
@@ -52,7 +54,7 @@ def test_more_contexts_than_fit_cannot_be_declared(
 def test_the_default_capacity_of_a_stored_router_is_what_fits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", SIX_CONTEXTS)
     address = f"sqlite:///{tmp_path}/bylot.db"
     for policy, most in (("noisy-or", 4), ("distinct", 1_000)):
         with StoredRouter.create(address, policy, make_five_expert_problem(), policy) as router:
@@ -64,8 +66,8 @@ def test_the_default_capacity_of_a_stored_router_is_what_fits(
 def test_a_larger_pool_is_refused_if_the_contexts_in_use_do_not_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Eight contexts of five experts, five of six
-    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 8 * 25 * 8)
+    # Eight contexts of five experts, six of six
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", noisy_or.count_posterior_bytes(8, 5))
     old = make_five_expert_problem()
     larger = Problem(
         [*old.experts, "zoe"],
@@ -74,18 +76,18 @@ def test_a_larger_pool_is_refused_if_the_contexts_in_use_do_not_fit(
         draws=old.draws,
         floor=old.floor,
     )
-    for used in (5, 6):
+    for used in (6, 7):
         router = Router(old, "noisy-or", seed=3)
         for n in range(3 * used):
             router.reward(router.decide(f"context {n % used}").id, 0.5)
         assert len(router.core.state.visits) == 8
-        if used == 5:
+        if used == 6:
             router.change(larger)
-            assert (router.status().max_contexts, len(router.core.state.visits)) == (5, 5)
-            assert {router.decide(f"context {n}").t for n in range(5)} == {15, 16, 17, 18, 19}
+            assert (router.status().max_contexts, len(router.core.state.visits)) == (6, 6)
+            assert {router.decide(f"context {n}").t for n in range(6)} == set(range(18, 24))
         else:
             with pytest.raises(
-                PolicyError, match="for 5 contexts, and the router has 6; add fewer"
+                PolicyError, match="for 6 contexts, and the router has 7; add fewer"
             ):
                 router.change(larger)
             assert router.problem == old

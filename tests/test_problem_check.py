@@ -16,6 +16,7 @@ from bylot.policies import (
     Policy,
     Strict,
     Tangent,
+    noisy_or,
     policy_to_data,
     resolve_policy,
 )
@@ -278,22 +279,26 @@ def test_the_reported_choice_of_auto_is_the_actual_one(
 
 
 def test_a_posterior_of_noisy_or_that_is_too_large_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ", ".join(f"{{name: e{i}}}" for i in range(300))
-    few, many = (f"contexts: [{', '.join(f'c{i}' for i in range(n))}]\n" for n in (5, 2_000))
+    few, many = (f"contexts: [{', '.join(f'c{i}' for i in range(n))}]\n" for n in (300, 1_000))
     pool = f"draws: 3\nexperts: [{names}]\n"
     _, text, data = run_check(tmp_path, pool + few, capsys)
-    assert data["policies"]["noisy-or"]["memory"] == 8 * 5 * 300**2
+    assert data["policies"]["noisy-or"]["memory"] == 8 * (300**2 + 300 * 603)
     assert data["policies"]["noisy-or"]["applies"]
-    assert "pairs of 300 experts takes 3 MiB in 5 contexts" in text
-    assert data["auto"]["auto:propensities=false,contexts=5"] == "noisy-or"
+    assert "pairs of 300 experts takes 2 MiB in 300 contexts" in text
+    assert data["auto"]["auto:propensities=false,contexts=300"] == "noisy-or"
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 2**22)
     _, text, data = run_check(tmp_path, pool + many, capsys)
-    assert data["policies"]["noisy-or"]["reason"] == "its posterior would take more than 1 GiB"
-    assert data["auto"]["auto:propensities=false,contexts=2000"] == "distinct"
+    assert (
+        data["policies"]["noisy-or"]["reason"]
+        == "its posterior would take more than 0.00390625 GiB"
+    )
+    assert data["auto"]["auto:propensities=false,contexts=1000"] == "distinct"
     problem = read(tmp_path / "pool.yaml").problem
     with pytest.raises(PolicyError, match="beliefs about pairs"):
-        NoisyOr().start(NoisyOr().bind(problem), 2_000)
+        NoisyOr().start(NoisyOr().bind(problem), 1_000)
 
 
 def test_a_period_that_is_too_short_is_reported(

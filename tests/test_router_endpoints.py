@@ -108,7 +108,8 @@ def test_an_unknown_setting_is_refused_with_a_suggestion(server: ServerClient) -
 def test_more_contexts_than_fit_are_refused_at_creation(
     server: ServerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 6 * 25 * 8)  # six contexts of five experts
+    most = noisy_or.count_posterior_bytes(6, 5)  # six contexts of five experts
+    monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", most)
     body = {"name": "wide", "problem": FIVE_EXPERTS, "policy": "noisy-or"}
     error = assert_error(server.post("/v1/routers", json={**body, "max_contexts": 7}), 422)
     assert error["code"] == "bad_policy"

@@ -1,15 +1,15 @@
 """noisy-or: the best set of M experts under a model sampled from the posterior, less prices.
 
-A noisy-or model learns what sets miss (`noisy_or_posterior`); prices of the limits follow the
-chosen panels (`multipliers`). Beliefs are per context, prices shared. Guard, pacing and, in
-exploration rounds, the distribution are those of `distinct`, whose rule and state are parts of
-this one: there is one budget.
+A noisy-or model learns what sets miss (`noisy_or_posterior`); contexts share a belief and prices,
+and add what they differ by (`pooled_contexts`). Prices of the limits follow the chosen panels
+(`dual_prices`). Guard, pacing and, in exploration rounds, the distribution are those of
+`distinct`, whose rule and state are parts of this one: there is one budget.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,14 @@ from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
 from bylot.numerics.set_selection import choose_greedy_set, count_available, fill_draws_from_set
-from bylot.numerics.variates import Xoshiro, next_word, open_stream, open_uniform_from_word
-from bylot.policies import base
+from bylot.numerics.variates import (
+    Xoshiro,
+    draw_normal,
+    next_word,
+    open_stream,
+    open_uniform_from_word,
+)
+from bylot.policies import base, pooled_contexts
 from bylot.policies import noisy_or_posterior as posterior
 from bylot.policies.base import (
     BoundPolicy,
@@ -40,80 +46,35 @@ from bylot.policies.budget import (
 )
 from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
+from bylot.policies.dual_prices import (
+    DualPrices,
+    fill_expert_prices,
+    make_dual_prices,
+    restart_prices,
+    update_dual_prices,
+)
 from bylot.policies.guard import check_full_panels, forecast_shortfall, guard_panel
-from bylot.policies.validation import SHARE, SettingKind
+from bylot.policies.validation import SHARE, SettingKind, is_number_in
 from bylot.problem import Problem
 
-REHEARSAL_BATCH = 10  # decisions of a context between two rehearsals
-FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 20  # panels of a rehearsal
-MIN_SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
+REHEARSAL_BATCH = 10  # decisions between two rehearsals
+FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 10  # panels of a rehearsal
+RECENT_CONTEXTS = 64  # last decisions whose contexts a rehearsal draws from
+SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
 WIDE_SAMPLING_SHARE = 0.03  # share of wide samples
 MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a sampled b_i
-MAX_POSTERIOR_BYTES = 2**30  # of the covariance roots of all contexts
-DUAL_PRICE_STEP = 0.2  # longest step of a price
-MAX_DUAL_PRICE = 5.0
-MAX_COUNTED_EXCESS = 30.0  # excess cost of a panel that shortens later steps
-INITIAL_SQUARES = 0.01  # sum of squares before the first panel
-
-
-class DualPrices(NamedTuple):
-    """A price per unit of each row, in rewards of [0, 1], that follows the cost of panels."""
-
-    price: Floats  # (d,) lam
-    squares: Floats  # (d,) G2, sum of squared excess over the bounds in force
-    moves: Ints  # one number: how often prices have moved
-
-    def migrate(self, new: "DualPrices", change: ProblemChange) -> None:
-        """Prices are per unit of their rows. Where a limit leaves more or less slack than before,
-        steps are long again; where one is new, prices are rehearsed as at the start.
-        """
-        growth = change.growth(compute_price_units(change.old), compute_price_units(change.new))
-        change.copy_by_limit(self.price, new.price, growth)
-        change.copy_by_limit(self.squares, new.squares, growth == 1.0)
-        new.price[:] = np.minimum(new.price, MAX_DUAL_PRICE)
-        new.squares[:] = np.maximum(new.squares, INITIAL_SQUARES)
-        new.moves[:] = self.moves if len(change.limits[0]) == new.price.size else 0
-
-    def is_valid(self, rule: Any) -> bool:
-        priced = (self.price >= 0) & (self.price <= MAX_DUAL_PRICE)
-        return bool((priced & (self.squares >= INITIAL_SQUARES)).all() and self.moves[0] >= 0)
-
-
-@jit
-def fill_expert_prices(out: Floats, dual: DualPrices, A: Floats) -> None:
-    """Write the price of every expert under all rows, sum_j lam_j A_ji."""
-    for i in range(out.size):
-        out[i] = 0.0
-    for j in range(A.shape[0]):
-        price = dual.price[j]
-        if price > 0.0:
-            for i in range(out.size):
-                out[i] += price * A[j, i]
-
-
-@jit
-def update_dual_prices(dual: DualPrices, A: Floats, members: Ints, b: Floats, short: Bools) -> None:
-    """g = A(panel) - b, G2 += min(g^2, max^2), lam += step g / sqrt(G2), clipped.
-
-    Squares are clipped and not g: else prices would settle where *clipped* costs are right on
-    average. One panel of a thousand times the usual excess would shorten all later steps as much.
-    The price of a limit that the available experts cannot satisfy would rise for nothing.
-    """
-    for j in range(b.size):
-        if short[j]:
-            continue
-        g = -b[j]
-        for i in members:
-            g += A[j, i]
-        dual.squares[j] += min(g * g, MAX_COUNTED_EXCESS * MAX_COUNTED_EXCESS)
-        step = min(max(g / np.sqrt(dual.squares[j]), -1.0), 1.0)
-        dual.price[j] = min(max(dual.price[j] + DUAL_PRICE_STEP * step, 0.0), MAX_DUAL_PRICE)
-    dual.moves[0] += b.size > 0
+MAX_POSTERIOR_BYTES = 2**30  # of the covariance root and what contexts add
+FORGET_BATCH = 10  # rewards between two times that the covariance grows, with a half-life
+HALF_LIFE = SettingKind(
+    "a number of rewards, at least 10, or None to forget nothing",
+    lambda value: value is None or is_number_in(value, 10, 1e12),
+)
 
 
 class NoisyOrRule(NamedTuple):
     explore: float  # share of rounds of `distinct`
     batch: int
+    growth: float  # factor of variances per reward, from the half-life; 1: nothing is forgotten
     A: Floats  # (d, K) the rows of the guard, in price units
     units: Floats  # (d,) row units over price units
     explorer: DistinctRule
@@ -125,10 +86,12 @@ class NoisyOrRule(NamedTuple):
 
 
 class NoisyOrState(NamedTuple):
-    """A row per context, shared prices, and the state of `distinct`."""
+    """A row per context, a shared belief, shared prices, and the state of `distinct`."""
 
     visits: Ints  # (X,)
     drawn: Ints  # (X, K) rounds in which i was a member
+    rounds: Ints  # one number: of all contexts; a rehearsal is due after every batch
+    recent: Ints  # (64,) contexts of the last rounds
     belief: posterior.Posterior
     dual_prices: DualPrices
     explorer: DistinctState  # of its rounds; its budget is of all rounds
@@ -151,27 +114,53 @@ def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
 
 
 @jit
-def sample_panel(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
-) -> tuple[Ints, Xoshiro]:
-    """b from the posterior, and the A with the least prod_A e^b + sum_A price.
+def sample_models(
+    state: NoisyOrState, contexts: Ints, members: int, stream: Xoshiro
+) -> tuple[Floats, Xoshiro]:
+    """(N, K) e^b_i from the posterior in each of N contexts.
 
-    The scale of most samples is sqrt(phi), clipped to [0.5, 1]. Less than the full posterior pays
-    if rewards correct a wrong belief soon; with noisy rewards it would stay with experts that were
-    lucky first.
+    Most samples have half the scale of the posterior, which rewards then correct; wide ones keep
+    the policy from staying with experts that were lucky first.
     """
-    belief, m = state.belief, rule.explorer.members
-    bits, s = next_word(stream)
-    scale = min(max(math.sqrt(posterior.estimate_noise(belief, x)), MIN_SAMPLING_SCALE), 1.0)
-    if open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE:
-        scale = WIDE_SAMPLING_SCALE
-    b, s = posterior.sample_posterior(belief.beta[x], belief.root[x], scale, s)
-    prices = np.empty(b.size)
+    belief, N, K, s = state.belief, contexts.size, state.belief.beta.size, stream
+    scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N, K))
+    for n in range(N):
+        bits, s = next_word(s)
+        wide = open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE
+        scales[n] = WIDE_SAMPLING_SCALE if wide else SAMPLING_SCALE
+        for k in range(K):
+            z[n, k], s = draw_normal(s)
+        if pooled_contexts.are_pooled(belief.deviations):
+            for k in range(K):
+                more[n, k], s = draw_normal(s)
+    b = posterior.sample_posterior(belief, contexts, members, scales, z, more)
+    for n in range(N):
+        for i in range(K):
+            b[n, i] = np.exp(min(max(b[n, i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
+    return b, s
+
+
+@jit
+def choose_best_set(rule: NoisyOrRule, state: NoisyOrState, miss: Floats, available: Bools) -> Ints:
+    """The A with the least prod_A miss + sum_A price."""
+    prices, m = np.empty(miss.size), rule.explorer.members
     fill_expert_prices(prices, state.dual_prices, get_price_rows(rule, state))
-    for i in range(b.size):
-        b[i] = np.exp(min(max(b[i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
     size = m if available.size == 0 else min(m, count_available(available))
-    return choose_greedy_set(b, prices, size, available), s
+    return choose_greedy_set(miss, prices, size, available)
+
+
+@jit
+def draw_recent_contexts(
+    state: NoisyOrState, x: int, count: int, stream: Xoshiro
+) -> tuple[Ints, Xoshiro]:
+    """Contexts of recent rounds, drawn at random: prices are for the mix of contexts."""
+    drawn, s = np.full(count, x), stream
+    if pooled_contexts.are_pooled(state.belief.deviations):
+        for n in range(count):
+            bits, s = next_word(s)
+            known = min(state.rounds[0], RECENT_CONTEXTS)
+            drawn[n] = state.recent[int(open_uniform_from_word(bits) * known)]
+    return drawn, s
 
 
 @jit
@@ -181,8 +170,11 @@ def rehearse_prices(
     """Every batch: fit prices to the model by panels that are chosen and charged, not played."""
     s, dual, bounds = stream, state.dual_prices, state.explorer.bounds * rule.units
     if bounds.size > 0:
-        for _ in range(FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS):
-            members, s = sample_panel(rule, state, x, available, s)
+        count = FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS
+        contexts, s = draw_recent_contexts(state, x, count, s)
+        miss, s = sample_models(state, contexts, rule.explorer.members, s)
+        for n in range(count):
+            members = choose_best_set(rule, state, miss[n], available)
             A = get_price_rows(rule, state)
             update_dual_prices(dual, A, members, bounds, state.explorer.budget.short)
     return s
@@ -207,7 +199,8 @@ def choose_model_panel(
 ) -> Ticket:
     """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
-    members, _ = sample_panel(rule, state, x, available, stream)
+    miss, _ = sample_models(state, np.full(1, x), rule.explorer.members, stream)
+    members = choose_best_set(rule, state, miss[0], available)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
         A = get_price_rows(rule, state)
@@ -218,19 +211,28 @@ def choose_model_panel(
     return base.make_plain_ticket(t, x, draws, available, kept, admitted.replaced)
 
 
+@jit
+def note_context(state: NoisyOrState, x: int) -> None:
+    """Count a round of this context."""
+    state.belief.deviations.contexts[0] += state.visits[x] == 0
+    state.recent[state.rounds[0] % RECENT_CONTEXTS] = x
+    state.visits[x] += 1
+    state.rounds[0] += 1
+
+
 @step(base.decide, NoisyOrRule)
 def decide_noisy_or(
     rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
     """`decide`: `distinct` in a random share of the rounds, else the model."""
     s, explorer, learned = open_stream(rng, MODEL_STREAM), rule.explorer, state.explorer
-    due = state.visits[context] % rule.batch == 0
+    due = state.rounds[0] % rule.batch == 0
+    note_context(state, context)
     if due:
         fill_paced_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
     forecast_available(rule, state, available)
     if due:
         s = rehearse_prices(rule, state, context, available, s)
-    state.visits[context] += 1
     if rule.explore > 0.0 and draw_uniforms(rng, EXPLORE_STREAM, 1)[0] < rule.explore:
         ticket = base.decide(explorer, learned, context, rng, available)
     else:
@@ -253,7 +255,22 @@ def learn_noisy_or(
     if is_exploration(ticket):
         learn(rule.explorer, state.explorer, ticket, feedback)
     members = base.select_first(ticket.draws, ticket.draws)
-    posterior.update_posterior(state.belief, ticket.context, members, feedback.reward)
+    learn_panel(rule, state, ticket.context, members, feedback.reward)
+
+
+@jit
+def learn_panel(
+    rule: NoisyOrRule, state: NoisyOrState, x: int, members: Ints, reward: float
+) -> None:
+    """Update the belief; with another scale of rewards, prices are in another unit."""
+    belief, width = state.belief, state.belief.scale.interval[1]
+    if rule.growth > 1.0:
+        pooled_contexts.forget_deviations(belief.deviations, x, belief.rewards[0], rule.growth)
+        if belief.rewards[0] % FORGET_BATCH == 0:
+            posterior.grow_covariance(belief, rule.growth**FORGET_BATCH)
+    ones = np.ones(members.size)
+    if posterior.update_posterior(belief, x, members, members, ones, reward):
+        restart_prices(state.dual_prices, width / belief.scale.interval[1])
 
 
 step(base.compute_distribution, NoisyOrRule)(base.compute_pull_distribution)
@@ -276,11 +293,14 @@ class NoisyOr(base.Policy):
     pace:    factor by which bounds in force may exceed the limits after cheap rounds; 1: not at
              all, None keeps the bounds fixed
     guard:   replace panels after which the limits could not be guaranteed
+    forget:  half-life of what is learned, in rewards; None: nothing is forgotten, only alarms
+             widen the belief
     """
 
     explore: float = 0.0
     pace: float | None = DEFAULT_PACE
     guard: bool = True
+    forget: float | None = None
 
     name = "noisy-or"
     label = "noisy-or"
@@ -288,7 +308,11 @@ class NoisyOr(base.Policy):
     streams = (RngStream.EXPLORE, RngStream.MODEL, *Distinct.streams)
     derived = Distinct.derived
     restarted = Distinct.restarted
-    checks: ClassVar[Mapping[str, SettingKind]] = {"explore": SHARE, "pace": PACE_SETTING}
+    checks: ClassVar[Mapping[str, SettingKind]] = {
+        "explore": SHARE,
+        "pace": PACE_SETTING,
+        "forget": HALF_LIFE,
+    }
 
     @property
     def has_propensities(self) -> bool:
@@ -304,6 +328,7 @@ class NoisyOr(base.Policy):
         return NoisyOrRule(
             explore=float(self.explore),
             batch=REHEARSAL_BATCH,
+            growth=1.0 if self.forget is None else 2.0 ** (1.0 / self.forget),
             A=explorer.guard.A * scale[:, None],
             units=scale,
             explorer=explorer,
@@ -315,7 +340,7 @@ class NoisyOr(base.Policy):
         needed = count_posterior_bytes(contexts, K)
         if needed > MAX_POSTERIOR_BYTES:
             raise PolicyError(
-                f"beliefs about pairs of {K:,} experts in {contexts:,} contexts take "
+                f"beliefs about pairs of {K:,} experts and {contexts:,} contexts take "
                 f"{needed / 2**30:.3g} GiB, and noisy-or takes at most "
                 f"{MAX_POSTERIOR_BYTES / 2**30:g}; "
                 "use fewer, coarser contexts, or 'distinct', which remembers no pairs"
@@ -323,18 +348,23 @@ class NoisyOr(base.Policy):
         return NoisyOrState(
             visits=np.zeros(contexts, np.int64),
             drawn=np.zeros((contexts, K), np.int64),
+            rounds=np.zeros(1, np.int64),
+            recent=np.zeros(RECENT_CONTEXTS, np.int64),
             belief=posterior.make_prior(contexts, K, rule.explorer.members),
-            dual_prices=DualPrices(np.zeros(d), np.full(d, INITIAL_SQUARES), np.zeros(1, np.int64)),
+            dual_prices=make_dual_prices(d),
             explorer=Distinct().start(rule.explorer, contexts),
         )
 
     def max_contexts(self, size: int) -> int:
         """Contexts whose beliefs fit into the memory."""
-        return MAX_POSTERIOR_BYTES // count_posterior_bytes(1, size)
+        left = MAX_POSTERIOR_BYTES - count_posterior_bytes(0, size)
+        return max(0, left // pooled_contexts.count_context_bytes(size))
 
     def is_valid_state(self, rule: NoisyOrRule, state: NoisyOrState) -> bool:
+        listed = (state.recent >= 0) & (state.recent < len(state.visits))
         return (
             super().is_valid_state(rule, state)
+            and bool(state.rounds[0] >= 0 and listed.all())
             and base.has_valid_counts(state.visits, state.drawn)
             and Distinct().is_valid_state(rule.explorer, state.explorer)
         )
@@ -345,7 +375,8 @@ class NoisyOr(base.Policy):
             return np.full(len(problem.limits), np.nan)
         unit = compute_price_units(problem)
         tight = unit <= MIN_ROW_SLACK * compute_row_units(problem)
-        return np.where(tight, np.nan, state.dual_prices.price / unit)
+        width = state.belief.scale.interval[1]  # of rewards, which the model works on
+        return np.where(tight, np.nan, width * state.dual_prices.price / unit)
 
     def derive(self, rule: NoisyOrRule, state: NoisyOrState) -> None:
         """Compute the derived fields of `distinct`."""
@@ -355,9 +386,9 @@ class NoisyOr(base.Policy):
         """The budget is that of `distinct`; a rehearsal is due at once."""
         parts = [BoundPolicy(x.problem, x.rule.explorer, x.state.explorer) for x in (old, new)]
         Distinct().finish_migration(change, *parts)
-        base.round_up_visits(new.state.visits, new.rule.batch)
+        base.round_up_visits(new.state.rounds, new.rule.batch)
 
 
 def count_posterior_bytes(contexts: int, size: int) -> int:
-    """Bytes of the covariance roots of so many contexts."""
-    return 8 * contexts * size**2
+    """Bytes of the covariance root, and of what so many contexts add."""
+    return 8 * size**2 + contexts * pooled_contexts.count_context_bytes(size)

@@ -1,8 +1,8 @@
 """The posterior of a noisy-or model of what sets of experts miss.
 
-E[1 - r | A] = exp(sum_{i in A} b_i) with b ~ N(beta, P), a belief per context. P is kept as a root,
-P = T'T, which every observation changes by a rank-one product: P stays a covariance, and a
-sample is beta + T'z without a factorisation. `noisy_or` chooses the panels.
+E[1 - r | A, x] = exp(sum_{i in A} b_xi) in context x, with b_x = beta + what `pooled_contexts` adds
+and beta ~ N(., P) shared by all contexts. P is kept as a triangle (`covariance_root`).
+`noisy_or` chooses the panels.
 """
 
 import math
@@ -10,12 +10,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.numerics.covariance_root import (
+    MIN_PIVOT,
+    add_root_samples,
+    compute_variances,
+    fill_cholesky_root,
+    fill_root_product,
+    reduce_root,
+    scale_root,
+)
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.variates import Xoshiro, draw_normal
+from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
+from bylot.policies.reward_scale import RewardScale, compute_miss, make_reward_scale, track_reward
 
 PRIOR_MISS = 0.4  # of a full panel
-PRIOR_VARIANCE = 1.0  # of each b_i; less would rule out experts that rarely fail
+PRIOR_PANEL_VARIANCE = 1.0  # of the log of what a full panel misses, in equal parts of its members
 PRIOR_NOISE = 0.3  # phi: variance of 1 - r over its mean, about 1 for rewards of 0 or 1
 MIN_BETA, MAX_BETA = -8.0, 0.3  # of beta
 MIN_EXPECTED_MISS = 0.003  # of a set, in updates
@@ -23,146 +33,171 @@ MAX_BETA_STEP = 1.0  # of a member, by one observation
 NOISE_RATE, NOISE_PRIOR_ROUNDS = 0.01, 10.0  # of the running means of phi
 NOISE_MISSES = 0.05  # sum of expected misses over which phi is a mean, at least
 MIN_NOISE, MAX_NOISE = 0.001, 1.0  # of phi; without a cap it explodes after a switch
-DRIFT_RATE = 0.05  # of the drift, a running mean of standardised surprises
+QUIET_DRIFT_RATE, NOISY_DRIFT_RATE = 0.05, 0.02  # of the drift, a running mean of surprises
+QUIET_ALARM_SD, NOISY_ALARM_SD = 4.0, 6.0  # standard deviations of an alarm
+NOISY = 0.5  # phi from which rewards are noisy; less is between
 DRIFT_SKEW_SQUARED = 0.25  # squared skew from which the mean is over more rounds
 MAX_SKEW_MISS = 0.9  # of a set, in the skew
 MAX_SURPRISE = 3.0  # standardised, clipped
-DRIFT_ALARM_SD = 4.0  # standard deviations of an alarm
-MAX_WIDENING = 2.0  # factor of the variance of experts that did not raise the alarm
-MIN_PIVOT = 1e-12  # variance that counts as 0
+MAX_WIDENING = 4.0  # factor of the variance of experts that did not raise the alarm
 
 
 class Posterior(NamedTuple):
-    """A row per context."""
+    """The belief that contexts share, and what each of them adds."""
 
-    beta: Floats  # (X, K)
-    root: Floats  # (X, K, K), T: the covariance of i and j is sum_k T_ki T_kj
-    squares: Floats  # (X,) running mean of squared errors
-    missed: Floats  # (X,) running mean of expected misses
-    drift: Floats  # (X, K) running mean of surprises
-    rewards: Ints  # (X,) how many
+    beta: Floats  # (K,)
+    root: Floats  # (K, K), T: P = T'T
+    prior: Floats  # (2,) mean and variance of each b_i
+    noise: Floats  # (2,) running means of squared errors and of expected misses
+    drift: Floats  # (K,) running mean of surprises
+    rewards: Ints  # one number: how many
+    deviations: pooled.ContextDeviations
+    scale: RewardScale
 
     def migrate(self, new: "Posterior", change: ProblemChange) -> None:
-        """Beliefs about experts that stay, and their covariance, in contexts with rewards; a new
-        expert is independent of all others.
-        """
-        used, (here, there) = np.flatnonzero(self.rewards), change.experts
-        new.squares[used], new.missed[used] = self.squares[used], self.missed[used]
-        new.rewards[used] = self.rewards[used]
+        """Beliefs about experts that stay, and their covariance; a new expert is independent."""
+        here, there = change.experts
         for was, now in ((self.beta, new.beta), (self.drift, new.drift)):
-            now[np.ix_(used, there)] = was[np.ix_(used, here)]
-        for x in used:
-            if change.old.experts == change.new.experts:
-                new.root[x] = self.root[x]
-            else:
-                P, known = PRIOR_VARIANCE * np.eye(new.beta.shape[1]), self.root[x][:, here]
-                P[np.ix_(there, there)] = known.T @ known
-                fill_cholesky_root(new.root[x], P)
+            now[there] = was[here]
+        new.noise[:], new.rewards[:] = self.noise, self.rewards
+        if change.old.experts == change.new.experts:
+            new.root[:] = self.root
+        else:
+            P, known = new.prior[1] * np.eye(new.beta.size), self.root[:, here]
+            P[np.ix_(there, there)] = known.T @ known
+            fill_cholesky_root(new.root, P)
+        self.deviations.migrate(new.deviations, change)
+        for other, field in zip(self.scale, new.scale, strict=True):
+            field[:] = other
 
     def is_valid(self, rule: Any) -> bool:
-        variances = (self.root**2).sum(axis=1)
+        variances, noise = (self.root**2).sum(axis=0), self.noise
         return bool(
             ((self.beta >= MIN_BETA) & (self.beta <= MAX_BETA)).all()
-            and ((variances > 0) & (variances < PRIOR_VARIANCE * 1.001)).all()
-            and ((self.squares >= 0) & (self.squares <= 1)).all()
-            and ((self.missed > 0) & (self.missed <= 1)).all()
+            and (np.diag(self.root) > 0).all()
+            and (np.tril(self.root, -1) == 0).all()
+            and (variances < max(self.prior[1], PRIOR_PANEL_VARIANCE) * 1.001).all()
+            and np.isfinite(self.prior).all()
+            and self.prior[1] > 0
+            and 0 <= noise[0] <= 1
+            and 0 < noise[1] <= 1
             and (np.abs(self.drift) <= MAX_SURPRISE).all()
-            and (self.rewards >= 0).all()
+            and self.rewards[0] >= 0
+            and self.deviations.is_valid(rule)
+            and self.scale.is_valid(rule)
         )
 
 
 def make_prior(contexts: int, size: int, members: int) -> Posterior:
     """The prior: panels of so many members miss 0.4 on average."""
+    variance = PRIOR_PANEL_VARIANCE / members
+    prior = np.array([math.log(PRIOR_MISS) / members, variance])
     return Posterior(
-        beta=np.full((contexts, size), math.log(PRIOR_MISS) / members),
-        root=np.tile(math.sqrt(PRIOR_VARIANCE) * np.eye(size), (contexts, 1, 1)),
-        squares=np.full(contexts, PRIOR_NOISE * PRIOR_MISS),
-        missed=np.full(contexts, PRIOR_MISS),
-        drift=np.zeros((contexts, size)),
-        rewards=np.zeros(contexts, np.int64),
+        beta=np.full(size, prior[0]),
+        root=math.sqrt(variance) * np.eye(size),
+        prior=prior,
+        noise=np.array([PRIOR_NOISE * PRIOR_MISS, PRIOR_MISS]),
+        drift=np.zeros(size),
+        rewards=np.zeros(1, np.int64),
+        deviations=pooled.make_deviations(contexts, size),
+        scale=make_reward_scale(),
     )
 
 
 @jit
-def estimate_noise(belief: Posterior, x: int) -> float:
+def restart_posterior(belief: Posterior) -> None:
+    """Forget all but the scale of rewards."""
+    beta, root, drift, deviations = belief.beta, belief.root, belief.drift, belief.deviations
+    for i in range(beta.size):
+        beta[i], drift[i] = belief.prior[0], 0.0
+        for k in range(beta.size):
+            root[i, k] = math.sqrt(belief.prior[1]) if i == k else 0.0
+    belief.noise[0], belief.noise[1], belief.rewards[0] = PRIOR_NOISE * PRIOR_MISS, PRIOR_MISS, 0
+    for x in range(deviations.offset.size):
+        deviations.offset[x], deviations.learned[x] = 0.0, 0
+        deviations.offset_variance[x] = pooled.PRIOR_OFFSET_VARIANCE
+        for i in range(beta.size):
+            deviations.info[x, i], deviations.moment[x, i] = 0.0, 0.0
+
+
+@jit
+def estimate_noise(belief: Posterior) -> float:
     """phi, the mean of (y - mu)^2 over the mean of mu; a mean of ratios rests on few rounds."""
-    return float(min(max(belief.squares[x] / belief.missed[x], MIN_NOISE), MAX_NOISE))
+    return float(min(max(belief.noise[0] / belief.noise[1], MIN_NOISE), MAX_NOISE))
 
 
 @jit
 def sample_posterior(
-    beta: Floats, root: Floats, scale: float, stream: Xoshiro
-) -> tuple[Floats, Xoshiro]:
-    """b ~ N(beta, scale^2 P), and the stream after it."""
-    b, s = beta.copy(), stream
-    for k in range(b.size):
-        z, s = draw_normal(s)
-        add_scaled_row(b, root[k], scale * z)
-    return b, s
+    belief: Posterior, contexts: Ints, members: int, scales: Floats, z: Floats, more: Floats
+) -> Floats:
+    """(N, K) b ~ N(beta, scale^2 P), and what a context adds, for N contexts and scales.
 
-
-@jit
-def add_scaled_row(out: Floats, row: Floats, factor: float) -> None:
-    """out += factor row: all operations on a root, as this is vectorised."""
-    for i in range(out.size):
-        out[i] += factor * row[i]
-
-
-@jit
-def update_posterior(belief: Posterior, x: int, members: Ints, reward: float) -> None:
-    """Update by the reward of a set of different members.
-
-    mu = exp(sum_A beta), v = 1_A' P 1_A, step = (y - mu) / (mu v + phi), with y = 1 - r:
-    beta += P 1_A step,  P -= mu / (mu v + phi) P 1_A 1_A' P
+    z, more: (N, K) standard normal numbers for both parts; they are used up
     """
-    beta, root = belief.beta[x], belief.root[x]
-    phi = estimate_noise(belief, x)
-    total = 0.0
-    for i in members:
-        total += beta[i]
-    mu, y = math.exp(min(total, 0.0)), 1.0 - reward
-    known = mu < MIN_EXPECTED_MISS and y < MIN_EXPECTED_MISS  # nothing new
+    b = np.empty((scales.size, belief.beta.size))
+    for n in range(scales.size):
+        for i in range(b.shape[1]):
+            b[n, i] = belief.beta[i]
+            z[n, i] *= scales[n]
+    add_root_samples(b, belief.root, z)
+    if pooled.are_pooled(belief.deviations):
+        for n in range(scales.size):
+            scale = pooled.DEVIATION_SCALE * scales[n]
+            x = contexts[n]
+            pooled.add_sampled_deviations(b[n], belief.deviations, x, members, scale, more[n])
+    return b
+
+
+class Surprise(NamedTuple):
+    """What a reward says about a panel, given the belief before it."""
+
+    mu: float  # expected miss
+    y: float  # miss
+    den: float  # mu v + phi, with v the variance of log mu
+    known: bool  # nothing new: a set that misses nothing did so again
+
+
+@jit
+def update_posterior(
+    belief: Posterior, x: int, members: Ints, places: Ints, values: Floats, reward: float
+) -> bool:
+    """Update by the reward of different members; returns whether the scale of rewards changed.
+
+    places, values: the vector u with log mu = u.beta + ...: 1 at every member
+
+    mu = exp(u.beta + sum_A d + a), v = u'Pu + ..., step = (y - mu) / (mu v + phi), y = 1 - r:
+    beta += P u step,  P -= mu / (mu v + phi) P u u'P
+    """
+    moved = track_reward(belief.scale, reward)
+    if moved:
+        restart_posterior(belief)
+    beta, y, phi = belief.beta, compute_miss(belief.scale, reward), estimate_noise(belief)
+    added = pooled.PanelDeviation(0.0, 0.0, 0.0)
+    if pooled.are_pooled(belief.deviations):
+        added = pooled.predict_deviation(belief.deviations, x, members)
+    total, w, Px = added.mean, np.empty(beta.size), np.empty(beta.size)
+    for n in range(places.size):
+        total += values[n] * beta[places[n]]
+    mu = math.exp(min(total, 0.0))
+    known = mu < MIN_EXPECTED_MISS and y < MIN_EXPECTED_MISS
     mu = max(mu, MIN_EXPECTED_MISS)
-    w, Px = np.empty(beta.size), np.zeros(beta.size)
-    v = fill_covariance_product(w, Px, root, members)
-    den = mu * v + phi
-    if not known:
-        shift_beta(beta, Px, members, (y - mu) / den)
-    # T -= s w (P 1_A)', as I - c w w' with c = mu / den is the square of I - s w w' with
-    # s = (1 - sqrt(1 - c w.w)) / w.w, here without a difference of numbers that are almost equal.
-    s = mu / den / (1.0 + math.sqrt(phi / den))
-    for k in range(w.size):
-        add_scaled_row(root[k], Px, -s * w[k])
-    belief.rewards[x] += 1
-    first = 1.0 / (belief.rewards[x] - 1 + NOISE_PRIOR_ROUNDS)
-    rate = max(min(NOISE_RATE, NOISE_MISSES * mu / phi), first)
-    belief.squares[x] += rate * ((y - mu) ** 2 - belief.squares[x])
-    belief.missed[x] += rate * (mu - belief.missed[x])
-    surprise = 0.0 if known else (y - mu) / math.sqrt(mu * den)
-    surprise = min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE)
-    # The skew of surprises is that of a coin, y = 0 or 1 with mean mu, if phi = 1 - mu as with one,
-    # and less in the way of sqrt(phi) where they are quieter.
-    mean = min(mu, MAX_SKEW_MISS)
-    skew = (1.0 - 2.0 * mean) / (1.0 - mean) * math.sqrt(phi / mean)
-    track_drift(belief.drift[x], root, members, surprise, skew)
+    own = fill_root_product(w, belief.root, places, values)
+    den = mu * (own + added.variance) + phi
+    reduce_root(Px, belief.root, w, mu / den, (mu * added.variance + phi) / den)
+    step = 0.0 if known else (y - mu) / den
+    shorter = shift_beta(beta, Px, members, step)
+    belief.rewards[0] += 1
+    if pooled.are_pooled(belief.deviations):
+        pooled.update_deviations(belief.deviations, x, members, shorter, mu / den)
+        pooled.learn_spread(belief.deviations, belief.rewards[0], added.lean, step, mu / den)
+    track_noise(belief, mu, y, phi)
+    track_drift(belief, members, Surprise(mu, y, den, known), phi)
+    return moved
 
 
 @jit
-def fill_covariance_product(w: Floats, Px: Floats, root: Floats, members: Ints) -> float:
-    """Write w = T 1_A and P 1_A = T'w; returns 1_A' P 1_A = w.w."""
-    v = 0.0
-    for k in range(w.size):
-        w[k] = 0.0
-        for i in members:
-            w[k] += root[k, i]
-        v += w[k] * w[k]
-        add_scaled_row(Px, root[k], w[k])
-    return v
-
-
-@jit
-def shift_beta(beta: Floats, Px: Floats, members: Ints, step: float) -> None:
-    """beta += P 1_A step, shortened so that no member moves by more than 1."""
+def shift_beta(beta: Floats, Px: Floats, members: Ints, step: float) -> float:
+    """beta += P u step, shortened so that no member moves by more than 1; returns the step."""
     top = 0.0
     for i in members:
         top = max(top, abs(Px[i] * step))
@@ -170,19 +205,39 @@ def shift_beta(beta: Floats, Px: Floats, members: Ints, step: float) -> None:
         step *= MAX_BETA_STEP / top
     for i in range(beta.size):
         beta[i] = min(max(beta[i] + step * Px[i], MIN_BETA), MAX_BETA)
+    return step
 
 
 @jit
-def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, skew: float) -> None:
+def track_noise(belief: Posterior, mu: float, y: float, phi: float) -> None:
+    """Update the running means that phi is computed from."""
+    first = 1.0 / (belief.rewards[0] - 1 + NOISE_PRIOR_ROUNDS)
+    rate = max(min(NOISE_RATE, NOISE_MISSES * mu / phi), first)
+    belief.noise[0] += rate * ((y - mu) ** 2 - belief.noise[0])
+    belief.noise[1] += rate * (mu - belief.noise[1])
+
+
+@jit
+def track_drift(belief: Posterior, members: Ints, found: Surprise, phi: float) -> None:
     """Record a surprise for every member; after too many of one sign, reset the belief about that
     expert and widen all others.
 
-    If surprises are skewed, a few large ones in a row are usual: the mean is over more rounds,
-    and the threshold higher on that side.
+    If surprises are skewed, a few large ones in a row are usual: the mean is over more rounds, and
+    the threshold higher on that side. If rewards are noisy, a wrong model surprises as much as a
+    change: the mean is over more rounds, and the threshold higher. The skew is that of a coin,
+    y = 0 or 1 with mean mu, if phi = 1 - mu as with one, and less in the way of sqrt(phi) where
+    rewards are quieter.
     """
-    fade = min(DRIFT_RATE, DRIFT_SKEW_SQUARED / max(skew * skew, DRIFT_SKEW_SQUARED))
-    low = -compute_drift_threshold(fade, max(-skew, 0.0))
-    high = compute_drift_threshold(fade, max(skew, 0.0))
+    mu, drift = found.mu, belief.drift
+    surprise = 0.0 if found.known else (found.y - mu) / math.sqrt(mu * found.den)
+    surprise = min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE)
+    mean, noisy = min(mu, MAX_SKEW_MISS), min(phi / NOISY, 1.0)
+    skew = (1.0 - 2.0 * mean) / (1.0 - mean) * math.sqrt(phi / mean)
+    fade = QUIET_DRIFT_RATE + noisy * (NOISY_DRIFT_RATE - QUIET_DRIFT_RATE)
+    fade = min(fade, DRIFT_SKEW_SQUARED / max(skew * skew, DRIFT_SKEW_SQUARED))
+    sd = QUIET_ALARM_SD + noisy * (NOISY_ALARM_SD - QUIET_ALARM_SD)
+    low = -compute_drift_threshold(fade, max(-skew, 0.0), sd)
+    high = compute_drift_threshold(fade, max(skew, 0.0), sd)
     some, fired = False, np.zeros(drift.size, np.bool_)
     for i in members:
         drift[i] += fade * (surprise - drift[i])
@@ -191,45 +246,37 @@ def track_drift(drift: Floats, root: Floats, members: Ints, surprise: float, ske
             fired[i] = True
             some = True
     if some:
-        widen_covariance(root, fired)
+        widen_covariance(belief, fired)
 
 
 @jit
-def compute_drift_threshold(fade: float, skew: float) -> float:
+def compute_drift_threshold(fade: float, skew: float, sd: float) -> float:
     """A running mean of surprises rarely exceeds sigma (z + s (z^2 - 1) / 6) with
-    z = 4 and s the skew of the mean, by Cornish and Fisher.
+    z = sd and s the skew of the mean, by Cornish and Fisher.
 
     Of numbers with variance 1 the mean has sigma^2 = fade / 2 and, from the sums of the squares and
     cubes of its weights, s = skew fade^2 / 3 / sigma^3.
     """
     sigma = math.sqrt(fade / 2.0)
     s = skew * fade * fade / 3.0 / sigma**3
-    return sigma * (DRIFT_ALARM_SD + s * (DRIFT_ALARM_SD * DRIFT_ALARM_SD - 1.0) / 6.0)
+    return sigma * (sd + s * (sd * sd - 1.0) / 6.0)
 
 
 @jit
-def widen_covariance(root: Floats, fired: Bools) -> None:
-    """S P S with S_i^2 = prior variance / P_ii, at least 1, and at most 2 for experts not fired."""
-    widths = np.zeros(fired.size)
-    for k in range(fired.size):
-        for i in range(fired.size):
-            widths[i] += root[k, i] * root[k, i]
+def widen_covariance(belief: Posterior, fired: Bools) -> None:
+    """S P S with S_i^2 = prior variance / P_ii, at least 1, and at most 4 for experts not fired."""
+    widths = compute_variances(belief.root)
     for i in range(fired.size):
-        factor = max(PRIOR_VARIANCE / max(widths[i], MIN_PIVOT), 1.0)
+        factor = max(belief.prior[1] / max(widths[i], MIN_PIVOT), 1.0)
         widths[i] = math.sqrt(factor if fired[i] else min(factor, MAX_WIDENING))
-    for k in range(fired.size):
-        for i in range(fired.size):
-            root[k, i] *= widths[i]
+    scale_root(belief.root, widths)
 
 
 @jit
-def fill_cholesky_root(root: Floats, P: Floats) -> None:
-    """Write the upper triangle T with T'T = P (Cholesky) in O(K^3), row by row; P is used up."""
-    K = P.shape[0]
-    for k in range(K):
-        pivot = math.sqrt(max(P[k, k], MIN_PIVOT))
-        for i in range(K):
-            root[k, i] = P[k, i] / pivot if i > k else 0.0
-        root[k, k] = pivot
-        for i in range(k + 1, K):
-            add_scaled_row(P[i], root[k], -root[k, i])
+def grow_covariance(belief: Posterior, growth: float) -> None:
+    """Let all variances grow by this factor, at most to those of the prior."""
+    widths = compute_variances(belief.root)
+    for i in range(widths.size):
+        most = max(belief.prior[1] / max(widths[i], MIN_PIVOT), 1.0)
+        widths[i] = math.sqrt(min(growth, most))
+    scale_root(belief.root, widths)

@@ -1,0 +1,109 @@
+"""The belief of noisy-or by the documented formulas, in plain NumPy, with P itself."""
+
+import numpy as np
+
+from bylot.numerics.jit import Floats, Ints
+
+
+class ReferenceBelief:
+    """What contexts share, what they add, and the scale of rewards."""
+
+    def __init__(self, size: int, members: int, contexts: int) -> None:
+        self.size, self.members, self.contexts = size, members, contexts
+        self.low, self.width, self.seen = 0.0, 1.0, list[float]()
+        self.outside, self.check, self.used = 0, 64, set[int]()
+        self.alarms, self.tau2, self.slope = 0, 0.02, [0.0, 0.0]
+        self.restart()
+
+    def restart(self) -> None:
+        K, X = self.size, self.contexts
+        self.beta, self.P = np.full(K, np.log(0.4) / self.members), np.eye(K) / self.members
+        self.noise, self.e, self.n = [0.12, 0.4], np.zeros(K), 0
+        self.info, self.moment = np.zeros((X, K)), np.zeros((X, K))
+        self.a, self.V = np.zeros(X), np.full(X, 0.03)
+
+    @property
+    def phi(self) -> float:
+        return float(np.clip(self.noise[0] / self.noise[1], 0.001, 1))
+
+    @property
+    def pooled(self) -> bool:
+        return len(self.used) > 1
+
+    def variances(self, x: int) -> Floats:
+        return np.asarray(1 / (self.info[x] + 1 / self.tau2))
+
+    def sample(self, x: int, scale: float, z: Floats, more: Floats) -> Floats:
+        b = self.beta + scale * np.linalg.cholesky(self.P) @ z
+        if self.pooled:
+            D = self.variances(x)
+            b = b + self.moment[x] * D + self.a[x] / self.members + scale / 2 * np.sqrt(D) * more
+        return np.exp(np.clip(b, -8, 0.5))
+
+    def find_scale(self, reward: float) -> bool:
+        self.seen.append(reward)
+        self.outside += not self.low - 1e-6 <= reward <= self.low + self.width + 1e-6
+        if len(self.seen) < self.check:
+            return False
+        due = self.check == 64 or self.outside > 0.02 * self.check
+        self.check, self.outside, was = 2 * self.check, 0, self.width
+        least, span = min(self.seen), max(self.seen) - min(self.seen)
+        if due:
+            self.low, self.width = 0.0, 1.0
+            if span > 1e-6 and 1.3 * span < 0.7:
+                self.low = max(least - 0.15 * span, 0.0)
+                self.width = min(least + 1.15 * span, 1.0) - self.low
+        return self.width != was
+
+    def learn(self, x: int, A: Ints, reward: float) -> None:
+        if self.find_scale(reward):
+            self.restart()
+        y = float(np.clip((self.low + self.width - reward) / self.width, 0, 1))
+        phi, D, d = self.phi, self.variances(x), self.moment[x] * self.variances(x)
+        one = np.isin(np.arange(self.size), A).astype(float)
+        mean, extra = one @ self.beta, 0.0
+        if self.pooled:
+            mean, extra = mean + one @ d + self.a[x], one @ D + self.V[x]
+        mu = np.exp(min(mean, 0))
+        known = mu < 0.003 and y < 0.003
+        mu = max(mu, 0.003)
+        Px = self.P @ one
+        den = mu * (one @ Px + extra) + phi
+        step = 0.0 if known else (y - mu) / den
+        shorter = step / max(1.0, np.abs(Px[A] * step).max())
+        self.beta = np.clip(self.beta + Px * shorter, -8, 0.3)
+        self.P = self.P - mu / den * np.outer(Px, Px)
+        self.n += 1
+        if self.pooled:
+            self.learn_context(x, A, one @ (d * D) / self.tau2, step, shorter, mu / den)
+        rate = max(min(0.01, 0.05 * mu / phi), 1 / (self.n + 9))
+        self.noise[0] += rate * ((y - mu) ** 2 - self.noise[0])
+        self.noise[1] += rate * (mu - self.noise[1])
+        z = 0.0 if known else float(np.clip((y - mu) / np.sqrt(mu * den), -3, 3))
+        self.check_drift(A, z, float(mu), phi)
+
+    def learn_context(
+        self, x: int, A: Ints, lean: float, step: float, shorter: float, f: float
+    ) -> None:
+        D, V = self.variances(x)[A], self.V[x]
+        d, less = self.moment[x][A] * D + D * shorter, D - f * D**2
+        self.info[x][A], self.moment[x][A] = 1 / less - 1 / self.tau2, d / less
+        self.a[x], self.V[x] = self.a[x] + V * shorter, V - f * V**2
+        self.slope = [self.slope[0] + step * lean, self.slope[1] + f * lean**2]
+        if self.n % 200 == 0:
+            move = np.clip(self.slope[0] / (self.slope[1] + 0.2), -0.5, 0.5)
+            self.tau2 = float(np.clip(self.tau2 * np.exp(move), 0.001, 0.03))
+            self.slope = [0.0, 0.9 * self.slope[1]]
+
+    def check_drift(self, A: Ints, z: float, mu: float, phi: float) -> None:
+        skew = (1 - 2 * min(mu, 0.9)) / (1 - min(mu, 0.9)) * np.sqrt(phi / min(mu, 0.9))
+        noisy = min(2 * phi, 1)
+        f, sd = min(0.05 - 0.03 * noisy, 0.25 / max(skew**2, 1e-9)), 4 + 2 * noisy
+        self.e[A] += f * (z - self.e[A])
+        excess = np.maximum(np.sign(self.e) * skew, 0) * np.sqrt(8 * f) / 3 * (sd**2 - 1) / 6
+        fired = (np.abs(self.e) > np.sqrt(f / 2) * (sd + excess)) & np.isin(np.arange(self.size), A)
+        if fired.any():
+            self.alarms += 1
+            wider = 1 / self.members / np.diag(self.P)
+            S = np.sqrt(np.clip(wider, 1, np.where(fired, np.inf, 4)))
+            self.P, self.e = self.P * np.outer(S, S), np.where(fired, 0.0, self.e)
