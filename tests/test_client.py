@@ -205,7 +205,7 @@ def test_an_unknown_decision_is_a_receipt_and_not_an_error() -> None:
 def test_numpy_numbers_are_sent_as_numbers(value: Any, sent: float) -> None:
     with scripted_server(Answer(200, LEARNED)) as server:
         assert get_router(server).reward("triage.1.7.9f3ab01c", value) is Receipt.LEARNED
-    assert server.requests[0].body == {"value": sent, "spend": None, "key": None}
+    assert server.requests[0].body == {"value": sent}
 
 
 def test_values_that_cannot_be_encoded_are_refused_by_the_client() -> None:

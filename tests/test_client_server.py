@@ -47,6 +47,37 @@ def test_a_served_router_gives_the_trace_of_the_compiled_loop(client: Client, po
     )
 
 
+@pytest.mark.parametrize("feedback", ["members", "winner"])
+def test_a_served_router_takes_scores_and_winners(client: Client, feedback: Any) -> None:
+    environment, given = make_recorded_environment(60), {"seed": 9, "feedback": feedback}
+    router = client.create(f"judged-{feedback}", make_five_expert_problem(), "ts", **given)
+    trace = play(router, environment, 60)
+    expected = simulate(make_five_expert_problem(), environment, "ts", rounds=60, **given)
+    assert traces_are_equal(trace, expected)
+    plain = simulate(make_five_expert_problem(), environment, "ts", rounds=60, seed=9)
+    assert (trace.draws != plain.draws).any(), "the scores make a difference"
+    assert router.feedback == router.status().feedback == feedback
+
+
+def test_the_async_client_sends_scores_of_members(server: ServerProcess) -> None:
+    async def report() -> None:
+        async with AsyncClient(server.url) as client:
+            pool = make_five_expert_problem()
+            router = await client.create("judged-async", pool, "ts", feedback="members")
+            decision = await router.decide()
+            scores = dict.fromkeys(decision.subset, True)
+            spend = {"usd": dict.fromkeys(decision.subset, 0.5)}
+            given: Any = {"members": scores, "spend": spend}
+            assert await router.reward(decision.id, **given) is Receipt.LEARNED
+            assert await router.reward(decision.id, 1, **given) is Receipt.DUPLICATE
+            with pytest.raises(errors.RewardConflict, match="already has spend"):
+                await router.reward(decision.id, 1, members=scores)
+            with pytest.raises(errors.RewardError, match="has no member 'zoe'"):
+                await router.reward(decision.id, members={"zoe": 1}, key="other")
+
+    asyncio.run(report())
+
+
 def without_log_fields(status: RouterStatus) -> RouterStatus:
     """A status without the fields that only a log has."""
     return structs.replace(status, counters=None, distributions=(), timeline=None)

@@ -262,6 +262,96 @@ def test_a_batch_of_rewards_has_a_result_for_each(server: ServerClient, router: 
     assert receipts == ["learned", "learned", "duplicate"]
 
 
+@pytest.fixture(scope="module")
+def judged(server: ServerClient) -> str:
+    """A router that scores of members are reported to."""
+    return server.create_router(policy="random", feedback="members")
+
+
+def test_scores_of_members_are_recorded_with_their_decision(
+    server: ServerClient, judged: str
+) -> None:
+    decision = server.decide(judged)
+    id, (first, other) = decision["id"], decision["subset"]
+    path = f"/v1/decisions/{id}/reward"
+    report = {
+        "members": {first: True, other: 0.25},
+        "spend": {"usd": {first: 0.5, other: 0.75}, "junior": 2},
+    }
+    answer = server.post(path, json=report)
+    assert answer.json() == {"decision": id, "receipt": "learned", "value": 1.0}
+    assert server.post(path, json={**report, "value": 1}).json()["receipt"] == "duplicate"
+    other_scores = {**report, "members": {first: True}}
+    error = assert_error(server.post(path, json=other_scores), 409)
+    assert error["code"] == "reward_conflict"
+    record = server.get(f"/v1/decisions/{id}").json()
+    assert record["learned_members"] == {first: 1.0, other: 0.25}
+    assert record["rewards"][0] | {"at": ""} == {
+        "at": "",
+        "value": 1.0,
+        "receipt": "learned",
+        "spend": {"usd": 1.25, "junior": 2.0},
+        "key": None,
+        "by": None,
+        "members": {first: 1.0, other: 0.25},
+        "winner": None,
+        "member_spend": {"usd": {first: 0.5, other: 0.75}},
+        "from_members": True,
+    }
+    status = server.get(f"{judged}/status").json()
+    assert (status["feedback"], status["uses_feedback"]) == ("members", False)
+    assert status["counters"]["detailed"] >= 1
+    assert server.get(judged).json()["config"]["feedback"] == "members"
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({"members": {"zoe": 1}}, "has no member 'zoe'"),
+        ({"members": {"ann": "1"}}, "expected a number, true or false"),
+        ({"members": {"ann": None}}, "expected a number, true or false"),
+        ({"members": [1]}, "expected an object or null"),
+        ({"members": {"": 1}}, "length"),
+        ({"members": {}}, "invalid reward None"),
+        ({"members": {"ann": 1e300}}, "score of 'ann'"),
+        ({"members": {f"e{n}": 1 for n in range(1_001)}}, "an object of length <= 1000"),
+        ({"value": 1, "winner": "ann"}, "takes no winner; create it with feedback='winner'"),
+        ({"value": 1, "winner": 5}, "expected a text or null"),
+        ({"value": 1, "spend": {"usd": {"zoe": 1}}}, "spend on 'usd' lacks member"),
+        ({"value": 1, "spend": {"usd": {"ann": -1}}}, "spend on 'usd' by 'ann' -1.0"),
+        ({"value": 1, "spend": {"usd": {"ann": {"a": 1}}}}, "expected a number, got an object"),
+        ({"value": 1, "spend": {"usd": []}}, "expected a number or an object"),
+    ],
+)
+def test_an_invalid_report_about_members_changes_nothing(
+    server: ServerClient, judged: str, report: dict[str, Any], words: str
+) -> None:
+    id = server.decide(judged)["id"]
+    before = server.get(f"{judged}/status").json()
+    error = assert_error(server.post(f"/v1/decisions/{id}/reward", json=report), 422)
+    assert words in error["message"]
+    batch = {"rewards": [{"decision": id, **report}]}
+    answer = server.post("/v1/rewards:batch", json=batch)
+    found = answer.json()
+    assert answer.status_code == 422 or found["results"][0]["status"] == 422
+    assert server.get(f"{judged}/status").json() == before
+
+
+def test_a_batch_takes_scores_and_winners(server: ServerClient, judged: str) -> None:
+    won = server.create_router(policy="random", feedback="winner")
+    one, two = server.decide(judged), server.decide(won)
+    rewards = [
+        {"decision": one["id"], "members": dict.fromkeys(one["subset"], 0.5)},
+        {"decision": two["id"], "value": 0.5, "winner": two["subset"][0]},
+        {"decision": two["id"], "value": 0.5, "winner": two["subset"][1]},
+        {"decision": two["id"], "members": dict.fromkeys(two["subset"], 0.5), "key": "k"},
+    ]
+    results = server.post("/v1/rewards:batch", json={"rewards": rewards}).json()["results"]
+    assert [one["status"] for one in results] == [200, 200, 409, 422]
+    record = server.get(f"/v1/decisions/{two['id']}").json()
+    assert record["learned_winner"] == two["subset"][0]
+
+
 def test_a_batch_has_one_to_a_thousand_items(server: ServerClient, router: str) -> None:
     path = f"{router}/decisions:batch"
     assert len(server.post(path, json={"decisions": [{}] * 1000}).json()["results"]) == 1000

@@ -49,15 +49,22 @@ def send_mutated_requests(server: ServerClient, count: int, seed: int) -> list[i
 
 def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
     """A valid request for every route: method, path, body."""
-    router = server.create_router()
+    router = server.create_router(feedback="members", policy="random")
     known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
     decision = {"context": "a", "available": ["ann", "bob"], "key": "k", "defer": False}
-    reward = {"value": 0.5, "spend": {"usd": 1.5}, "key": "r"}
+    reward = {
+        "value": 0.5,
+        "spend": {"usd": {"ann": 1.5, "bob": 1}, "junior": 1},
+        "key": "r",
+        "members": {"ann": 0.5, "bob": True},
+        "winner": "ann",
+    }
     bodies: dict[str, Any] = {
         "create_router": {
             "name": known["name"],
             "problem": FIVE_EXPERTS,
             "policy": "distinct",
+            "feedback": "members",
             "wait": 9.5,
         },
         "edit_router": {

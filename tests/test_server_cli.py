@@ -93,6 +93,26 @@ def test_the_life_of_a_router_from_creation_to_deletion(
     assert "no router named 'life'" in run_verb("decide", "life", exit_code=1)
 
 
+def test_scores_of_members_and_winners_are_sent_from_the_command_line(
+    run_verb: RunVerb, problem_file: str
+) -> None:
+    words = ("router", "create", "judged", problem_file, "--policy", "omd", "--feedback", "members")
+    created = run_verb(*words)
+    assert created.startswith("judged: 4 experts, policy omd\nwarning: omd ignores scores of memb")
+    decision = json.loads(run_verb("decide", "judged", "--json"))
+    id, panel = decision["id"], decision["subset"]
+    scores = [word for name in panel for word in ("--member", f"{name}=pass")]
+    spend = "usd=" + ",".join(f"{name}:0.5" for name in panel)
+    assert run_verb("reward", id, *scores, "--spend", spend) == "learned\n"
+    assert run_verb("reward", id, "1", *scores, "--spend", spend) == "duplicate\n"
+    error = run_verb("reward", id, "1", "--winner", panel[0], exit_code=1)
+    assert "create it with feedback='winner'" in error
+    assert "invalid reward None" in run_verb("reward", id, exit_code=1)
+    shown = run_verb("router", "show", "judged")
+    assert shown.startswith("judged, policy omd, feedback members, configuration version 1\n")
+    assert "the policy ignores scores of members" in shown
+
+
 def test_every_verb_can_print_json(run_verb: RunVerb, problem_file: str) -> None:
     created = json.loads(
         run_verb("router", "create", "plain", problem_file, "--policy", "omd", "--json")

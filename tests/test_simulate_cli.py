@@ -273,6 +273,29 @@ def test_every_output_starts_with_what_to_do(tmp_path: Path) -> None:
     assert list(allowed)[-1] == "ts-bwk"
 
 
+@pytest.mark.parametrize("feedback", ["members", "winner"])
+def test_policies_learn_from_the_feedback_that_the_table_knows(
+    feedback: Any, tmp_path: Path
+) -> None:
+    text = StringIO()
+    problem = read(write_problem_file(tmp_path)).problem
+    with redirect_stdout(text):
+        options = "--policy", "omd,ts-bwk", "--jobs", "1", "--feedback", feedback
+        assert main(make_arguments(tmp_path, *options)) == 0
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    given: dict[str, Any] = {"rounds": ROUNDS, "horizon": ROUNDS, "seed": 1}
+    environment, means = make_environment(problem), []
+    for kind in (feedback, "panel"):
+        trace = simulate(problem, environment, "ts-bwk", **given, feedback=kind)
+        means.append(1 + 4 * trace.rewards.mean())
+    assert found["feedback"] == feedback
+    assert found["policies"]["ts-bwk"]["runs"][1]["reward"] == pytest.approx(means[0], abs=1e-12)
+    assert means[0] != pytest.approx(means[1], abs=1e-12), "it makes a difference"
+    said = "omd learns from the reward alone."
+    assert said in text.getvalue()
+    assert said in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_noisy_or_is_played_by_default(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text(TABLE)
     arguments = [str(write_problem_file(tmp_path)), "--outcomes", str(tmp_path / "table.csv")]

@@ -154,7 +154,7 @@ class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
     winner: LabelText | None = None
 
 
-class RewardItem(Struct, frozen=True, forbid_unknown_fields=True):
+class RewardItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A reward of a batch, with the id of its decision."""
 
     decision: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]

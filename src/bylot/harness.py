@@ -25,7 +25,8 @@ def play_cell(
 ) -> Trace | PolicyError:
     """Simulate one cell with the settings of `simulate`; return the error of a refusing policy."""
     try:
-        check_panel_size(resolve_policy(policy, problem), problem.draws, problem.size)
+        resolved = resolve_policy(policy, problem, settings.get("feedback", "panel"))
+        check_panel_size(resolved, problem.draws, problem.size)
         return simulate(problem, environment, policy, **settings)
     except PolicyError as error:
         return error

@@ -51,6 +51,7 @@ def add_simulate(verbs: Any) -> None:
     verb.add_count("--seeds", 5, "runs of each policy")
     text = "requests per run; policies know this horizon unless the file sets a period"
     verb.add_count("--rounds", 10_000, text)
+    verb.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
     text = "also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
     text += "NAME.at_most or NAME.at_least if the cost is limited on both sides"
     verb.add_option("--sweep", "NAME=FROM:TO:COUNT", text)
@@ -145,6 +146,7 @@ def run_simulate(given: argparse.Namespace) -> int:
         rounds=given.rounds,
         sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
         per_day=per_day,
+        feedback=given.feedback,
     )
     result = run_whatif(plan, given.out, given.jobs)
     print_result(given, result.data, render(result))

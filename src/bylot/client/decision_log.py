@@ -55,8 +55,10 @@ class LogReader:
                 spend = {**self.entries[of].spend, **(body.spend or {})}
                 self.entries[of] = self.entries[of]._replace(spend=spend)
         learned = events.find_learned_value(body)
-        if learned is not None:
-            self.entries[of] = self.entries[of]._replace(reward=learned)
+        if learned is not None and isinstance(body, events.RewardReceived | events.DecisionClosed):
+            members, winner = body.members, body.winner
+            entry = self.entries[of]._replace(reward=learned, members=members, winner=winner)
+            self.entries[of] = entry
 
     def add_decision(self, seq: int, tag: str, made: events.DecisionMade) -> None:
         """Add an entry, without a reward."""

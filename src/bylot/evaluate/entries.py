@@ -42,6 +42,8 @@ class LogEntry(NamedTuple):
     spend: Mapping[str, float] = MappingProxyType({})
     available: tuple[str, ...] | None = None  # None: all experts
     excluded: tuple[str, ...] = ()  # available experts known to have had probability 0
+    members: Mapping[str, float] | None = None  # scores; estimates, which are of panels, use none
+    winner: str | None = None  # likewise
 
     @property
     def subset(self) -> tuple[str, ...]:
@@ -67,7 +69,9 @@ class LogEntry(NamedTuple):
         return float(log_iid_set_probability(masses, len(self.draws)))
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data; unknown values are null."""
+        """Plain data; unknown values are null, unknown scores are left out."""
+        scores = None if self.members is None else dict(self.members)
+        more = {"members": scores, "winner": self.winner}
         return {
             "id": self.id,
             "t": self.t,
@@ -80,6 +84,7 @@ class LogEntry(NamedTuple):
             "reward": self.reward,
             "available": None if self.available is None else list(self.available),
             "excluded": list(self.excluded),
+            **{name: value for name, value in more.items() if value is not None},
         }
 
     def to_json(self) -> str:
@@ -176,6 +181,11 @@ LOG_FIELDS: dict[str, tuple[Any, str]] = {
     "spend": (dict[str, Finite | None] | None, 'an object of numbers such as {"usd": 2.5}'),
     "available": (Names | None, EXPECTED_NAMES),
     "excluded": (tuple[str, ...] | None, "a list of names"),
+    "members": (
+        dict[str, Finite | bool | None] | None,
+        'an object of scores such as {"ann": 1, "bob": 0.5}',
+    ),
+    "winner": (str | None, "the name of a member, or null"),
     "note": (Any, "anything"),
 }
 """The fields of an entry: the type of each, and what is expected in words."""
@@ -209,6 +219,9 @@ def parse_entry(fields: Any) -> LogEntry:
         "propensity": None if replaced else given.get("propensity") or None,
         "spend": {name: cost for name, cost in spend.items() if cost is not None},
     }
+    if given.get("members") is not None:
+        scores = given["members"].items()
+        given["members"] = {name: float(one) for name, one in scores if one is not None} or None
     known = {name: given[name] for name in LogEntry._fields if given.get(name) is not None}
     return LogEntry(**{"reward": None, **known})
 
@@ -227,6 +240,11 @@ def parse_log_field(name: str, given: Any) -> Any:
 
 def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
     """Check that an entry names known experts and that its probabilities are consistent."""
+    named = [*(entry.members or ()), *([] if entry.winner is None else [entry.winner])]
+    for name in named:
+        if name not in entry.draws:
+            what = f"{shorten(repr(name))} has a score or won, and is not of the panel"
+            raise DataError(what, remedy="correct one of them")
     for field in ("draws", "available", "excluded"):
         for name in getattr(entry, field) or ():
             if name not in experts:

@@ -198,6 +198,11 @@ def encode_log_parquet(path: Path, entries: list[LogEntry]) -> bytes:
     costs = sorted({name for one in entries for name in one.spend})
     if costs:  # an empty struct cannot be written
         columns["spend"] = pl.Struct(dict.fromkeys(costs, pl.Float64))
+    names = sorted({name for one in entries for name in one.members or ()})
+    if names:
+        columns["members"] = pl.Struct(dict.fromkeys(names, pl.Float64))
+    if any(one.winner is not None for one in entries):
+        columns["winner"] = pl.String
     rows = [{name: one.to_data().get(name) for name in columns} for one in entries]
     out = io.BytesIO()
     pl.DataFrame(rows, schema=columns).write_parquet(out)

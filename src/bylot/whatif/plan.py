@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot._text import join_words
 from bylot.environments import Environment, Given, Outcomes
 from bylot.errors import BylotError, InfeasibleLimits
 from bylot.outcome_tables.sheets import quote_field
 from bylot.policies import Policy, policy_to_data, resolve_policy
+from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files import ProblemFile, WrittenLimit
@@ -106,6 +108,7 @@ class WhatifPlan:
     rounds: int
     sweep: BoundSweep | None = None
     per_day: float | None = None  # requests; None: unknown
+    feedback: FeedbackKind = "panel"
 
     @property
     def per_requests(self) -> str:
@@ -172,7 +175,22 @@ class WhatifPlan:
 
     def policy_at(self, spec: str, level: int | None = None) -> Policy:
         """The policy of a spec; `auto` depends on the bounds."""
-        return resolve_policy(spec, self.problem_at(level) or self.problem)
+        return resolve_policy(spec, self.problem_at(level) or self.problem, self.feedback)
+
+    def describe_feedback(self) -> str:
+        """What policies learned from."""
+        told = {
+            "panel": "one reward per request",
+            "members": "the reward, and what each member of the panel would have earned alone",
+            "winner": "the reward, and which member would have earned most alone",
+        }
+        text = f"Feedback: {told[self.feedback]}"
+        ignoring = [
+            spec for spec in self.policies if self.feedback not in self.policy_at(spec).feedback
+        ]
+        learns = "learns" if len(ignoring) == 1 else "learn"
+        more = f"; {join_words(ignoring, 'and')} {learns} from the reward alone" * bool(ignoring)
+        return f"{text}{more}."
 
     def kind(self, spec: str, level: int | None = None) -> str:
         """The kind of distribution that a policy plays: "exact" (i.i.d. draws) or "panels"."""

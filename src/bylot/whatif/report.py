@@ -93,6 +93,7 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         f"{len(plan.policies)} polic{'ies' if len(plan.policies) > 1 else 'y'}, {plan.rounds:,} "
         f"requests each, {seeds} seed{'s' * (seeds > 1)}; all policies get the same requests."
     )
+    yield plan.describe_feedback()
     if scenario.questions:
         part = f" ({format_percent(scenario.blanks / scenario.cells)})" * (scenario.blanks > 9)
         yield (

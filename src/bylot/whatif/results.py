@@ -216,6 +216,7 @@ def results_data(
         "rounds": plan.rounds,
         "seeds": list(plan.seeds),
         "horizon": plan.horizon,
+        "feedback": plan.feedback,
         "requests_per_day": plan.per_day,
         "window": plan.window,
         "policies": {

@@ -74,6 +74,7 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     warned: dict[str, str] = {}
     rounds, seed = min(WARMUP_ROUNDS, plan.rounds), plan.seeds[0]
     given: dict[str, Any] = {"rounds": rounds, "seed": seed, "horizon": plan.horizon}
+    given["feedback"] = plan.feedback
     for n, spec in enumerate(plan.policies, 1):
         print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
         with warnings.catch_warnings(record=True) as caught:
@@ -94,6 +95,7 @@ def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
     if job.seed is None:
         return compute_reference(plan, problem, job)
     given: dict[str, Any] = {"rounds": plan.rounds, "seed": job.seed, "horizon": plan.horizon}
+    given["feedback"] = plan.feedback
     played = play_cell(problem, plan.environments[job.seed], job.name, **given)
     if isinstance(played, PolicyError):
         return played.explain(plan.file.format_limit)
@@ -114,6 +116,8 @@ def render(output: WhatifOutput) -> str:
     if plan.rounds != plan.complete:
         lines.append(describe_partial_period(plan))
     lines += [f"{one} here" for one in plan.auto_choices()]
+    if plan.feedback != "panel":
+        lines.append(plan.describe_feedback())
     if rows:  # otherwise the summary says it
         lines += [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
     pages = [str(path) for path in output.paths if path.suffix in (".html", ".md", ".json")]

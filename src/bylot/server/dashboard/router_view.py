@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy
 from bylot.eventlog.events import format_timestamp, now_us
+from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.router.verdict import BROKEN_VERDICTS
 from bylot.server.dashboard import sections
@@ -39,16 +40,22 @@ class NamedValue(Struct, frozen=True):
     value: float | str | None
 
 
+class PanelMember(NamedValue, frozen=True):
+    """An expert of a panel: the value is its inclusion probability."""
+
+    score: str
+
+
 class LatestDecision(Struct, frozen=True, kw_only=True):
     """A row of the table of decisions.
 
-    panel: experts with their inclusion probabilities; spend: settled costs
+    panel: experts with their inclusion probabilities, and scores; spend: settled costs
     """
 
     id: str
     at: str
     context: str
-    panel: list[NamedValue]
+    panel: list[PanelMember]
     propensity: float | None
     spend: list[NamedValue]
     state: str
@@ -159,13 +166,24 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
         id=one.id,
         at=one.at or "",
         context=sections.context_label(one.context),
-        panel=[NamedValue(name, inclusion.get(name)) for name in one.subset],
+        panel=[
+            PanelMember(name, inclusion.get(name), describe_score(record, name))
+            for name in one.subset
+        ],
         propensity=one.propensity,
         spend=[NamedValue(cost, value) for cost, value in spend.items()],
         state=record.state,
         reward=learned[-1] if learned else None,
         notes=", ".join(note for note, holds in notes.items() if holds),
     )
+
+
+def describe_score(record: DecisionRecord, name: str) -> str:
+    """The score of a member that was learned, or that it won; empty if there is none."""
+    score = (record.learned_members or {}).get(name)
+    if score is None:
+        return "won" if name == record.learned_winner else ""
+    return f"scored {score:.4g}"
 
 
 def count_effective_sample(propensities: Sequence[float | None]) -> float | None:
@@ -178,6 +196,12 @@ def count_effective_sample(propensities: Sequence[float | None]) -> float | None
     return sum(weights) ** 2 / sum(one * one for one in weights) if weights else None
 
 
+def describe_feedback(view: RouterView) -> str:
+    """What is reported, and whether the policy uses it."""
+    ignored = ", ignored by the policy" * (not view.status.uses_feedback)
+    return f"{FEEDBACK_WORDS[view.config.feedback]}{ignored}"
+
+
 def list_settings(view: RouterView) -> list[NamedValue]:
     """The configuration, one line per setting."""
     config, problem = view.config, view.config.problem
@@ -188,6 +212,7 @@ def list_settings(view: RouterView) -> list[NamedValue]:
         "experts": f"{len(problem['experts'])}, of which {problem['draws']} are drawn",
         "policy": policy,
         "reward range": format_setting(config.rewards),
+        "feedback": describe_feedback(view),
         "reward deadline": wait,
         "default reward": format_setting(config.default),
         "several rewards": config.aggregate,
