@@ -19,6 +19,7 @@ from bylot_paper.grid import (
     BEYOND_POLICIES,
     COMPARED_POLICIES,
     CROWD_ENVIRONMENTS,
+    FEEDBACK_POLICIES,
     GRIDS,
     GUARDED_POLICIES,
     PAPER_POLICIES,
@@ -106,7 +107,8 @@ def test_levels_with_smoothed_skills_have_their_own_jobs() -> None:
 
 
 def test_all_policies_are_compared_for_the_default() -> None:
-    assert set(COMPARED_POLICIES) == set(POLICY_CLASSES)
+    assert {*COMPARED_POLICIES, "c2mab-v"} == set(POLICY_CLASSES)  # that one is for member scores
+    assert "c2mab-v" in FEEDBACK_POLICIES
 
 
 def test_periods_share_the_scenarios_of_the_comparison() -> None:
