@@ -110,6 +110,28 @@ def test_a_wrong_panel_is_refused_with_a_remedy(answer: Any) -> None:
         simulate(PROBLEM, make_recorded_environment(5), Answering(answer), rounds=5)
 
 
+def test_the_fewest_members_of_a_problem_are_demanded() -> None:
+    problem = make_five_expert_problem(draws=3).replace(min_draws=2)
+    environment = make_recorded_environment(5)
+    assert simulate(problem, environment, Answering([4, 2]), rounds=5).draws[0].tolist() == [
+        4,
+        2,
+        4,
+    ]
+    with pytest.raises(PolicyError, match="2 to 3 different numbers"):
+        simulate(problem, environment, Answering([4]), rounds=5)
+
+
+def test_a_router_passes_scores_of_members_on() -> None:
+    router = Router(PROBLEM, Noting(), feedback="members")
+    decision = router.decide()
+    router.reward(decision.id, 0.6, members={decision.subset[0]: 0.25})
+    ((_, members, told),) = router.core.state.player[0].seen
+    assert [PROBLEM.experts[i] for i in members] == list(decision.subset)
+    assert (told.reward, told.scores[0]) == (0.6, 0.25)
+    assert np.isnan(told.scores[1:]).all()
+
+
 def test_an_unavailable_expert_is_refused() -> None:
     router = Router(PROBLEM, Answering([0]))
     assert router.decide(available=["ann", "eve"]).draws == ("ann", "ann")

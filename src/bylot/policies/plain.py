@@ -46,7 +46,10 @@ class PlainPolicy(Protocol):
     def decide(
         self, context: int, available: Sequence[int], rng: np.random.Generator
     ) -> Sequence[int]:
-        """Choose the members of a panel: 1 to `problem.draws` different experts of `available`."""
+        """Choose the members of a panel: different experts of `available`.
+
+        At least `problem.min_draws`, or 1 if that is None, and at most `problem.draws`.
+        """
 
     def learn(self, context: int, members: Sequence[int], feedback: Feedback) -> None:
         """Learn from the feedback on a panel; its scores are in the order of the members."""
@@ -103,9 +106,11 @@ def check_members(rule: PlainRule, chosen: Any, available: Ints) -> Ints:
     except (TypeError, ValueError):
         members = np.empty(0, np.int64)
     most = min(rule.draws, available.size)
+    fewest = min(rule.problem.min_draws or 1, most)
     different = np.unique(members).size == members.size
-    if not (1 <= members.size <= most and different and np.isin(members, available).all()):
-        expected = f"1 to {most} different numbers of available experts"
+    if not (fewest <= members.size <= most and different and np.isin(members, available).all()):
+        count = str(most) if fewest == most else f"{fewest} to {most}"
+        expected = f"{count} different numbers of available experts"
         remedy = "let `decide` return a list of some of the numbers in `available`"
         raise PolicyError(
             "panel of a policy in plain Python", got=chosen, expected=expected, remedy=remedy
