@@ -1,4 +1,4 @@
-"""Sets by greedy search and swaps: exact where that is easy, never worse than greedy."""
+"""Sets by greedy search and changes: exact where that is easy, never worse than greedy."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.numerics.set_selection import choose_greedy_set, swap_best_pair
+from bylot.numerics.set_selection import change_best_member, choose_greedy_set
 
 ALL = np.empty(0, np.bool_)
 
@@ -20,11 +20,14 @@ def set_objective(members: Ints, miss: Floats, price: Floats) -> float:
     return float(miss[members].prod() + price[members].sum())
 
 
-def minimum_by_enumeration(miss: Floats, price: Floats, m: int, available: Bools = ALL) -> float:
-    """The minimum over all sets, by enumeration."""
+def minimum_by_enumeration(
+    miss: Floats, price: Floats, fewest: int, most: int, available: Bools = ALL
+) -> float:
+    """The minimum over all sets of these sizes, by enumeration."""
     candidates = np.flatnonzero(available) if available.size else np.arange(miss.size)
     return min(
         set_objective(np.array(a), miss, price)
+        for m in range(fewest, most + 1)
         for a in itertools.combinations(candidates.tolist(), m)
     )
 
@@ -42,77 +45,94 @@ def greedy_set(miss: Floats, price: Floats, m: int, available: Bools) -> Ints:
 
 
 @st.composite
-def random_pools(draw: st.DrawFn) -> tuple[Floats, Floats, int, Bools]:
-    """Miss probabilities, prices, the size of the set, and who is available."""
+def random_pools(draw: st.DrawFn) -> tuple[Floats, Floats, int, int, Bools]:
+    """Miss probabilities, prices, the sizes of the set, and who is available."""
     K = draw(st.integers(1, 9))
     miss = draw(arrays(float, K, elements=st.floats(np.exp(-8), np.exp(0.5))))
     price = draw(arrays(float, K, elements=st.floats(-2, 2)))
     available = draw(st.just(ALL) | arrays(np.bool_, K))
     if available.size and not available.any():
         available[draw(st.integers(0, K - 1))] = True
-    return (
-        miss,
-        price,
-        draw(st.integers(1, int(available.sum()) if available.size else K)),
-        available,
-    )
+    most = draw(st.integers(1, int(available.sum()) if available.size else K))
+    return miss, price, draw(st.just(most) | st.integers(1, most)), most, available
 
 
 @given(random_pools())
 @settings(deadline=None, derandomize=True)
-def test_prices_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
-    _, price, m, available = pool
+def test_prices_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, int, Bools]) -> None:
+    _, price, fewest, most, available = pool
     equal = np.ones(price.size)  # all sets miss equally, so only the sum of prices differs
-    found = choose_greedy_set(equal, price, m, available)
+    found = choose_greedy_set(equal, price, fewest, most, available)
     assert set_objective(found, equal, price) == pytest.approx(
-        minimum_by_enumeration(equal, price, m, available), abs=1e-9
+        minimum_by_enumeration(equal, price, fewest, most, available), abs=1e-9
     )
 
 
 @given(random_pools())
 @settings(deadline=None, derandomize=True)
-def test_misses_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, Bools]) -> None:
-    miss, _, m, available = pool
+def test_misses_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, int, Bools]) -> None:
+    miss, _, fewest, most, available = pool
     free_experts = np.zeros(miss.size)
-    found = choose_greedy_set(miss, free_experts, m, available)
+    found = choose_greedy_set(miss, free_experts, fewest, most, available)
     assert set_objective(found, miss, free_experts) == pytest.approx(
-        minimum_by_enumeration(miss, free_experts, m, available), rel=1e-9
+        minimum_by_enumeration(miss, free_experts, fewest, most, available), rel=1e-9
     )
 
 
 @given(random_pools())
 @settings(deadline=None, derandomize=True)
 def test_a_set_has_available_members_and_is_no_worse_than_greedy(
-    pool: tuple[Floats, Floats, int, Bools],
+    pool: tuple[Floats, Floats, int, int, Bools],
 ) -> None:
-    miss, price, m, available = pool
-    found = choose_greedy_set(miss, price, m, available)
-    assert len(set(found.tolist())) == m
+    miss, price, fewest, most, available = pool
+    found = choose_greedy_set(miss, price, fewest, most, available)
+    assert fewest <= len(set(found.tolist())) == found.size <= most
     assert not available.size or available[found].all()
-    greedy = set_objective(greedy_set(miss, price, m, available), miss, price)
+    greedy = min(
+        set_objective(greedy_set(miss, price, m, available), miss, price) for m in (fewest, most)
+    )
     assert (
-        minimum_by_enumeration(miss, price, m, available) - 1e-9
+        minimum_by_enumeration(miss, price, fewest, most, available) - 1e-9
         <= set_objective(found, miss, price)
         <= greedy + 1e-12
     )
 
 
-def test_swaps_find_what_greedy_search_misses() -> None:
+@pytest.mark.parametrize(("fewest", "most"), [(4, 4), (1, 4), (2, 4)])
+def test_changes_find_what_greedy_search_misses(fewest: int, most: int) -> None:
     rng = np.random.default_rng(0)
-    random_pools = [(rng.uniform(0.05, 1, 12), rng.uniform(0, 0.3, 12)) for _ in range(300)]
-    greedy = np.array([set_objective(greedy_set(*pool, 4, ALL), *pool) for pool in random_pools])
-    found = np.array(
-        [set_objective(choose_greedy_set(*pool, 4, ALL), *pool) for pool in random_pools]
+    pools = [(rng.uniform(0.05, 1, 12), rng.uniform(0, 0.3, 12)) for _ in range(300)]
+    sets = [choose_greedy_set(*pool, fewest, most, ALL) for pool in pools]
+    found = np.array([set_objective(one, *pool) for one, pool in zip(sets, pools, strict=True)])
+    greedy = np.array(
+        [
+            min(set_objective(greedy_set(*pool, m, ALL), *pool) for m in range(fewest, most + 1))
+            for pool in pools
+        ]
     )
-    exact = np.array([minimum_by_enumeration(*pool, 4) for pool in random_pools])
+    exact = np.array([minimum_by_enumeration(*pool, fewest, most) for pool in pools])
     assert np.mean(greedy > exact + 1e-9) > 0.05  # greedy alone would be noticed
     assert np.mean(found > exact + 1e-9) < 0.02
+    assert len({one.size for one in sets}) == most - fewest + 1  # every size is the best of some
 
 
-def test_a_swap_without_improvement_is_not_made() -> None:
+def test_a_member_that_is_not_worth_its_price_is_left_out() -> None:
+    miss, free = np.array([0.5, 0.5, 0.5]), np.array([True, True, True])
+    for price, size in [(0.2, 2), (0.26, 1), (0.0, 3), (2.0, 1)]:
+        found = choose_greedy_set(miss, np.full(3, price), 1, 3, free)
+        assert found.size == size
+    members, free = np.array([0, 1]), np.array([False, False, True])
+    prices = np.array([0.4, 0.1, 0.4])
+    assert change_best_member(members, 1, free, miss, prices) == 1
+    assert_array_equal(members[:1], [1])
+    assert_array_equal(free, [True, False, True])
+
+
+def test_a_change_without_improvement_is_not_made() -> None:
     members, free_experts = np.array([0, 1]), np.array([False, False, True])
-    assert not swap_best_pair(members, free_experts, np.array([0.5, 0.5, 0.5]), np.zeros(3))
+    equal, better = np.array([0.5, 0.5, 0.5]), np.array([0.5, 0.5, 0.4])
+    assert change_best_member(members, 2, free_experts, equal, np.zeros(3)) == 0
     assert_array_equal(members, [0, 1])
-    assert swap_best_pair(members, free_experts, np.array([0.5, 0.5, 0.4]), np.zeros(3))
+    assert change_best_member(members, 2, free_experts, better, np.zeros(3)) == 2
     assert_array_equal(np.sort(members), [1, 2])
     assert_array_equal(free_experts, [True, False, False])

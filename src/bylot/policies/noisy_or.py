@@ -146,7 +146,7 @@ def choose_best_set(rule: NoisyOrRule, state: NoisyOrState, miss: Floats, availa
     prices, m = np.empty(miss.size), rule.explorer.members
     fill_expert_prices(prices, state.dual_prices, get_price_rows(rule, state))
     size = m if available.size == 0 else min(m, count_available(available))
-    return choose_greedy_set(miss, prices, size, available)
+    return choose_greedy_set(miss, prices, size, size, available)
 
 
 @jit
