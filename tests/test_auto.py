@@ -15,6 +15,7 @@ from sample_problem import make_five_expert_problem
 from stored_router import StoredRouter
 
 TIGHT = Problem(["ann", "bob", "cat"], {"usd": [1.0, 2.0, 4.0]}, [at_most("usd", 2.5)], draws=2)
+THREE = Problem(list("abcd"), {"usd": [1.0, 1.0, 1.0, 2.0]}, [at_most("usd", 2.5)], draws=3)
 
 
 def make_problem_of_size(size: int) -> Problem:
@@ -29,6 +30,9 @@ def make_problem_of_size(size: int) -> Problem:
         (Auto(), TIGHT, Tangent()),
         (Auto(propensities=False), TIGHT, Tangent()),
         (Auto(), TIGHT.replace(min_draws=1), Tangent()),
+        (Auto(propensities=False), TIGHT.replace(min_draws=1), NoisyOr()),
+        (Auto(), THREE.replace(min_draws=2), NoisyOr()),  # no other policy can run
+        (Auto(), make_five_expert_problem().replace(min_draws=1), Distinct()),
         (Auto(propensities=False), make_five_expert_problem(), NoisyOr()),
         (Auto(propensities=False), make_problem_of_size(registry.MAX_NOISY_OR_EXPERTS), NoisyOr()),
         (

@@ -150,6 +150,27 @@ def test_if_full_panels_are_infeasible_only_tangent_applies(
     assert [data["policies"][name]["applies"] for name in ("distinct", "tangent")] == [False, True]
 
 
+def test_smaller_panels_let_noisy_or_run_where_full_ones_are_infeasible(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smaller = TIGHT.replace("draws: 2", "draws: 2\nmin_draws: 1")
+    code, text, data = run_check(tmp_path, smaller, capsys)
+    assert code == 0
+    assert "panels of 1 to 2 of" in text
+    assert "noisy-or may ask 1 to 2, and so keep them at less cost.\n" in text
+    assert "\ndistinct can run with at_most:" in text
+    applies = {name: one["applies"] for name, one in data["policies"].items()}
+    assert [applies[name] for name in ("distinct", "noisy-or", "tangent")] == [False, True, True]
+    assert list(data["auto"].values()) == ["tangent", "noisy-or"]
+    NoisyOr().bind(read(tmp_path / "pool.yaml").problem)
+    full = FEASIBLE.replace("draws: 2", "draws: 2\nmin_draws: 2")
+    _, text, data = run_check(tmp_path, full, capsys)
+    assert data["min_draws"] == 2
+    assert data["policies"]["tangent"]["reason"] == "its panels may have fewer than 2 members"
+    assert data["policies"]["strict"]["reason"] == "its panels may have fewer than 2 members"
+    assert "noisy-or may ask" not in text
+
+
 @pytest.mark.parametrize("usd", ["1.5", "4.1"])  # out of reach of full panels, and just at it
 def test_a_proposed_bound_makes_the_default_policy_applicable(
     tmp_path: Path, usd: str, capsys: pytest.CaptureFixture[str]

@@ -87,13 +87,18 @@ def compute_price_units(problem: Problem) -> Floats:
 
     The slack of a maximum above the cheapest panel, or of the most expensive panel above a minimum:
     a reward is at most 1, so all of it is worth at most 1, and by concavity so is the last unit.
-    What all experts have in common every panel pays. At most what two experts differ by, as most
-    minima are small shares.
+    What all experts have in common every full panel pays. At most what two experts differ by, or
+    one costs where a panel may do without it, as most minima are small shares.
     """
-    rows, members = np.sort(problem.rows), min(problem.draws, problem.size)
-    below = problem.bounds - rows[:, :members].sum(axis=1)
+    rows, members, fewest = (
+        np.sort(problem.rows),
+        min(problem.draws, problem.size),
+        problem.min_members,
+    )
+    below = problem.bounds - rows[:, :fewest].sum(axis=1)
     above = rows[:, -members:].sum(axis=1) - problem.bounds
-    slack = np.minimum(np.where(problem.signs > 0, above, below), np.ptp(rows, axis=1))
+    single = np.ptp(rows, axis=1) if fewest == members else rows[:, -1]
+    slack = np.minimum(np.where(problem.signs > 0, above, below), single)
     return np.asarray(np.maximum(slack, MIN_ROW_SLACK * compute_row_units(problem)))
 
 

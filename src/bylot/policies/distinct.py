@@ -259,7 +259,8 @@ def learn_distinct(
     if not ticket.replaced:
         centered = mirror_ascent.center_reward(state.gradient, x, feedback.reward)
         weight = ticket.weight * centered / rule.ascent.batch
-        add_panel_score(state.gradient.g[x], ticket.draws, ticket.inclusion, weight)
+        members = base.select_first(ticket.draws, ticket.draws)
+        add_panel_score(state.gradient.g[x], members, ticket.inclusion, weight)
 
 
 @jit
@@ -269,7 +270,6 @@ def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
     `move_distinct` converts it by the covariance of the distribution that moves.
     """
     score = np.empty(g.size)
-    # A member comes twice only if there was no choice
     conditional_poisson.fill_fixed_set_score(score, draws, pi)
     for i in range(g.size):
         if pi[i] * (1.0 - pi[i]) > NO_CHOICE_VARIANCE:

@@ -53,7 +53,8 @@ from bylot.policies.dual_prices import (
     restart_prices,
     update_dual_prices,
 )
-from bylot.policies.guard import check_full_panels, forecast_shortfall, guard_panel
+from bylot.policies.guard import forecast_shortfall, guard_panel
+from bylot.policies.panel_sizes import bind_explorer, compute_least_costs
 from bylot.policies.validation import SHARE, SettingKind, is_number_in
 from bylot.problem import Problem
 
@@ -75,6 +76,8 @@ class NoisyOrRule(NamedTuple):
     explore: float  # share of rounds of `distinct`
     batch: int
     growth: float  # factor of variances per reward, from the half-life; 1: nothing is forgotten
+    fewest: int  # members of a panel
+    most: int
     A: Floats  # (d, K) the rows of the guard, in price units
     units: Floats  # (d,) row units over price units
     explorer: DistinctRule
@@ -143,10 +146,11 @@ def sample_models(
 @jit
 def choose_best_set(rule: NoisyOrRule, state: NoisyOrState, miss: Floats, available: Bools) -> Ints:
     """The A with the least prod_A miss + sum_A price."""
-    prices, m = np.empty(miss.size), rule.explorer.members
+    prices, most = np.empty(miss.size), rule.most
     fill_expert_prices(prices, state.dual_prices, get_price_rows(rule, state))
-    size = m if available.size == 0 else min(m, count_available(available))
-    return choose_greedy_set(miss, prices, size, size, available)
+    if available.size > 0:
+        most = min(most, count_available(available))
+    return choose_greedy_set(miss, prices, min(rule.fewest, most), most, available)
 
 
 @jit
@@ -172,7 +176,7 @@ def rehearse_prices(
     if bounds.size > 0:
         count = FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS
         contexts, s = draw_recent_contexts(state, x, count, s)
-        miss, s = sample_models(state, contexts, rule.explorer.members, s)
+        miss, s = sample_models(state, contexts, rule.most, s)
         for n in range(count):
             members = choose_best_set(rule, state, miss[n], available)
             A = get_price_rows(rule, state)
@@ -185,9 +189,8 @@ def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools)
     """Mark the limits that the available experts cannot satisfy, if some are unavailable."""
     guard, budget, bounds = rule.explorer.guard, state.explorer.budget, state.explorer.bounds
     if available.size > 0:
-        m, costs = min(rule.explorer.members, count_available(available)), np.zeros(bounds.size)
-        for j in range(bounds.size):  # of the cheapest m, under each row by itself
-            costs[j] = np.sort(get_mean_rows(guard, budget)[j][available])[:m].sum()
+        rows = get_mean_rows(guard, budget)
+        costs = compute_least_costs(rows, rule.fewest, rule.most, available)
         forecast_shortfall(guard, budget, costs, bounds)
     elif budget.alarm[0]:
         forecast_shortfall(guard, budget, bounds, bounds)
@@ -199,7 +202,7 @@ def choose_model_panel(
 ) -> Ticket:
     """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
-    miss, _ = sample_models(state, np.full(1, x), rule.explorer.members, stream)
+    miss, _ = sample_models(state, np.full(1, x), rule.most, stream)
     members = choose_best_set(rule, state, miss[0], available)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
@@ -322,13 +325,15 @@ class NoisyOr(base.Policy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> NoisyOrRule:
-        check_full_panels(problem, self.name)
-        explorer = Distinct(pace=self.pace, guard=self.guard).bind(problem, horizon)
+        settings = Distinct(pace=self.pace, guard=self.guard)
+        explorer = bind_explorer(problem, horizon, settings, self.explore > 0)
         scale = compute_row_units(problem) / compute_price_units(problem)
         return NoisyOrRule(
             explore=float(self.explore),
             batch=REHEARSAL_BATCH,
             growth=1.0 if self.forget is None else 2.0 ** (1.0 / self.forget),
+            fewest=problem.min_members,
+            most=min(problem.draws, problem.size),
             A=explorer.guard.A * scale[:, None],
             units=scale,
             explorer=explorer,
@@ -350,7 +355,7 @@ class NoisyOr(base.Policy):
             drawn=np.zeros((contexts, K), np.int64),
             rounds=np.zeros(1, np.int64),
             recent=np.zeros(RECENT_CONTEXTS, np.int64),
-            belief=posterior.make_prior(contexts, K, rule.explorer.members),
+            belief=posterior.make_prior(contexts, K, rule.most),
             dual_prices=make_dual_prices(d),
             explorer=Distinct().start(rule.explorer, contexts),
         )

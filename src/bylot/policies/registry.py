@@ -81,19 +81,21 @@ class Auto:
     def resolve(self, problem: Problem, feedback: FeedbackKind = "panel") -> Policy:
         """Choose the policy.
 
-        If full panels cannot satisfy the limits: `noisy-or`, if a minimum of two members or more
-        is declared, else `tangent`. If they can: `distinct`, if propensities are needed or beliefs
-        about pairs take too much memory, else `noisy-or`.
+        If full panels can satisfy the limits: `distinct`, if propensities are needed or beliefs
+        about pairs take too much memory, else `noisy-or`. If they cannot: `noisy-or`, if a minimum
+        of members is declared and propensities are not needed, or one is above 1; else `tangent`.
         """
         model = NoisyOr()
-        if problem.full_conflict is not None:
-            return Tangent() if (problem.min_draws or 1) == 1 else model
         remembered = (self.contexts or 1) <= model.max_contexts(problem.size)
         fits = problem.size <= MAX_NOISY_OR_EXPERTS and remembered
         recorded = self.propensities
         if recorded is None:
             recorded = feedback == "panel" or feedback not in model.feedback
-        return model if fits and not recorded else Distinct()
+        best = model if fits and not recorded else Distinct()
+        if problem.full_conflict is None:
+            return best
+        upto = problem.min_draws is not None and best == model
+        return model if upto or (problem.min_draws or 1) > 1 else Tangent()
 
 
 POLICY_NAMES = ("auto", *POLICIES)

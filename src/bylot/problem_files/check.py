@@ -176,7 +176,12 @@ def find_iid_refusal(problem: Problem) -> str:
 
 
 def check_noisy_or(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any]:
-    """Check the policy with the same panels and guard as `distinct`, and a large posterior."""
+    """Check the policy with a large posterior: the guard is that of `distinct`, unless panels may
+    have fewer members.
+    """
+    problem = file.problem
+    if problem.min_draws is not None and problem.draws <= problem.size:
+        distinct = check_guarded(problem, problem.min_members)
     memory = noisy_or.count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
     found = {**distinct, "memory": memory}
     if memory > noisy_or.MAX_POSTERIOR_BYTES and not found["reason"]:
@@ -303,6 +308,9 @@ def describe_limits(file: ProblemFile) -> list[str]:
             f"from, to: the same for {panels}.",
         ]
     lines.append(f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.")
+    if problem.min_draws is not None and problem.min_draws < problem.draws:
+        sizes = f"{problem.min_draws} to {problem.draws}"
+        lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
     verdict = "feasible: omd can keep them"
     if surrogate:
         verdict = f"infeasible, because of {surrogate}: omd may miss them"
@@ -310,7 +318,7 @@ def describe_limits(file: ProblemFile) -> list[str]:
 
 
 def describe_looser_limits(found: dict[str, Any]) -> list[str]:
-    """The bounds or the period that would let the policies with full panels run, if they cannot."""
+    """The bounds or the period that would let policies with full panels run, if they cannot."""
     distinct = found["policies"][policies.Distinct.name]
     if distinct["applies"]:
         return []
@@ -321,7 +329,9 @@ def describe_looser_limits(found: dict[str, Any]) -> list[str]:
         name = one.get("cost") or one["group"]
         place = f"for {name}" if one["line"] is None else f"in line {one['line']}"
         ways.append(f"{side}: {one[side]!r} {place}")
-    both = f"{policies.Distinct.name} and {policies.NoisyOr.name}"
+    both = policies.Distinct.name
+    if not found["policies"][policies.NoisyOr.name]["applies"]:
+        both += f" and {policies.NoisyOr.name}"
     if not ways:
         return [f"No change of a single bound lets {both} run: {distinct['reason']}."]
     return [f"{both} can run with {join_words(ways, 'or')}."]
