@@ -49,14 +49,15 @@ def test_the_estimate_to_read_comes_first(folder: Path, capsys: pytest.CaptureFi
     assert run_evaluate(folder) == 0
     first, second, rounds, reason, *_ = out = capsys.readouterr().out.splitlines()
     logged = f"{data['logged']['reward']:.4g}"
-    for line, one, rest in (
-        (first, data["targets"][0], f"more than the log ({logged}); its costs are outside 1 of 3"),
-        (second, data["targets"][1], "; its costs are inside all limits."),
+    uniform, now = data["targets"]  # the latter was learned from this log
+    for line, one, name, rest in (
+        (first, uniform, "doubly robust", f"more than the log ({logged}); its costs are outside 1"),
+        (second, now, "as played", "; its costs are inside all limits."),
     ):
-        assert one["main_estimate"] == "doubly robust"
-        low, value, high = (one["estimates"]["doubly robust"][x] for x in ("low", "value", "high"))
+        assert one["main_estimate"] == name
+        low, value, high = (one["estimates"][name][x] for x in ("low", "value", "high"))
         assert line.startswith(
-            f"{one['target']} would have earned {value:.4g} per request (doubly robust, 95% "
+            f"{one['target']} would have earned {value:.4g} per request ({name}, 95% "
             f"interval {low:.4g} to {high:.4g}), "
         )
         assert rest in line
@@ -68,7 +69,8 @@ def test_the_estimate_to_read_comes_first(folder: Path, capsys: pytest.CaptureFi
 def test_details_print_all_estimates_and_the_coverage(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_evaluate(folder, "--details") == 0
+    targets = ("uniform", "now", f"draws:{folder / 'q.json'}")
+    assert run_evaluate(folder, "--details", *(f"--target={one}" for one in targets)) == 0
     out = capsys.readouterr().out
     assert out.startswith("uniform would have earned ")
     assert "\n1200 of 1200 rounds used" in out
@@ -84,6 +86,8 @@ def test_details_print_all_estimates_and_the_coverage(
     ):
         assert words in out
     assert "draw weights" in out  # omd draws independently
+    assert "\nas played: the mean reward of rounds whose panels were drawn from" in out
+    assert "now: now was learned from this log, " in out
     assert "Use --details" not in out
 
 

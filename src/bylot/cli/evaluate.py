@@ -40,7 +40,8 @@ def add(verbs: Any) -> None:
         action="append",
         metavar="TARGET",
         help="policy to evaluate; repeatable. uniform: any DRAWS different experts; now: the "
-        "present distribution of the saved router; router:FILE: that of another one; "
+        "present distribution of the saved router, judged by what it earned lately if it was "
+        "learned from LOG; router:FILE: that of another one; "
         "set:ANN,BOB: always these; draws:WEIGHTS: independent draws; sets:WEIGHTS: different "
         "experts, a set being as likely as the product of its weights. WEIGHTS is ANN=2,BOB=1 or a "
         "JSON file, by name or by context and name (default: uniform, and now if there is a saved "

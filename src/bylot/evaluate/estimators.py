@@ -17,6 +17,8 @@ from bylot.numerics.jit import Floats, Ints
 
 DRAW_WEIGHTS, SET_WEIGHTS = "draw weights", "set weights"
 SELF_NORMALISED, DOUBLY_ROBUST, FINITE_SAMPLE = "self-normalised", "doubly robust", "finite-sample"
+AS_PLAYED = "as played"
+PLAYED_WIDENING = 1.1  # of errors: the distance of distributions played lately from the present one
 LAMBDA_GRID = 0.5 ** np.arange(1, 13)  # lambda below: for samples of a dozen to 10^8
 RIDGE_PENALTY = 1.0  # as if each expert had been seen in one more round, adding nothing
 MAX_LOG_PARTS = 64  # the first 1/64 of a log is predicted without a model
@@ -66,6 +68,19 @@ def estimate_by_weights(
     terms = weights * rewards
     interval = make_skewness_corrected_interval(terms, level)
     return RewardEstimate(name, *compute_mean_and_error(terms), interval)
+
+
+def estimate_as_played(rewards: Floats, level: float) -> RewardEstimate:
+    """V = mean_t r_t, of rounds that were played with distributions close to the target.
+
+    Its error is widened: measured errors are up to a tenth larger than those of the mean, as the
+    target is not quite what was played.
+    """
+    name, value, error, (low, high) = estimate_by_weights(
+        np.ones(rewards.size), rewards, level, AS_PLAYED
+    )
+    low, high = (value + PLAYED_WIDENING * (end - value) for end in (low, high))
+    return RewardEstimate(name, value, PLAYED_WIDENING * error, ConfidenceInterval(low, high))
 
 
 def estimate_self_normalised(weights: Floats, rewards: Floats, level: float) -> RewardEstimate:

@@ -41,6 +41,7 @@ class DecisionLog:
     entries: tuple[LogEntry, ...]
     places: tuple[str, ...]  # where each entry was found, for errors
     gone: tuple[str, ...] = ()
+    earlier: tuple[LogEntry, ...] = ()  # those before, which are not used
 
     def since(self, t: int) -> "DecisionLog":
         first = sum(entry.t < t for entry in self.entries)
@@ -48,7 +49,8 @@ class DecisionLog:
         if not later:
             raise DataError(f"the log has no decision from {t} on, the last one is number {last}")
         gone = find_unknown_experts(self.problem, later)
-        return DecisionLog(self.problem, later, self.places[first:], gone)
+        earlier = (*self.earlier, *self.entries[:first])
+        return DecisionLog(self.problem, later, self.places[first:], gone, earlier)
 
     @property
     def size(self) -> int:

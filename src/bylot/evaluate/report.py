@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_table
-from bylot.evaluate.estimators import DOUBLY_ROBUST, FINITE_SAMPLE
+from bylot.evaluate.estimators import AS_PLAYED, DOUBLY_ROBUST, FINITE_SAMPLE
 from bylot.evaluate.importance_weights import (
     MIN_EFFECTIVE_ROUNDS,
     RoundCounts,
@@ -28,6 +28,8 @@ AGREEMENT_CAVEAT = (
 )
 ESTIMATE_REASONS = {
     DOUBLY_ROBUST: "unbiased, and usually the most precise. Its interval is asymptotic.",
+    AS_PLAYED: "the mean reward of rounds whose panels were drawn from distributions close to this "
+    "one, before their rewards were known. Its interval is asymptotic.",
     FINITE_SAMPLE: "its interval covers at its level for any number of rounds; with fewer than "
     f"{MIN_EFFECTIVE_ROUNDS:g} effective rounds the others may be too short.",
 }

@@ -14,8 +14,15 @@ from scipy.sparse import csr_array
 from bylot.distributions import PanelDistribution
 from bylot.errors import DataError, InsufficientOverlap
 from bylot.evaluate import estimators, importance_weights
-from bylot.evaluate.estimators import DOUBLY_ROBUST, DRAW_WEIGHTS, FINITE_SAMPLE, RewardEstimate
+from bylot.evaluate.estimators import (
+    AS_PLAYED,
+    DOUBLY_ROBUST,
+    DRAW_WEIGHTS,
+    FINITE_SAMPLE,
+    RewardEstimate,
+)
 from bylot.evaluate.importance_weights import RoundCounts, WeightedSample, list_target_distributions
+from bylot.evaluate.learned_targets import find_judging_rounds
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.targets import EvaluationTarget
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
@@ -57,10 +64,12 @@ class Evaluation:
 
     @property
     def main_estimate(self) -> RewardEstimate:
-        """The one to read: doubly robust, or finite-sample if there are few effective rounds."""
+        """The one to read: doubly robust or, for what was learned from the log, as played;
+        finite-sample if there are few effective rounds.
+        """
         few = self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS
-        name = FINITE_SAMPLE if few else DOUBLY_ROBUST
-        return next(one for one in self.estimates if one.name == name)
+        names = (FINITE_SAMPLE,) if few else (DOUBLY_ROBUST, AS_PLAYED)
+        return next(one for one in self.estimates if one.name in names)
 
     def to_data(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite are null."""
@@ -140,11 +149,16 @@ def evaluate_target(
         If a reward is outside the range.
     """
     check_logged_rewards(log, *rewards)
-    distributions = list_target_distributions(log, target)
-    sample = importance_weights.weight_rounds(log, distributions)
+    used, sample, as_played, how = find_judging_rounds(log, target, least)
     importance_weights.check_overlap(sample, least)
-    estimates = compute_estimates(log, distributions, sample, rewards, level)
-    notes = note_evaluation_caveats(sample, estimates, rewards)
+    estimates: tuple[RewardEstimate, ...]
+    if as_played:
+        finite = estimators.estimate_finite_sample(sample.weights, sample.rewards, *rewards, level)
+        estimates = (estimators.estimate_as_played(sample.rewards, level), finite)
+    else:
+        distributions = list_target_distributions(used, target)
+        estimates = compute_estimates(used, distributions, sample, rewards, level)
+    notes = [*filter(None, [how]), *note_evaluation_caveats(sample, estimates, rewards)]
     return Evaluation(
         target=target.name,
         level=level,
@@ -155,7 +169,7 @@ def evaluate_target(
         mean_weight=sample.mean_weight,
         unsupported=sample.unsupported,
         estimates=tuple(one.clip(*rewards) for one in estimates),
-        costs=compute_target_costs(log, distributions),
+        costs=compute_target_costs(log, list_target_distributions(log, target)),
         notes=(*notes, *note_costs(log, target)),
     )
 

@@ -45,6 +45,7 @@ class EvaluationTarget:
     name: str
     distribution: Callable[[str | None, Bools], PanelDistribution]
     caveats: tuple[str, ...] = ()  # about its costs
+    router: Router | None = None  # that learned it
 
 
 def target_error(target: str, what: str, remedy: str | None = None) -> TargetError:
@@ -78,7 +79,7 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
 
     guard = getattr(router.core.rule, "guard", None)
     guarded = guard is not None and guard.on
-    return EvaluationTarget(name, find_distribution, (GUARD_CAVEAT,) if guarded else ())
+    return EvaluationTarget(name, find_distribution, (GUARD_CAVEAT,) if guarded else (), router)
 
 
 def make_uniform_target(problem: Problem) -> EvaluationTarget:
