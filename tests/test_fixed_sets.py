@@ -18,18 +18,21 @@ from bylot.problem import Limit, Problem, at_least, at_most
 
 def make_search(problem: Problem, values: Floats) -> SetSearch:
     """The search for the best fixed set under all limits."""
-    sets = SetValues.of(ValueStack(values), problem.draws, fewer=True)
+    sets = SetValues.of(ValueStack(values), problem, fewer=True)
     return SetSearch.of(sets, problem)
 
 
 few_examples = settings(deadline=None, derandomize=True, max_examples=150)
 
 
-def make_problem(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
+def make_problem(
+    K: int, draws: int, limits: list[Limit], seed: int = 0, min_draws: int | None = None
+) -> Problem:
     """K experts with a price, a load and a group."""
     rng = np.random.default_rng(seed)
     costs = {"usd": rng.random(K), "load": rng.random(K), "junior": np.arange(K) % 3 == 0}
-    return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
+    names = [f"expert {i}" for i in range(K)]
+    return Problem(names, costs, limits, draws=draws, min_draws=min_draws)
 
 
 def make_values(K: int, seed: int = 1, T: int = 5, N: int = 2) -> Floats:
@@ -45,7 +48,8 @@ def set_reward(values: Floats, members: tuple[int, ...]) -> float:
 def best_value_by_enumeration(problem: Problem, values: Floats, sides: tuple[int, ...]) -> float:
     """The value of the best set that keeps the limits on these sides; -1 if there is none."""
     best, on = -1.0, np.isin(problem.signs, sides)
-    for size in range(1, problem.draws + 1):
+    fewest = problem.min_members if problem.min_draws else 1
+    for size in range(fewest, problem.draws + 1):
         for members in itertools.combinations(range(problem.size), size):
             room = problem.signs * (problem.rows[:, list(members)].sum(axis=1) - problem.bounds)
             if (room[on] >= -1e-9).all():
@@ -74,8 +78,9 @@ def problems(draw: st.DrawFn) -> Problem:
         if draw(st.booleans())
     ]
     size, draws, seed = draw(st.integers(2, 8)), draw(st.integers(1, 4)), draw(st.integers(0, 99))
+    min_draws = draw(st.none() | st.integers(1, draws))
     try:
-        return make_problem(size, draws, limits, seed)
+        return make_problem(size, draws, limits, seed, min_draws)
     except ProblemError:
         return make_problem(size, draws, [], seed)
 

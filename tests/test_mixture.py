@@ -31,11 +31,14 @@ from bylot.problem import Limit, Problem, at_least, at_most
 few_examples = settings(deadline=None, derandomize=True, max_examples=60)
 
 
-def make_problem(K: int, draws: int, limits: list[Limit], seed: int = 0) -> Problem:
+def make_problem(
+    K: int, draws: int, limits: list[Limit], seed: int = 0, min_draws: int | None = None
+) -> Problem:
     """K experts with a price, a load and a group."""
     rng = np.random.default_rng(seed)
     costs = {"usd": rng.random(K), "load": rng.random(K), "junior": np.arange(K) % 3 == 0}
-    return Problem([f"expert {i}" for i in range(K)], costs, limits, draws=draws)
+    names = [f"expert {i}" for i in range(K)]
+    return Problem(names, costs, limits, draws=draws, min_draws=min_draws)
 
 
 def make_values(K: int, seed: int = 1, T: int = 6, N: int = 2) -> Floats:
@@ -53,10 +56,12 @@ def solve_by_enumeration(
     problem: Problem, values: Floats, contexts: Floats, fewer: bool = False
 ) -> float | None:
     """The value of one linear program over all sets in all contexts; None if it has no solution."""
-    most = min(problem.draws, problem.size)
+    fewest, most = problem.min_members, min(problem.draws, problem.size)
+    if fewer and problem.min_draws is None:
+        fewest = 1
     sets = [
         members
-        for size in range(1 if fewer else most, most + 1)
+        for size in range(fewest, most + 1)
         for members in itertools.combinations(range(problem.size), size)
     ]
     labels, share = np.unique(contexts), 1 / len(values)
@@ -103,8 +108,9 @@ def problems(draw: st.DrawFn) -> Problem:
     sides = ((at_most, "usd"), (at_most, "load"), (at_least, "junior"), (at_least, "load"))
     limits = [side(cost, draw(bounds)) for side, cost in sides if draw(st.booleans())]
     size, draws, seed = draw(st.integers(2, 8)), draw(st.integers(1, 4)), draw(st.integers(0, 99))
+    min_draws = draw(st.none() | st.integers(1, draws))
     try:
-        return make_problem(size, draws, limits, seed)
+        return make_problem(size, draws, limits, seed, min_draws)
     except ProblemError:
         return make_problem(size, draws, [], seed)
 
@@ -163,7 +169,7 @@ def test_the_test_above_would_notice_a_missing_set(
 def test_the_bound_of_a_search_holds_at_any_cut_off(
     problem: Problem, seed: int, fewer: bool, limit: int
 ) -> None:
-    sets = SetValues.of(ValueStack(make_values(problem.size, seed)), problem.draws, fewer)
+    sets = SetValues.of(ValueStack(make_values(problem.size, seed)), problem, fewer)
     charges = np.random.default_rng(seed).normal(0.0, 0.3, problem.size)
     best = ListedSets.of(sets).prove(charges).ceiling
     with pytest.MonkeyPatch.context() as patch:
@@ -225,6 +231,20 @@ def test_smaller_panels_earn_at_least_as_much_as_full_panels_and_iid_draws(
     fewer = best_mixture(problem, values, fewer=True)
     assert fewer.value >= best_mixture(problem, values).value - 1e-9
     assert fewer.ceiling >= optimum(problem, values, floor=False, exact=True).value - 1e-9
+
+
+def test_the_minimum_of_a_problem_is_that_of_its_best_mixture() -> None:
+    """Two specialists for 3, three others for 1: the fewer must be asked, the more specialists."""
+    values = np.array([[[1.0, 0.0, 0.1, 0.1, 0.1], [0.0, 1.0, 0.1, 0.1, 0.1]]])
+    costs, limits = {"usd": [3.0, 3.0, 1.0, 1.0, 1.0]}, [at_most("usd", 3.2)]
+    plain = Problem(list("abcde"), costs, limits, draws=3)
+    best = [best_mixture(plain.replace(min_draws=fewest), values) for fewest in (1, 2, 3)]
+    for fewest, one in zip((1, 2, 3), best, strict=True):
+        assert min(len(panel) for panel, _ in one.panels[0]) == fewest
+        assert one.fewer == (fewest < 3)
+    assert best[0].value > best[1].value + 0.1 > best[2].value + 0.2
+    assert best[0].value == pytest.approx(best_mixture(plain, values, fewer=True).value)
+    assert best[2].value == pytest.approx(best_mixture(plain, values).value)
 
 
 def test_prices_agree_with_difference_quotients() -> None:

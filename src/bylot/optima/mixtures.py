@@ -70,7 +70,9 @@ def best_mixture(
     aggregate: bool = False,
     fewer: bool = False,
 ) -> Mixture:
-    """Find the best probabilities P_x(A) of sets A of min(M, K) experts in each context x.
+    """Find the best probabilities P_x(A) of sets A of M experts in each context x.
+
+    Where the problem declares `min_draws`, sets have that many to M experts.
 
     Maximises (1/T) sum_t sum_A P_{x_t}(A) r_t(A) with expected costs within the limits. Up to
     200,000 sets of a context are listed; more are searched, and `.gap` bounds what was missed.
@@ -80,8 +82,8 @@ def best_mixture(
     problem, values, contexts, aggregate
         As for `optimum`: one mixture per context, each under the limits, or one budget for all.
     fewer
-        Allow sets of 1 to min(M, K) experts. No policy earns more under the limits, on average
-        over these rounds, unless it knows the values of a round in advance.
+        Allow sets of 1 to M experts, or of `min_draws` to M. No policy earns more under the limits,
+        on average over these rounds, unless it knows the values of a round in advance.
 
     Returns
     -------
@@ -113,7 +115,7 @@ def best_mixture(
         inclusion=inclusion if labels is not None else inclusion[0],
         gap=sum(mixture.gap for mixture in mixtures),
         prices=np.sum([mixture.prices for mixture in mixtures], axis=0),
-        fewer=fewer,
+        fewer=programs[0].sets[0].fewest < programs[0].sets[0].most,
         contexts=labels,
     )
 
@@ -229,14 +231,15 @@ def make_mixture_programs(
     programs = []
     for group in [parts] if aggregate else [(part,) for part in parts]:
         shares = np.array([part.weights.sum() for part in group])
-        sets = tuple(SetValues.of(part, problem.draws, fewer) for part in group)
+        sets = tuple(SetValues.of(part, problem, fewer) for part in group)
         programs.append(MixtureProgram(sets, shares / shares.sum(), tolerance))
     return programs
 
 
 def make_infeasible_mixture_error(problem: Problem, sets: SetValues) -> InfeasibleLimits:
     """Make the error that no mixture keeps the limits."""
-    sizes, limits, remedy = f"1 to {sets.most}", problem.limits, "loosen some of the limits"
+    sizes, limits = f"{sets.fewest} to {sets.most}", problem.limits
+    remedy = "loosen some of the limits"
     if sets.fewest == sets.most:
         sizes, conflict = f"{sets.most} different", problem.full_conflict
         limits = limits if conflict is None else conflict.limits

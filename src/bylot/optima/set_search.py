@@ -39,12 +39,14 @@ class SetValues(NamedTuple):
     most: int
 
     @classmethod
-    def of(cls, part: ValueStack, draws: int, fewer: bool) -> "SetValues":
-        """The sets of min(M, K) experts or, with fewer, of 1 to that many."""
+    def of(cls, part: ValueStack, problem: Problem, fewer: bool) -> "SetValues":
+        """The sets of `min_draws` to M experts; if no minimum is declared, of M or, with fewer,
+        of 1 to M.
+        """
         T, N, K = part.values.shape
         worth = (part.values * part.weights[:, None, None]).reshape(T * N, K)
-        most = min(draws, K)
-        return cls(np.ascontiguousarray(worth.T), 1 if fewer else most, most)
+        fewest = 1 if fewer and problem.min_draws is None else problem.min_members
+        return cls(np.ascontiguousarray(worth.T), fewest, min(problem.draws, K))
 
     def pricing_problem(self) -> "ListedSets | SetSearch":
         """All sets in a list, if there are not too many; else a search."""
@@ -327,7 +329,7 @@ def best_set(problem: Problem, values: ArrayLike | ValueStack) -> BestSet:
     >>> best.members, best.value, best.feasible
     (('a', 'b'), 1.0, True)
     """
-    sets = SetValues.of(stack_values(problem, values), problem.draws, fewer=True)
+    sets = SetValues.of(stack_values(problem, values), problem, fewer=True)
     _, _, rows, bounds, upper = search = SetSearch.of(sets, problem)
     found, feasible = search_fixed_set(search), True
     if found is None:
@@ -355,7 +357,7 @@ def find_feasible_set(search: SetSearch) -> Members | None:
     K = len(search.sets.worth)
     low = np.where(search.upper, -np.inf, search.bounds - SET_COST_SLACK)
     high = np.where(search.upper, search.bounds + SET_COST_SLACK, np.inf)
-    limits = [LinearConstraint(np.ones((1, K)), 1, search.sets.most)]
+    limits = [LinearConstraint(np.ones((1, K)), search.sets.fewest, search.sets.most)]
     if len(search.rows):
         limits.append(LinearConstraint(search.rows, low, high))
     alone = -search.sets.worth.sum(axis=1)
