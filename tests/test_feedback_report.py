@@ -14,12 +14,12 @@ import hospital
 from aslib_files import write_aslib_scenario
 from bylot.cli import main
 from bylot.policies import find_policy
-from bylot_paper import feedback
+from bylot_paper import question_scenarios
 from bylot_paper.analysis import RecordGroups
 from bylot_paper.claims.judge import describe_missing
 from bylot_paper.grid import FEEDBACK_EXPERIMENT, FEEDBACK_POLICIES, list_feedback_cells
 from bylot_paper.records import RECORD_SCHEMA
-from bylot_paper.report.feedback import TOLD_LABELS, build_feedback_section
+from bylot_paper.report.feedback import KIND_LABELS, build_feedback_section
 
 RUN = ["reproduce", "default", "--data", "synthetic", "--jobs", "2", "--rounds", "1200"]
 ONLY_TS = ["--only", "feedback/*/ts/*", "--only", "feedback/*/random/*"]
@@ -60,7 +60,7 @@ def test_every_policy_is_played_with_what_it_can_use(small_run: Path) -> None:
     found = {(row["environment"], row["policy"], row["level"]) for row in cells.to_dicts()}
     scenarios = ("recorded", "recorded-no-contexts", "TINY-A", "TINY-B")
     assert found == {
-        *((name, "ts", told) for name in scenarios for told in TOLD_LABELS),
+        *((name, "ts", kind) for name in scenarios for kind in KIND_LABELS),
         *((name, "random", "panel") for name in scenarios),
     }
     groups = cells.partition_by("environment", "policy", "level", as_dict=True)
@@ -112,11 +112,11 @@ def test_without_tables_the_experiment_is_left_out_and_said_so(
 
 
 def test_what_policies_are_told_about_contexts_changes_no_request(tables: list[str]) -> None:
-    found = feedback.read_feedback_scenarios(None, Path(tables[1]), None)
+    found = question_scenarios.read_question_scenarios(None, Path(tables[1]), None)
     known, ignored = (found[f"recorded{one}"].draw_rounds(500, 3) for one in ("", "-no-contexts"))
     assert_array_equal(known.values, ignored.values)
     assert (known.contexts, ignored.contexts) == (2, 1)
-    labelled = feedback.FeedbackScenario(
+    labelled = question_scenarios.QuestionScenario(
         found["recorded"].problem, found["recorded"].environment, "", "random"
     ).draw_rounds(500, 3)
     assert_array_equal(known.values, labelled.values)
@@ -124,7 +124,7 @@ def test_what_policies_are_told_about_contexts_changes_no_request(tables: list[s
 
 
 def test_the_hospital_is_played_question_by_question() -> None:
-    found = feedback.read_feedback_scenarios(hospital.find_folder(), None, None)
+    found = question_scenarios.read_question_scenarios(hospital.find_folder(), None, None)
     assert [*found] == [f"hospital-questions{x}" for x in ("", "-no-contexts", "-random-contexts")]
     one = found["hospital-questions"]
     assert (one.problem.size, one.problem.draws, one.environment.contexts) == (39, 3, 8)
@@ -155,7 +155,7 @@ def test_the_answer_is_the_mean_gain_over_scenarios() -> None:
     gains = [float(x) for x in re.findall(r"(\+[0-9.]+) ± [0-9.]+ per request", data["answer"])]
     assert_allclose(gains, [0.03, 0.02], atol=1e-3)  # members: 0.06 and 0; the winner: 0.02 twice
     assert "2 scenarios" in data["answer"]
-    (line,) = [x for x in data["lines"] if (x["scenario"], x["told"]) == ("TINY", "winner")]
+    (line,) = [x for x in data["lines"] if (x["scenario"], x["feedback"]) == ("TINY", "winner")]
     assert abs(line["reward"]["mean"] - 0.52) < 0.001
     assert (line["kept"], line["seeds"]) == (19, 20)
     assert len(blocks) == 6
@@ -163,7 +163,7 @@ def test_the_answer_is_the_mean_gain_over_scenarios() -> None:
 
 def test_records_say_what_is_missing() -> None:
     records = make_feedback_records(
-        dict.fromkeys([(name, told) for name in ("recorded", "TINY") for told in TOLD_LABELS], 0.5),
+        dict.fromkeys([(name, kind) for name in ("recorded", "TINY") for kind in KIND_LABELS], 0.5),
         seeds=4,
     )
     run = {"tables": {"recorded": "", "TINY": ""}, "rounds": 10_000}

@@ -22,19 +22,19 @@ def test_a_page_shows_what_was_measured(page: str) -> None:
     assert fill_page(text, make_feedback_block()) == text, "run docs/hooks/feedback_table.py"
 
 
-def write_measures(path: Path, told: list[str]) -> Path:
+def write_measures(path: Path, kinds: list[str]) -> Path:
     lines = [
         {
             "scenario": "TINY",
             "policy": policy,
-            "told": kind,
+            "feedback": kind,
             "seeds": 20,
             "reward": {"mean": 0.5 + 0.1 * n, "error": 0.01},
             "reward_1000": {"mean": 0.4 + 0.1 * n, "error": None},
             "best_fixed": 0.9,
         }
         for policy in ("mine", "other")
-        for n, kind in enumerate(told)
+        for n, kind in enumerate(kinds)
     ]
     data = {"feedback": {"answer": "Scores help.", "policy": "mine", "lines": lines}}
     path.write_text(json.dumps(data))

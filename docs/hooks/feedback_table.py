@@ -29,10 +29,10 @@ def make_feedback_block(measured: Path = MEASURED) -> str:
     said = f"Reward per request of `{found['policy']}`, mean ± standard error over {seeds} seeds:"
     rows = ["| " + " | ".join(HEAD) + " |", "|---|---" + "|--:" * (len(HEAD) - 2) + "|"]
     for scenario in dict.fromkeys(one["scenario"] for one in lines):
-        told = {one["told"]: one for one in lines if one["scenario"] == scenario}
+        known = {one["feedback"]: one for one in lines if one["scenario"] == scenario}
         for column, label in SPANS.items():
-            cells = [format_measure(told.get(kind), column) for kind in KINDS]
-            best = f"{next(iter(told.values()))['best_fixed']:.3f}"
+            cells = [format_measure(known.get(kind), column) for kind in KINDS]
+            best = f"{next(iter(known.values()))['best_fixed']:.3f}"
             rows.append("| " + " | ".join([scenario, label, *cells, best]) + " |")
     return "\n".join([found["answer"], "", said, "", *rows])
 

@@ -32,7 +32,7 @@ FEEDBACK_POLICIES = (
     *("random", "cucb:c=0.866", "ts", "ts-bwk", "c2mab-v"),
     *("distinct", "noisy-or"),
 )
-"""The policies that are compared by what they are told; 0.866 is the bonus of the literature."""
+"""The policies compared with each kind of feedback; 0.866 is the bonus of the literature."""
 
 ABLATED_PARTS = {
     "guard=False": "no guard",
@@ -197,7 +197,7 @@ whose tables are given, with one score, with member scores and with the winner.
 
 
 def list_feedback_cells(tables: Iterable[str], seeds: int | None = None) -> list[Cell]:
-    """List the cells of `feedback` in these scenarios; the level of a cell is what it is told.
+    """List the cells of `feedback` in these scenarios; the level of a cell is its kind of feedback.
 
     A policy that learns from the reward alone is played once.
     """

@@ -2,10 +2,11 @@
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bylot._text import format_table, print_progress
@@ -15,9 +16,16 @@ from bylot_paper import grid, report
 from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
-from bylot_paper.feedback import FeedbackScenario
+from bylot_paper.feedback import run_feedback_job
 from bylot_paper.grid import Cell, ScenarioJob
-from bylot_paper.records import RUN_FORMAT, RUN_FORMAT_VERSION, RecordStore, code_digest
+from bylot_paper.question_scenarios import QuestionScenario
+from bylot_paper.records import (
+    RUN_FORMAT,
+    RUN_FORMAT_VERSION,
+    CellRecord,
+    RecordStore,
+    code_digest,
+)
 from bylot_paper.run import RunSetup, run_job
 from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel
 
@@ -43,7 +51,7 @@ class ReproduceRequest:
     variants: bool = False
     settings: bool = False
     hospital: HospitalPanel | None = None
-    tables: Mapping[str, FeedbackScenario] = field(default_factory=dict)
+    tables: Mapping[str, QuestionScenario] = field(default_factory=dict)
 
     def list_cells(self, data: Crowd) -> list[Cell]:
         """All requested cells on this crowd."""
@@ -109,13 +117,13 @@ def reproduce(
     records_only: bool = False,
 ) -> int:
     """Compute what is missing, then write the report; returns 130 if it was interrupted."""
-    setup = RunSetup(data, request.rounds, request.hospital, request.tables)
+    setup = RunSetup(data, request.rounds, request.hospital)
     cells = request.list_cells(data)
     if "default" in request.experiments and request.hospital is None:
         print_progress("... without the hospital scenario, whose files are missing: see --hospital")
     if grid.FEEDBACK_EXPERIMENT in request.experiments and not request.tables:
         print_progress("... without member scores: see --hospital, --recorded and --aslib")
-    with RecordStore(out, make_manifest(setup), fresh) as store:
+    with RecordStore(out, make_manifest(setup, request.tables), fresh) as store:
         known = store.list_known_cells()
         missing = [cell for cell in cells if cell.id not in known]
         print_progress(
@@ -127,7 +135,8 @@ def reproduce(
             print_progress(f"... verdicts need {needed} seeds, this run has {seeds}: see --seeds")
         work, interrupted = WorkSummary(request.rounds), False
         try:
-            compute_cells(setup, missing, engine, store, work)
+            run = partial(run_any_job, setup, request.tables)
+            compute_cells(run, missing, engine, store, work)
         except KeyboardInterrupt:
             interrupted = True
         finally:  # finished cells are usable, however the run ended
@@ -147,7 +156,9 @@ def reproduce(
     return 130 if interrupted else 0
 
 
-def make_manifest(setup: RunSetup) -> dict[str, Any]:
+def make_manifest(
+    setup: RunSetup, tables: Mapping[str, QuestionScenario] = MappingProxyType({})
+) -> dict[str, Any]:
     """The settings that all records of a folder must share."""
     crowd = setup.crowd
     return {
@@ -158,17 +169,33 @@ def make_manifest(setup: RunSetup) -> dict[str, Any]:
         "window": setup.window,
         "code": code_digest(),
         **({"hospital": setup.hospital.digest} if setup.hospital else {}),
-        **({"tables": {x: y.digest for x, y in setup.tables.items()}} if setup.tables else {}),
+        **({"tables": {x: y.digest for x, y in tables.items()}} if tables else {}),
     }
 
 
 def find_compiled_level(cell: Cell) -> str | None:
-    """The level of a cell if other code may be compiled for it: what its policy is told."""
+    """The level of a cell if other code may be compiled for it: its kind of feedback."""
     return cell.level if cell.experiment == grid.FEEDBACK_EXPERIMENT else None
 
 
+def run_any_job(
+    setup: RunSetup,
+    tables: Mapping[str, QuestionScenario],
+    job: ScenarioJob,
+    rounds: int | None = None,
+) -> list[CellRecord]:
+    """Play the cells of a job; `rounds`: stop after so many, of the same horizon."""
+    if job.experiment == grid.FEEDBACK_EXPERIMENT:
+        return run_feedback_job(tables, job, rounds or setup.rounds, setup.rounds)
+    return run_job(setup, job, rounds)
+
+
 def compute_cells(
-    setup: RunSetup, cells: Sequence[Cell], engine: Engine, store: RecordStore, work: WorkSummary
+    run: Callable[..., list[CellRecord]],
+    cells: Sequence[Cell],
+    engine: Engine,
+    store: RecordStore,
+    work: WorkSummary,
 ) -> None:
     """Compute cells, and record each scenario as it finishes."""
     if not cells:
@@ -178,10 +205,10 @@ def compute_cells(
         print_progress("... compiling, which is quick if it was done before")
         first = {(x.experiment, x.policy, find_compiled_level(x)): x for x in reversed(cells)}
         for job in grid.group_cells_by_scenario(first.values()):  # so that compilation is not timed
-            run_job(setup, job, WARMUP_ROUNDS)
+            run(job, WARMUP_ROUNDS)
         work.start = time.monotonic()
         with show_progress(len(cells)) as advance:
-            for done in engine.run(grid.group_cells_by_scenario(cells), partial(run_job, setup)):
+            for done in engine.run(grid.group_cells_by_scenario(cells), run):
                 store.add(str(done.job), done.result)
                 work.add(done.job, done.core_seconds)
                 advance(len(done.job.cells))

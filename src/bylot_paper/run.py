@@ -5,8 +5,7 @@ default policy is played on rewards in [0, 1] in all scenarios and records only 
 """
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from bylot.problem import Problem
 from bylot.simulation import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd, make_synthetic_crowd
-from bylot_paper.feedback import FeedbackScenario, run_feedback_job
 from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RECORD_SCHEMA, CellRecord
 from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, ComparisonScenario, CrowdScenario
@@ -35,7 +33,6 @@ class RunSetup:
     crowd: Crowd
     rounds: int
     hospital: scenarios.HospitalPanel | None = None
-    tables: Mapping[str, FeedbackScenario] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.crowd.pool(seed=0)  # refuse a crowd that is too small before anything starts
@@ -54,8 +51,6 @@ def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> lis
     horizon = grid.count_rounds(job.experiment, setup.rounds)
     if job.experiment in grid.COMPARISON_EXPERIMENTS:
         return run_comparison_job(setup, job, rounds or horizon, horizon)
-    if job.experiment == grid.FEEDBACK_EXPERIMENT:
-        return run_feedback_job(setup.tables, job, rounds or horizon, horizon)
     return run_crowd_job(setup, job, rounds or horizon, horizon)
 
 

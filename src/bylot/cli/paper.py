@@ -148,7 +148,7 @@ def read_hospital_option(given: argparse.Namespace) -> "HospitalPanel | None":
 
 def run_reproduce(given: argparse.Namespace) -> int:
     with explain_missing_extra("reproduce"):
-        from bylot_paper.feedback import read_feedback_scenarios
+        from bylot_paper.question_scenarios import read_question_scenarios
         from bylot_paper.reproduce import EXPERIMENT_SETS, ReproduceRequest, make_engine, reproduce
 
     if given.address is not None and given.engine != "ray":
@@ -166,7 +166,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
         variants=given.variants,
         settings=given.settings,
         hospital=hospital,
-        tables=read_feedback_scenarios(*folders),
+        tables=read_question_scenarios(*folders),
     )
     engine = make_engine(given.engine, given.jobs, given.address)
     out = given.out or RESULT_FOLDERS[given.what]

@@ -17,7 +17,7 @@ from bylot_paper import analysis, grid
 from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims import judge
 from bylot_paper.records import Records
-from bylot_paper.report import beyond, beyond_figures, default, feedback, figures
+from bylot_paper.report import beyond, beyond_figures, default, figures
 from bylot_paper.report.formatting import summarize_run
 from bylot_paper.report.paper import build_paper_section, count_claims
 
@@ -71,14 +71,14 @@ def compose_report(
 ) -> ReportContent:
     """Judge the records and build the report; drawn: the files of each figure."""
     cells, run = records.cells, records.run
-    paper = contest = past = told = cells
+    paper = contest = past = cells
     if not cells.is_empty():
         of_paper = pl.col("experiment").is_in(PAPER_EXPERIMENTS)
-        of_contest = pl.col("experiment").is_in(grid.COMPARISON_EXPERIMENTS)
-        of_feedback = pl.col("experiment") == grid.FEEDBACK_EXPERIMENT
+        compared = (*grid.COMPARISON_EXPERIMENTS, grid.FEEDBACK_EXPERIMENT)
+        of_contest = pl.col("experiment").is_in(compared)
         paper, contest = cells.filter(of_paper), cells.filter(of_contest)
-        told, past = cells.filter(of_feedback), cells.filter(~of_paper & ~of_contest & ~of_feedback)
-    with_paper = all(some.is_empty() for some in (past, contest, told)) or not paper.is_empty()
+        past = cells.filter(~of_paper & ~of_contest)
+    with_paper = not paper.is_empty() or (past.is_empty() and contest.is_empty())
     title = "All policies in all scenarios, and the default"
     if with_paper:
         title = "The experiments of Multinomial Subset Routing, reproduced"
@@ -98,16 +98,11 @@ def compose_report(
         blocks += beyond.build_beyond_section(past, run, checks, drawn)
         data["beyond.json"] = [row._asdict() for row in checks]
         verdicts.append(beyond.count_checks(checks))
-    if not told.is_empty():
-        of_feedback_part, worth = feedback.build_feedback_section(told)
-        blocks += of_feedback_part
-        data["default.json"] = {"feedback": worth}
-        verdicts.append(worth["answer"])
     if not contest.is_empty():
-        of_default, found = default.build_default_section(contest, run, drawn["default"])
+        of_default, found = default.build_comparison_part(contest, run, drawn["default"])
         blocks += of_default
-        data["default.json"] = data.get("default.json", {}) | found
-        verdicts.append(found["outcome"])
+        data["default.json"] = found
+        verdicts += default.list_answers(found)
     return ReportContent(title, blocks, data, "\n".join(verdicts))
 
 

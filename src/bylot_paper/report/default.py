@@ -17,6 +17,7 @@ from bylot_paper import default_rule, grid
 from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
 from bylot_paper.default_rule import REFERENCE_POLICY, DefaultChoice, ResultLine
 from bylot_paper.report import formatting
+from bylot_paper.report.feedback import build_feedback_section
 from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
@@ -96,6 +97,28 @@ def name_place(environment: str, level: str, period: int | None, run: RunManifes
     if environment in grid.CROWD_ENVIRONMENTS:
         where = f"{name_crowd(run)} {level}, {environment}"
     return where if period is None else f"{where}, periods of {period:,}"
+
+
+def build_comparison_part(
+    cells: pl.DataFrame, run: RunManifest, figure: Sequence[Path]
+) -> tuple[list[Block], dict[str, Any]]:
+    """What feedback is worth, then the default, as far as the records go; and default.json."""
+    blocks: list[Block] = []
+    data: dict[str, Any] = {}
+    of_feedback = pl.col("experiment") == grid.FEEDBACK_EXPERIMENT
+    worth, contest = cells.filter(of_feedback), cells.filter(~of_feedback)
+    if not worth.is_empty():
+        blocks, data["feedback"] = build_feedback_section(worth)
+    if not contest.is_empty():
+        more, found = build_default_section(contest, run, figure)
+        blocks, data = [*blocks, *more], data | found
+    return blocks, data
+
+
+def list_answers(data: dict[str, Any]) -> list[str]:
+    """The first sentences of the parts of the comparison."""
+    worth = [data["feedback"]["answer"]] if "feedback" in data else []
+    return [*worth, *([data["outcome"]] if "outcome" in data else [])]
 
 
 def build_default_section(

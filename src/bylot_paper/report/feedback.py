@@ -8,20 +8,27 @@ import polars as pl
 
 from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
-from bylot_paper import feedback, grid
+from bylot_paper import grid
 from bylot_paper.default_rule import SeedEstimate, average_estimates, estimate_mean
+from bylot_paper.feedback import FIRST_REQUESTS
+from bylot_paper.question_scenarios import (
+    HOSPITAL_SCENARIO,
+    IGNORED,
+    RANDOM,
+    RECORDED_SCENARIO,
+)
 from bylot_paper.report import formatting
 from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 
 SCENARIO_LABELS = {
-    feedback.HOSPITAL_SCENARIO: "hospital, by specialty",
-    f"{feedback.HOSPITAL_SCENARIO}{feedback.IGNORED}": "hospital, contexts ignored",
-    f"{feedback.HOSPITAL_SCENARIO}{feedback.RANDOM}": "hospital, random contexts",
-    feedback.RECORDED_SCENARIO: "recorded, by category",
-    f"{feedback.RECORDED_SCENARIO}{feedback.IGNORED}": "recorded, contexts ignored",
+    HOSPITAL_SCENARIO: "hospital, by specialty",
+    f"{HOSPITAL_SCENARIO}{IGNORED}": "hospital, contexts ignored",
+    f"{HOSPITAL_SCENARIO}{RANDOM}": "hospital, random contexts",
+    RECORDED_SCENARIO: "recorded, by category",
+    f"{RECORDED_SCENARIO}{IGNORED}": "recorded, contexts ignored",
 }
 """Scenarios in the order of tables; those of ASlib follow under their own names."""
-TOLD_LABELS = {"panel": "one score", "winner": "the winner", "members": "member scores"}
+KIND_LABELS = {"panel": "one score", "winner": "the winner", "members": "member scores"}
 MANY_SEEDS = 2  # needed for a standard error
 
 
@@ -30,7 +37,7 @@ class FeedbackEntry(NamedTuple):
 
     scenario: str
     policy: str
-    told: str
+    kind: str
     cells: pl.DataFrame
 
     def values(self, column: str) -> Floats:
@@ -41,7 +48,7 @@ class FeedbackEntry(NamedTuple):
         return dict(zip(self.cells["seed"].to_list(), self.values(column).tolist(), strict=True))
 
 
-EntryKey = tuple[str, str, str]  # scenario, policy, what it is told
+EntryKey = tuple[str, str, str]  # scenario, policy, kind of feedback
 
 
 def collect_feedback_entries(cells: pl.DataFrame) -> dict[EntryKey, FeedbackEntry]:
@@ -50,8 +57,8 @@ def collect_feedback_entries(cells: pl.DataFrame) -> dict[EntryKey, FeedbackEntr
     played = some.filter(pl.col("refused").is_null()).sort("seed")
     parts = played.partition_by(["environment", "policy", "level"], as_dict=True)
     entries = [
-        FeedbackEntry(str(scenario), str(policy), str(told), part)
-        for (scenario, policy, told), part in parts.items()
+        FeedbackEntry(str(scenario), str(policy), str(kind), part)
+        for (scenario, policy, kind), part in parts.items()
     ]
     scenarios, policies = [*SCENARIO_LABELS], [*grid.FEEDBACK_POLICIES[::-1]]
 
@@ -60,10 +67,10 @@ def collect_feedback_entries(cells: pl.DataFrame) -> dict[EntryKey, FeedbackEntr
         place = (0, scenarios.index(entry.scenario), "") if own else (1, 0, entry.scenario)
         known = entry.policy in policies
         rank = policies.index(entry.policy) if known else len(policies)
-        return *place, rank, entry.policy, [*TOLD_LABELS].index(entry.told)
+        return *place, rank, entry.policy, [*KIND_LABELS].index(entry.kind)
 
     ordered = sorted(entries, key=order)
-    return {(one.scenario, one.policy, one.told): one for one in ordered}
+    return {(one.scenario, one.policy, one.kind): one for one in ordered}
 
 
 def name_scenario(scenario: str) -> str:
@@ -76,7 +83,7 @@ def build_feedback_section(cells: pl.DataFrame) -> tuple[list[Block], dict[str, 
     answer = describe_worth(entries)
     blocks: list[Block] = [Heading("Which feedback is worth what"), Paragraph(answer)]
     blocks += tabulate_feedback(entries, "reward", "feedback")
-    for count in feedback.FIRST_REQUESTS:
+    for count in FIRST_REQUESTS:
         blocks += tabulate_feedback(entries, f"reward_{count}", "feedback-first", f"{count:,}")
     blocks += [Bullets(formatting.TEXTS["notes"]["feedback"])]
     return blocks, make_feedback_data(entries, answer)
@@ -85,7 +92,7 @@ def build_feedback_section(cells: pl.DataFrame) -> tuple[list[Block], dict[str, 
 def choose_lead_policy(entries: Mapping[EntryKey, FeedbackEntry]) -> str | None:
     """The first policy of the tables that was played with every kind of feedback."""
     for policy in dict.fromkeys(policy for _, policy, _ in entries):
-        if {told for _, one, told in entries if one == policy} == {*TOLD_LABELS}:
+        if {kind for _, one, kind in entries if one == policy} == {*KIND_LABELS}:
             return policy
     return None
 
@@ -97,11 +104,11 @@ def describe_worth(entries: Mapping[EntryKey, FeedbackEntry]) -> str:
         return "No policy was played with every kind of feedback."
     own = [s for s in dict.fromkeys(x for x, _, _ in entries) if not s.endswith("-contexts")]
     parts = []
-    for told in ("members", "winner"):
+    for kind in ("members", "winner"):
         columns = ("reward", "reward_1000")
-        gains = [estimate_gain(entries, own, policy, told, column) for column in columns]
+        gains = [estimate_gain(entries, own, policy, kind, column) for column in columns]
         whole, early = (format_gain(gain) for gain in gains)
-        parts.append(f"{whole} per request with {TOLD_LABELS[told]} ({early} in the first 1,000)")
+        parts.append(f"{whole} per request with {KIND_LABELS[kind]} ({early} in the first 1,000)")
     count = f"{len(own)} scenario{'s' if len(own) > 1 else ''}"
     said = f"Compared with one score for the panel, {policy} earns {' and '.join(parts)}"
     sentences = [f"{said}: means over {count} with rewards of 0 or 1."]
@@ -113,13 +120,13 @@ def estimate_gain(
     entries: Mapping[EntryKey, FeedbackEntry],
     scenarios: Sequence[str],
     policy: str,
-    told: str,
+    kind: str,
     column: str,
 ) -> SeedEstimate | None:
     """The reward with some feedback minus that with one score, on the same seeds."""
     found = []
     for scenario in scenarios:
-        one, other = (entries.get((scenario, policy, kind)) for kind in (told, "panel"))
+        one, other = (entries.get((scenario, policy, x)) for x in (kind, "panel"))
         found += [subtract_entries(one, other, column)] if one and other else []
     known = [gain for gain in found if gain is not None]
     return average_estimates(known) if known else None
@@ -135,11 +142,11 @@ def subtract_entries(one: FeedbackEntry, other: FeedbackEntry, column: str) -> S
 def describe_contexts(entries: Mapping[EntryKey, FeedbackEntry], scenario: str, policy: str) -> str:
     """What contexts are worth in a scenario that was also played without them."""
     parts = []
-    for told in ("panel", "members"):
-        one = entries.get((scenario, policy, told))
-        other = entries.get((f"{scenario}{feedback.IGNORED}", policy, told))
+    for kind in ("panel", "members"):
+        one = entries.get((scenario, policy, kind))
+        other = entries.get((f"{scenario}{IGNORED}", policy, kind))
         gain = subtract_entries(one, other, "reward") if one and other else None
-        parts += [f"{format_gain(gain)} with {TOLD_LABELS[told]}"] if gain else []
+        parts += [f"{format_gain(gain)} with {KIND_LABELS[kind]}"] if gain else []
     if not parts:
         return ""
     return f"Contexts ({name_scenario(scenario)}) are worth {' and '.join(parts)}."
@@ -154,13 +161,13 @@ def tabulate_feedback(
 ) -> list[Block]:
     """One row per policy and feedback, one column per scenario, and rows of references."""
     scenarios = list(dict.fromkeys(scenario for scenario, _, _ in entries))
-    keys = dict.fromkeys((policy, told) for _, policy, told in entries)
+    keys = dict.fromkeys((policy, kind) for _, policy, kind in entries)
     names = [*dict.fromkeys(policy for policy, _ in keys)]
     rows = []
-    for policy, told in sorted(keys, key=lambda x: (names.index(x[0]), [*TOLD_LABELS].index(x[1]))):
-        found = [entries.get((scenario, policy, told)) for scenario in scenarios]
+    for policy, kind in sorted(keys, key=lambda x: (names.index(x[0]), [*KIND_LABELS].index(x[1]))):
+        found = [entries.get((scenario, policy, kind)) for scenario in scenarios]
         shown = [NO_VALUE if one is None else format_feedback_entry(one, column) for one in found]
-        rows.append((policy, TOLD_LABELS[told], *shown))
+        rows.append((policy, KIND_LABELS[kind], *shown))
     for label, reference in REFERENCE_COLUMNS.items():
         values = [read_reference(entries, scenario, reference) for scenario in scenarios]
         rows.append((label, "", *(f"{value:.4f}" for value in values)))
@@ -187,12 +194,12 @@ def format_feedback_entry(entry: FeedbackEntry, column: str) -> str:
 
 def make_feedback_data(entries: Mapping[EntryKey, FeedbackEntry], answer: str) -> dict[str, Any]:
     """Means and standard errors, for documents that show some of them."""
-    columns = ("reward", *(f"reward_{count}" for count in feedback.FIRST_REQUESTS))
+    columns = ("reward", *(f"reward_{count}" for count in FIRST_REQUESTS))
     lines = [
         {
             "scenario": name_scenario(one.scenario),
             "policy": one.policy,
-            "told": one.told,
+            "feedback": one.kind,
             "seeds": len(one.cells),
             "kept": int(one.cells["feasible"].sum()),
             **{column: measure_column(one.values(column)) for column in columns},

@@ -1,0 +1,114 @@
+"""Scenarios in which a request is one question or instance of a table of real outcomes.
+
+Requests are drawn with replacement; the reward is the best outcome of the panel. The tables are the
+user's: a panel of language models and health questions, recorded answers of language models, and
+portfolios of algorithms (ASlib).
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bylot.environments import Given, Outcomes
+from bylot.environments.base import make_block_generator
+from bylot.optima import ValueStack, best_mixture
+from bylot.outcome_tables.aslib import FEATURES_FILE, RUNS_FILE, find_aslib_folders, read_aslib
+from bylot.outcome_tables.outcomes import OutcomeTable, read_experts, read_outcomes
+from bylot.outcome_tables.recorded import read_recorded_answers
+from bylot.problem import Problem, at_most
+from bylot_paper.scenarios import HOSPITAL_FILES
+
+ContextUse = Literal["own", "ignored", "random"]
+
+PANEL_DRAWS = 3
+HOSPITAL_BUDGET_USD = 0.0047653
+"""Per question: the cheapest panel plus 35 % of the way to the best one."""
+LABEL_STREAM = 4  # random stream of random contexts
+HOSPITAL_SCENARIO, RECORDED_SCENARIO = "hospital-questions", "recorded"
+IGNORED, RANDOM = "-no-contexts", "-random-contexts"  # after the name of a scenario
+
+
+class QuestionReferences(NamedTuple):
+    """What can be earned within the limits on average."""
+
+    fixed: float  # by the best mixture of panels, whatever the context
+    gap: float  # a certified bound on how much better any such mixture could be
+    by_context: float  # by the best mixture in each context, under one budget
+    uniform: float  # by M independent uniform draws
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionScenario:
+    """A problem, a table of outcomes, and which contexts policies see."""
+
+    problem: Problem
+    environment: Outcomes
+    digest: str  # of the files
+    contexts: ContextUse = "own"
+
+    def draw_rounds(self, rounds: int, seed: int) -> Given:
+        """The requests of a seed, the same ones whatever contexts policies see."""
+        values, contexts = self.environment.rounds(0, rounds, seed)
+        if self.contexts == "ignored":
+            return Given(values)
+        if self.contexts == "random":
+            rng = make_block_generator(seed, 0, LABEL_STREAM)
+            contexts = rng.integers(0, self.environment.contexts, rounds)
+        return Given(values, contexts)
+
+    @cached_property
+    def references(self) -> QuestionReferences:
+        values, weights, contexts = self.environment.expected()
+        stack = ValueStack(values, weights=weights)
+        fixed = best_mixture(self.problem, stack)
+        by_context = best_mixture(self.problem, stack, contexts=contexts, aggregate=True)
+        uniform = stack.value(np.full(self.problem.size, 1 / self.problem.size), PANEL_DRAWS)
+        return QuestionReferences(fixed.value, fixed.gap, by_context.value, float(uniform))
+
+
+def read_question_scenarios(
+    hospital: Path | None, recorded: Path | None, aslib: Path | None
+) -> dict[str, QuestionScenario]:
+    """The scenarios whose files are given, by name."""
+    found: dict[str, QuestionScenario] = {}
+    if hospital is not None:
+        found[HOSPITAL_SCENARIO] = read_hospital_questions(hospital)
+        known = found[HOSPITAL_SCENARIO]
+        found[f"{HOSPITAL_SCENARIO}{IGNORED}"] = replace(known, contexts="ignored")
+        found[f"{HOSPITAL_SCENARIO}{RANDOM}"] = replace(known, contexts="random")
+    if recorded is not None:
+        read = read_recorded_answers(recorded)
+        known = found[RECORDED_SCENARIO] = make_unlimited_scenario(read, recorded)
+        found[f"{RECORDED_SCENARIO}{IGNORED}"] = replace(known, contexts="ignored")
+    for folder in [] if aslib is None else find_aslib_folders(aslib):
+        one = read_aslib(folder)
+        files = [folder / RUNS_FILE, folder / FEATURES_FILE]
+        files = [file for file in files if file.exists()]
+        found[one.name] = make_unlimited_scenario(one.outcomes, *files)
+    return found
+
+
+def read_hospital_questions(folder: Path) -> QuestionScenario:
+    """One health question a request, 3 of 39 language models under a budget; 8 specialties."""
+    files = [folder / name for name in HOSPITAL_FILES]
+    read = read_outcomes(files[0], files[1], None, context="specialty")
+    usd = read_experts(files[2], read.experts)["cost_usd_per_call"]
+    limits = [at_most("usd", HOSPITAL_BUDGET_USD)]
+    problem = Problem(read.experts, {"usd": usd}, limits, draws=PANEL_DRAWS)
+    environment = Outcomes(read.table, contexts=read.context)
+    return QuestionScenario(problem, environment, digest_files(files))
+
+
+def make_unlimited_scenario(read: OutcomeTable, *files: Path) -> QuestionScenario:
+    """3 experts of a table a request, without limits."""
+    problem = Problem(read.experts, draws=PANEL_DRAWS)
+    environment = Outcomes(read.table, contexts=read.context)
+    return QuestionScenario(problem, environment, digest_files(files))
+
+
+def digest_files(files: Any) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
