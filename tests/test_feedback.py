@@ -264,10 +264,10 @@ def test_any_report_is_accepted_with_valid_numbers_or_refused(
         report = check_report(POOL, run, "d0", value, members, winner, spend)
     except RewardError:
         return
-    assert 0.0 <= report.value <= 1.0 + 1e-9
+    assert -1e-9 <= report.value <= 1.0 + 1e-9
     assert feedback == "members" or report.members is None
     assert feedback == "winner" or report.winner is None
-    assert all(0.0 <= score <= 1.0 + 1e-9 for score in (report.members or {}).values())
+    assert all(-1e-9 <= score <= 1.0 + 1e-9 for score in (report.members or {}).values())
     assert all(0.0 <= cost < np.inf for cost in (report.spend or {}).values())
 
 
