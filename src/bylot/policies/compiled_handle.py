@@ -98,6 +98,11 @@ def takes_handle(entry: FunctionT) -> FunctionT:
     return run  # type: ignore[return-value]
 
 
+def choose_entry(entry: FunctionT, handle: Any) -> FunctionT:
+    """The compiled function itself, unless the handle is plain: it saves a call."""
+    return entry if type(handle) is PlainHandle else entry.__wrapped__  # type: ignore[attr-defined]
+
+
 class BookedDecision(NamedTuple):
     """A decision, its costs, and its probabilities."""
 

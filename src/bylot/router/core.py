@@ -34,6 +34,7 @@ from bylot.router.verdict import PeriodPosition
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
+OF_HANDLE = ("_handle", "_decide", "_learn")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 
 
@@ -99,6 +100,8 @@ class RouterCore:
         """Replace the state, and hand it to the compiled side."""
         self.state = state
         self._handle = compiled.make_handle(self.rule, state, self.totals, self._costs)
+        self._decide = compiled.choose_entry(compiled.decide_and_book, self._handle)
+        self._learn = compiled.choose_entry(compiled.learn_feedback, self._handle)
 
     def _compile(self) -> None:
         """Compile now, on a scratch state, so that no decision or reward has to wait for it.
@@ -120,8 +123,8 @@ class RouterCore:
         return compiled.make_handle(self.rule, state, totals, self._costs)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: all but the handle, which is rebuilt."""
-        return {name: value for name, value in vars(self).items() if name != "_handle"}
+        """For copies and pickles: all but the handle and its functions, which are rebuilt."""
+        return {name: value for name, value in vars(self).items() if name not in OF_HANDLE}
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
         vars(self).update(fields)
@@ -135,7 +138,7 @@ class RouterCore:
     def decide(self, context: str | None, available: Bools) -> compiled.BookedDecision:
         """Draw a panel and book its cost; the caller keeps the ticket for the reward."""
         row = self.find_context(context)  # may replace the handle
-        booked = compiled.decide_and_book(self._handle, row, self.run.seed, self.t, available)
+        booked = self._decide(self._handle, row, self.run.seed, self.t, available)
         guard = getattr(self.rule, "guard", None)
         if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
             sums = self.name_costs(self.totals.spent)
@@ -147,7 +150,7 @@ class RouterCore:
     ) -> None:
         """Learn from a reward and the rest of `Feedback`, as `check_report` has accepted them."""
         low, high = self.run.low, self.run.high
-        compiled.learn_feedback(self._handle, ticket, value, scores, winner, low, high)
+        self._learn(self._handle, ticket, value, scores, winner, low, high)
 
     def preview_state(self, context: int, available: Bools) -> Any:
         """The state after the next decision in this context, which may move the distribution."""
