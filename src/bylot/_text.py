@@ -72,6 +72,15 @@ def join_words(words: Iterable[str], last: str) -> str:
     return f"{', '.join(others)} {last} {final}" if others else final
 
 
+def format_sizes(fewest: int, most: int) -> str:
+    """How many members a panel may have.
+
+    >>> format_sizes(3, 3), format_sizes(1, 3)
+    ('3', '1 to 3')
+    """
+    return f"{most}" if fewest == most else f"{fewest} to {most}"
+
+
 def format_percent(part: float | None) -> str:
     """A probability, a share or a change in percent.
 

@@ -5,6 +5,7 @@
 
 import numpy as np
 
+from bylot._text import format_sizes
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, jit
 from bylot.numerics.set_selection import count_available
@@ -30,7 +31,7 @@ def bind_explorer(
     one_size = find_problem_of_one_size(problem)
     if one_size is None:
         if explores:
-            sizes = f"{problem.min_draws} to {problem.draws}"
+            sizes = format_sizes(problem.min_draws, problem.draws)
             what = f"no panels of one size from {sizes} can keep the limits, as exploration must"
             raise PolicyError(what, remedy="use explore=0, or loosen the limits")
         one_size = make_problem_of_size(problem, problem.min_members, limited=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from bylot._text import join_words
+from bylot._text import format_sizes, join_words
 from bylot.errors import InfeasibleLimits
 from bylot.problem.limits import LOWER, UPPER, Limit
 from bylot.problem.polytope import BOUND_TOLERANCE, LimitPolytope
@@ -213,14 +213,13 @@ def require_feasible(problem: "Problem") -> None:
         return
     single = find_single_remedies(polytope, problem.limits, conflict.limits)
     joint = None if single else find_joint_remedy(polytope, problem.limits)
-    most, together = int(polytope.most), ""
-    fewest = int(polytope.fewest)
+    sizes, together = format_sizes(int(polytope.fewest), int(polytope.most)), ""
     if len(conflict.limits) > 1:
         kind = "the smallest" if conflict.smallest else "an irreducible"
         together = f" together ({kind} conflict among {len(problem.limits)} limits)"
     raise InfeasibleLimits(
-        f"no policy that asks {most if fewest == most else f'{fewest} to {most}'} of "
-        f"{problem.size} experts per request can keep {{limits}}{together}",
+        f"no policy that asks {sizes} of {problem.size} experts per request can keep "
+        f"{{limits}}{together}",
         limits=conflict.limits,
         remedies=single if joint is None else (joint,),
         smallest=conflict.smallest,

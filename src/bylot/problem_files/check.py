@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bylot import policies
-from bylot._text import format_labels, format_percent, format_table, join_words
+from bylot._text import format_labels, format_percent, format_sizes, format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
 from bylot.policies.fallback_schedule import find_shortest_period
@@ -210,9 +210,9 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
     problem, (low, high) = file.problem, file.rewards
     source = f" (from {file.csv})" if file.csv else ""
     default = "" if problem.period else " (the default)"
+    sizes = format_sizes(problem.min_draws or problem.draws, problem.draws)
     head = [
-        f"{file.path}: {problem.size} experts{source}, {name_panel_sizes(problem)} drawn for each "
-        "request",
+        f"{file.path}: {problem.size} experts{source}, {sizes} drawn for each request",
         f"rewards from {low:g} to {high:g}; the limits hold at the end of every "
         f"{guard.get_period(problem, None):,} requests{default}",
     ]
@@ -224,18 +224,13 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
     return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
 
 
-def name_panel_sizes(problem: Problem) -> str:
-    """How many experts a panel may have: "3", or "1 to 3"."""
-    fewest = problem.min_draws or problem.draws
-    return f"{problem.draws}" if fewest == problem.draws else f"{fewest} to {problem.draws}"
-
-
 def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, str]:
     """Limits, the policies that can keep them, the margin, and the shortest period."""
     count, checks, name = len(file.limits), found["policies"], found["auto"]["auto"]
     runs = [policy for policy, one in checks.items() if one["applies"]]
     kept = "all can be kept together" if count > 1 else "it can be kept"
-    panels = f"panels of {name_panel_sizes(file.problem)} of {file.problem.size} experts"
+    sizes = format_sizes(file.problem.min_draws or file.problem.draws, file.problem.draws)
+    panels = f"panels of {sizes} of {file.problem.size} experts"
     numbers = {
         "limits": f"{count} on {panels}: {kept if count else 'nothing is limited'}",
         "policies": f"{len(runs)} of {len(checks)} checked can run ({', '.join(runs)}); the "
@@ -309,7 +304,7 @@ def describe_limits(file: ProblemFile) -> list[str]:
         ]
     lines.append(f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.")
     if problem.min_draws is not None and problem.min_draws < problem.draws:
-        sizes = f"{problem.min_draws} to {problem.draws}"
+        sizes = format_sizes(problem.min_draws, problem.draws)
         lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
     verdict = "feasible: omd can keep them"
     if surrogate:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bylot._text import format_percent, join_words
+from bylot._text import format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, Strict, summarize_policy
 from bylot.reports.blocks import (
     Banner,
@@ -82,9 +82,10 @@ def describe_partial_period(plan: WhatifPlan) -> str:
 def describe_setup(results: WhatifResults) -> Iterator[str]:
     plan, scenario = results.plan, results.plan.scenario
     problem, seeds = plan.problem, len(plan.seeds)
+    sizes = format_sizes(problem.min_draws or problem.draws, problem.draws)
     when = f"every {plan.period:,}" if plan.horizon is None else f"the {plan.rounds:,}"
     yield (
-        f"{plan.file.path}: {problem.draws} of {problem.size} experts are drawn for each request, "
+        f"{plan.file.path}: {sizes} of {problem.size} experts are drawn for each request, "
         f"under {len(problem.limits)} limits, which must hold at the end of {when} requests."
     )
     if not scenario.synthetic:

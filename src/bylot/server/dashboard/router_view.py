@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from bylot._text import format_sizes
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy
 from bylot.eventlog.events import format_timestamp, now_us
@@ -208,8 +209,9 @@ def list_settings(view: RouterView) -> list[NamedValue]:
     settings = {key: value for key, value in config.policy.items() if key != "name"}
     policy = config.policy["name"] + (f" ({format_setting(settings)})" if settings else "")
     wait = format_setting(config.wait) + (" s" if config.wait is not None else "")
+    sizes = format_sizes(problem.get("min_draws", problem["draws"]), problem["draws"])
     lines = {
-        "experts": f"{len(problem['experts'])}, of which {problem['draws']} are drawn",
+        "experts": f"{len(problem['experts'])}, of which {sizes} are drawn",
         "policy": policy,
         "reward range": format_setting(config.rewards),
         "feedback": describe_feedback(view),
