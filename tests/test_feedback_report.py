@@ -80,9 +80,14 @@ def test_the_report_leads_with_the_answer(small_run: Path) -> None:
     found = json.loads((small_run / "default.json").read_text())["feedback"]
     assert found["answer"].startswith("Compared with one score for the panel, ts earns +")
     assert "Contexts (recorded, by category) are worth +" in found["answer"]
-    first = text.index("\n## ")
-    assert text[first:].startswith("\n## Which feedback is worth what\n\n" + found["answer"])
-    assert "| ts | member scores |" in text
+    lead = text.index("\n## ")
+    assert text[lead:].startswith("\n## Which feedback is worth what\n\n" + found["answer"])
+    assert text.count("| ts | member scores |") == 3
+    # The first requests are relative to the best fixed panels.
+    told = next(x for x in found["lines"] if (x["policy"], x["feedback"]) == ("ts", "members"))
+    relative = told["reward_1000"]["mean"] / told["best_fixed"]
+    first = text[text.index("first 1,000 requests, relative") :]
+    assert f"| ts | member scores | {relative:.4f} ±" in first
     assert len(found["lines"]) == 4 * 4
 
 

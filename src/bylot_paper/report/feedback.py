@@ -166,9 +166,9 @@ def tabulate_feedback(
     rows = []
     for policy, kind in sorted(keys, key=lambda x: (names.index(x[0]), [*KIND_LABELS].index(x[1]))):
         found = [entries.get((scenario, policy, kind)) for scenario in scenarios]
-        shown = [NO_VALUE if one is None else format_feedback_entry(one, column) for one in found]
+        shown = [NO_VALUE if one is None else format_entry(one, column, first) for one in found]
         rows.append((policy, KIND_LABELS[kind], *shown))
-    for label, reference in REFERENCE_COLUMNS.items():
+    for label, reference in () if first else REFERENCE_COLUMNS.items():
         values = [read_reference(entries, scenario, reference) for scenario in scenarios]
         rows.append((label, "", *(f"{value:.4f}" for value in values)))
     labels = [name_scenario(scenario) for scenario in scenarios]
@@ -186,10 +186,11 @@ def read_reference(entries: Mapping[EntryKey, FeedbackEntry], scenario: str, col
     return float(one.values(column)[0])
 
 
-def format_feedback_entry(entry: FeedbackEntry, column: str) -> str:
-    """Mean ± standard error; marked if a run violated a limit."""
+def format_entry(entry: FeedbackEntry, column: str, relative: object) -> str:
+    """Mean ± standard error, relative to the best fixed panels; marked if a limit was violated."""
+    unit = entry.values("mixture") if relative else 1.0
     mark = "" if entry.cells["feasible"].all() else " ✗"
-    return format_mean_error(entry.values(column)) + mark
+    return format_mean_error(entry.values(column) / unit) + mark
 
 
 def make_feedback_data(entries: Mapping[EntryKey, FeedbackEntry], answer: str) -> dict[str, Any]:
