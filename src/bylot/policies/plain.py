@@ -79,7 +79,7 @@ def decide_plain(
     bits = np.random.Philox(counter=[0, rng.t, 0, 0], key=[rng.seed, RngStream.PLAIN.value])
     choice = np.flatnonzero(available) if available.size else np.arange(rule.size)
     chosen = state.player[0].decide(int(context), choice.tolist(), np.random.Generator(bits))
-    members = check_members(rule, chosen, choice)
+    members = check_panel_members(rule, chosen, choice)
     draws = np.empty(rule.draws, np.int64)
     fill_draws_from_set(draws, members)
     state.visits[context] += 1
@@ -99,7 +99,7 @@ def learn_plain(rule: PlainRule, state: PlainState, ticket: Ticket, feedback: Fe
 base.register_pull_steps(PlainRule)
 
 
-def check_members(rule: PlainRule, chosen: Any, available: Ints) -> Ints:
+def check_panel_members(rule: PlainRule, chosen: Any, available: Ints) -> Ints:
     """The members of a panel, if these are different available experts, and not too many."""
     try:
         members = np.array([int(one) for one in chosen], np.int64)
