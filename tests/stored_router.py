@@ -105,10 +105,11 @@ class StoredRouter:
         *,
         members: Mapping[str, float] | None = None,
         winner: str | None = None,
+        spend: Mapping[str, Any] | None = None,
     ) -> str:
         """Report the reward of a decision."""
-        scores = None if members is None else dict(members)
-        command = commands.RecordReward(id, value, members=scores, winner=winner)
+        scores, paid = (None if one is None else dict(one) for one in (members, spend))
+        command = commands.RecordReward(id, value, paid, members=scores, winner=winner)
         receipt: str = self.send(command).receipt
         return receipt
 

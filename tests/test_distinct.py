@@ -1,5 +1,6 @@
 """distinct: exact propensities, unbiased gradients, limits that hold at the end of every period."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -17,6 +18,7 @@ from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
 from bylot.policies.base import Ticket, compute_inclusion, decide, learn, make_reward_feedback
 from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
 from bylot.policies.mirror_ascent import make_gradient_state
+from bylot.router.core import iterate_arrays
 from sample_problem import make_five_expert_problem, make_stationary_environment
 
 ALL_AVAILABLE = np.empty(0, np.bool_)
@@ -60,9 +62,9 @@ def draw_ticket(
 ) -> Ticket:
     """A decision without side effects: not the first of a batch, and the budget restored."""
     state.visits[0] = 1
-    kept = [array.copy() for array in state.budget]
+    kept = copy.deepcopy(state.budget)
     ticket = decide(rule, state, 0, RngKey(3, t), available)
-    for array, before in zip(state.budget, kept, strict=True):
+    for array, before in zip(*map(iterate_arrays, (state.budget, kept)), strict=True):
         array[:] = before
     return ticket
 

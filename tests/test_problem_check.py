@@ -128,6 +128,7 @@ def test_a_check_reports_costs_groups_limits_and_policies(
         "line": 16,
         "lowest": 0.0,
         "highest": 0.5,
+        "promise": "certain",
     }
     assert data["feasible"]
     assert data["experts"] == ["ann", "bob", "cat"]

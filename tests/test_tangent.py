@@ -1,5 +1,6 @@
 """tangent: exact propensities, unbiased gradients, safe tangent rows, limits that hold."""
 
+import copy
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable
@@ -34,6 +35,7 @@ from bylot.policies.iid_limits import (
     solve_max_entropy_draws,
 )
 from bylot.policies.mirror_ascent import make_gradient_state
+from bylot.router.core import iterate_arrays
 from sample_problem import (
     make_five_expert_problem,
     make_recorded_environment,
@@ -63,9 +65,9 @@ def draw_ticket(
 ) -> Ticket:
     """A decision without side effects: not the first of a batch, and the budget restored."""
     state.visits[0] = 1
-    compute_excess_after_step = [array.copy() for array in state.budget]
+    kept = copy.deepcopy(state.budget)
     ticket = decide(rule, state, 0, RngKey(3, t), available)
-    for array, before in zip(state.budget, compute_excess_after_step, strict=True):
+    for array, before in zip(*map(iterate_arrays, (state.budget, kept)), strict=True):
         array[:] = before
     return ticket
 

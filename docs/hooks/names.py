@@ -95,6 +95,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         environments.Regime: (),
         environments.Outcomes: ("expected",),
         environments.RewardDelay: ("due",),
+        environments.CallCosts: (),
     },
     "Optima and metrics": {
         bylot.optimum: (),

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bylot.environments import Environment
+from bylot.environments import CallCosts, Environment
+from bylot.environments.call_costs import draw_call_costs, report_calls
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Policy
@@ -47,10 +48,18 @@ class Playable(Protocol):
         *,
         members: Mapping[str, float] | None = None,
         winner: str | None = None,
+        spend: Mapping[str, Any] | None = None,
     ) -> Any: ...
 
 
-def play(router: Playable, environment: Environment, rounds: int, *, start: int = 0) -> Trace:
+def play(
+    router: Playable,
+    environment: Environment,
+    rounds: int,
+    *,
+    start: int = 0,
+    calls: CallCosts | None = None,
+) -> Trace:
     """Drive a router through some rounds of an environment: decide, then report its feedback.
 
     A new router gives the same trace as `simulate` with its settings, bit for bit, if the contexts
@@ -65,6 +74,8 @@ def play(router: Playable, environment: Environment, rounds: int, *, start: int 
         The contexts and values of the rounds.
     rounds, start : int
         The number of rounds to play, and the first one, to continue an earlier play.
+    calls : CallCosts, optional
+        What calls really cost, and what is reported of that with the rewards.
 
     Returns
     -------
@@ -80,6 +91,7 @@ def play(router: Playable, environment: Environment, rounds: int, *, start: int 
     check_environment(environment, problem)
     check_at_least_one("rounds", rounds)
     kind, low = router.feedback, router.rewards[0]
+    table = None if calls is None else calls.bind(problem)
     record = make_play_record(problem, rounds, keep_distributions=False, feedback=kind)
     place = {name: i for i, name in enumerate(problem.experts)}
     limits, stop = [limit.name for limit in problem.limits], start + rounds
@@ -99,9 +111,13 @@ def play(router: Playable, environment: Environment, rounds: int, *, start: int 
                 won = find_winner(values, record.draws[n], low, rng)
                 record.winners[n] = won
                 more["winner"] = problem.experts[won] if won != NO_WINNER else None
+            record.spend[n] = [decision.spend[name] for name in limits]
+            if table is not None:
+                key = RngKey(router.seed, start + n)
+                record.spend[n] = draw_call_costs(table, record.draws[n], key).sum(axis=1)
+                more["spend"] = report_calls(table, problem, record.draws[n], key)
             router.reward(decision.id, float(record.rewards[n]), **more)
             record.draw_probabilities[n] = decision.draw_probabilities or np.nan
-            record.spend[n] = [decision.spend[name] for name in limits]
             record.feasible[n], record.replaced[n] = decision.feasible, decision.replaced
             record.propensities[n] = np.nan if decision.propensity is None else decision.propensity
     return Trace(problem, router.policy, router.seed, router.horizon, router.rewards, record)

@@ -7,6 +7,14 @@ import numpy as np
 
 from bylot.environments import NO_DELAY, Environment, RewardDelay, Rounds
 from bylot.environments.base import FIRST_ENVIRONMENT_STREAM
+from bylot.environments.call_costs import (
+    CallCosts,
+    CallCostTable,
+    draw_call_costs,
+    has_own_costs,
+    make_declared_costs,
+    settle_simulated_calls,
+)
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
 from bylot.numerics.jit import (
@@ -228,6 +236,7 @@ def play_rounds(
     low: float,
     span: float,
     late: LateRewards,
+    calls: CallCostTable,
     record: PlayRecord,
 ) -> None:
     """Play rounds start, start + 1, ... on the given values.
@@ -256,6 +265,8 @@ def play_rounds(
             rewarded = ticket if then == t else load_ticket(late, then, everyone)
             known = scale_scores(scores[then], low, span) if scores.shape[0] > 0 else unknown
             winner = winners[then] if winners.size > 0 else NO_WINNER
+            if calls.reported < 2:
+                settle_simulated_calls(rule, state, rewarded, rows, calls, RngKey(seed, then))
             feedback = Feedback((rewards[then] - low) / span, known, winner)
             learn(rule, state, rewarded, feedback)
             arrived += 1
@@ -263,7 +274,12 @@ def play_rounds(
             draws[t, j] = ticket.draws[j]
         for j in range(ticket.draw_probabilities.size):
             q[t, j] = ticket.draw_probabilities[j]
-        add_panel_cost(spend[t], rows, ticket.draws)
+        if has_own_costs(calls):
+            costs = draw_call_costs(calls, ticket.draws, RngKey(seed, t))
+            for j in range(costs.shape[0]):
+                spend[t, j] = costs[j].sum()
+        else:
+            add_panel_cost(spend[t], rows, ticket.draws)
         feasible[t] = ticket.feasible
         visited[t] = context
         propensities[t] = ticket.propensity
@@ -286,6 +302,7 @@ def simulate(
     rewards: tuple[float, float] = (0.0, 1.0),
     feedback: FeedbackKind = "panel",
     late: RewardDelay = NO_DELAY,
+    calls: CallCosts | None = None,
     keep_distributions: bool = True,
 ) -> Trace:
     """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
@@ -310,6 +327,9 @@ def simulate(
     late : RewardDelay
         When rewards arrive, such as ``RewardDelay(lag=200, lost=0.1)``: up to 200 rounds late, one
         in ten never. The trace contains all of them.
+    calls : CallCosts, optional
+        What calls really cost, and what is reported of that with the rewards; by default they cost
+        what is declared, and nothing is reported.
     keep_distributions : bool
         Whether to keep the (rounds, K) distributions played, which `score` needs.
 
@@ -342,12 +362,15 @@ def simulate(
     state = settings.start(rule, environment.contexts)
     record = make_play_record(problem, rounds, keep_distributions, feedback)
     mail = make_late_rewards(problem, late, rounds, seed)
+    table = make_declared_costs(problem) if calls is None else calls.bind(problem)
+    if not hasattr(rule, "guard"):  # nothing to settle in
+        table = table._replace(reported=2)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     low, high = terms.low, terms.high
     for start in range(0, rounds, CHUNK_ROUNDS):
         stop = min(start + CHUNK_ROUNDS, rounds)
         values, contexts = read_rounds(environment, start, stop, seed)
-        chunk = rows, values, contexts, seed, start, low, high - low, mail, record
+        chunk = rows, values, contexts, seed, start, low, high - low, mail, table, record
         with announce_compilation(settings.name):
             choose_runner(play_rounds, rule)(rule, state, *chunk)
         check_range("rewards", record.rewards[start:stop], low, high)

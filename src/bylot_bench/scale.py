@@ -14,6 +14,7 @@ import numpy as np
 
 from bylot._text import format_table
 from bylot.environments import NO_DELAY
+from bylot.environments.call_costs import make_declared_costs
 from bylot.policies import POLICIES, Policy
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.simulation import make_late_rewards, make_play_record, play_rounds
@@ -82,8 +83,9 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
         state, done, start = policy.start(rule), 0, time.process_time()
         while done == 0 or time.process_time() - start < seconds:
             # The same values and record with fresh randomness: the count serves as the seed.
+            calls = make_declared_costs(problem)
             late = make_late_rewards(problem, NO_DELAY, len(values), done)
-            play_rounds(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, late, record)
+            play_rounds(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, late, calls, record)
             done += len(values)
         return done / (time.process_time() - start)
 

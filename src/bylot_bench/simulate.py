@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 
 from bylot._text import format_table
 from bylot.environments import NO_DELAY
+from bylot.environments.call_costs import make_declared_costs
 from bylot.environments.synthetic import make_crowd_problem
 from bylot.numerics.box import EDGE_ROUNDING
 from bylot.numerics.jit import Floats, Ints
@@ -96,9 +97,10 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
     def play_compiled(times: int) -> None:
         for _ in range(times):
             record.spend[:] = 0.0
+            calls = make_declared_costs(problem)
             late = make_late_rewards(problem, NO_DELAY, rounds, 0)
             state = policy.start(rule)
-            play_rounds(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, late, record)
+            play_rounds(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, late, calls, record)
 
     play_compiled(1)  # compile first
     fast, slow, same = [], [], True

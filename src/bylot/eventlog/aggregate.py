@@ -190,7 +190,8 @@ class RouterAggregate:
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
             first = all(reward.spend is None for reward in one.rewards.values())
             learn = first and of > self.pool_since
-            self.core.settle(one.ticket if learn else None, corrections, body.member_spend)
+            ticket, spend = one.ticket if learn else None, body.member_spend
+            self.core.settle(ticket, corrections, spend, t=one.t)
             self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
         if body.receipt == "learned":
@@ -277,7 +278,8 @@ class RouterAggregate:
             what = self.describe_decision(of, None if one is None else "rewarded")
             raise errors.DecisionStateError(f"{what}; it cannot be cancelled any more")
         body = self.decision_body(of)
-        booked = self.core.cancel(body.t, body.spend, body.expected)
+        panel = body.draws if of > self.pool_since else ()
+        booked = self.core.cancel(body.t, body.spend, body.expected, panel)
         self.timeline.cancel_decision(body.t, booked)
         for name, cost in booked.items():
             self.stated[name] -= cost

@@ -116,12 +116,15 @@ def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
             if limit.sign * (cost - limit.bound) < 0:
                 raise errors.InfeasibleLimits(f"{experts[0]!r} alone costs {cost}, not {limit}")
         return
-    costs = {name: row[active] for name, row in problem.costs.items()}
+    costs, most = (
+        {name: row[active] for name, row in rows.items()}
+        for rows in (problem.costs, problem.max_costs)
+    )
     # A share becomes a plain cost of 1, as no member of its group may be left.
     limits = [Limit(one.name, one.bound, one.sign) for one in problem.limits]
     with warnings.catch_warnings():  # of policies that do not guard their limits
         warnings.simplefilter("ignore", errors.BylotWarning)
-        smaller = problem.replace(experts=experts, costs=costs, limits=limits)
+        smaller = problem.replace(experts=experts, costs=costs, limits=limits, max_costs=most)
         parts.policy.bind(smaller, parts.run.horizon, parts.run.feedback)
 
 

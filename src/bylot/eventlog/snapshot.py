@@ -147,7 +147,7 @@ def rule_from_data(template: Any, data: Any) -> Any:
         plain = [rule_from_data(*pair) for pair in zip(template[:-1], parts, strict=True)]
         made = Guard._make([*plain, template.schedule])
         sets = np.frombuffer(raw, dtype).reshape(shape).astype(np.int64)
-        return made._replace(schedule=schedule_from_sets(sets, made.A))
+        return made._replace(schedule=schedule_from_sets(sets, made.risk.worst))
     if isinstance(template, tuple):
         return type(template)(*(rule_from_data(*pair) for pair in zip(template, data, strict=True)))
     if isinstance(template, np.ndarray):

@@ -139,7 +139,9 @@ def compute_inclusion_compiled(rule: Any, state: Any, ticket: Ticket) -> Floats:
 STEP_BODIES: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
 
 
-def dispatch_by_type(generic: Callable[..., Any], inline: bool = False) -> None:
+def dispatch_by_type(
+    generic: Callable[..., Any], inline: bool = False, default: Callable[..., Any] | None = None
+) -> None:
     """Let compiled code pick the body of a function by the *type* of its first argument.
 
     A loop over such steps can be cached on disk, which one that takes them as arguments cannot.
@@ -148,7 +150,7 @@ def dispatch_by_type(generic: Callable[..., Any], inline: bool = False) -> None:
 
     @overload(generic, inline=how[0], jit_options=how[1], strict=False)  # type: ignore[untyped-decorator]
     def find_body(rule: Any, *others: Any) -> Any:
-        return STEP_BODIES[generic, rule.instance_class]
+        return STEP_BODIES.get((generic, rule.instance_class), default)
 
 
 for generic_step in (decide, learn, compute_distribution, compute_inclusion):

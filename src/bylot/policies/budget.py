@@ -2,15 +2,27 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_scalar
+from bylot.numerics.sampling import is_first_draw
 from bylot.policies.base import BoundPolicy, ProblemChange
 from bylot.policies.constraint_rows import ConstraintRows, compute_row_units
 from bylot.policies.fallback_schedule import SUM_TOLERANCE, FallbackSchedule
+from bylot.policies.learned_costs import (
+    CostRisk,
+    LearnedCosts,
+    compute_open_cost,
+    compute_reserve,
+    get_guarded_row,
+    is_uncertain,
+    is_varying,
+    migrate_learned_costs,
+    start_learned_costs,
+)
 from bylot.policies.validation import SettingKind, is_number_in
 from bylot.problem import Problem
 
@@ -20,9 +32,11 @@ class Guard(NamedTuple):
 
     on: bool  # off: it keeps the budget, and admits every panel
     fewest: int  # members of a panel, if as many are available
+    most: int
     period: int
-    A: Floats  # (d, K)
+    A: Floats  # (d, K) as declared
     b: Floats  # (d,)
+    risk: CostRisk
     schedule: FallbackSchedule
 
     @property
@@ -34,13 +48,16 @@ class Guard(NamedTuple):
 class Budget(NamedTuple):
     """What was spent in this period, and the position in the schedule."""
 
-    spent: Floats  # (d,), in units of the one-sided rows
+    spent: Floats  # (d,), in units of the one-sided rows; as declared until it is reported
+    before: Floats  # (d,) in the period before
+    rounds: Ints  # so far; before this period; before the period before
     left: Ints  # rounds of this period still to play, this one included
     place: Ints  # of the schedule, to be played next
     replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
     missed: Ints  # (d,) periods that ended outside a limit, which takes an outage
     short: Bools  # (d,) would the available experts miss a limit?
     alarm: Bools  # any of them? Asked in every round, which a call would make slow
+    costs: LearnedCosts
 
     def migrate(self, new: "Budget", change: ProblemChange) -> None:
         """Counts go on, but for a limit whose bound changed; `migrate_period` does the rest."""
@@ -48,10 +65,12 @@ class Budget(NamedTuple):
         here, there = change.limits
         same = change.old.bounds[here] == change.new.bounds[there]
         new.missed[there[same]] = self.missed[here[same]]
+        new.rounds[:] = self.rounds
+        migrate_learned_costs(self.costs, new.costs, change)
 
     def is_valid(self, rule: Any) -> bool:
-        place, sets = self.place[0], rule.guard.schedule.sets
-        counted = self.replaced[0] >= 0 and (self.missed >= 0).all()
+        place, sets = self.place[0], get_schedule(rule.guard, self).sets
+        counted = self.replaced[0] >= 0 and (self.missed >= 0).all() and self.costs.is_valid()
         return bool(1 <= self.left[0] <= rule.guard.period and 0 <= place < len(sets) and counted)
 
 
@@ -59,19 +78,59 @@ def open_budget(guard: Guard) -> Budget:
     """The budget before the first round."""
     return Budget(
         spent=np.zeros(guard.b.size),
+        before=np.zeros(guard.b.size),
+        rounds=np.zeros(3, np.int64),
         left=np.full(1, guard.period),
         place=np.zeros(1, np.int64),
         replaced=np.zeros(1, np.int64),
         missed=np.zeros(guard.b.size, np.int64),
         short=np.zeros(guard.b.size, np.bool_),
         alarm=np.zeros(1, np.bool_),
+        costs=start_learned_costs(guard.A, guard.risk, guard.most),
     )
 
 
 @jit
 def get_mean_rows(guard: Guard, budget: Budget) -> Floats:
     """(d, K) what a call of each expert costs on average, in the signs and units of the rows."""
-    return guard.A
+    return budget.costs.means
+
+
+@jit
+def get_schedule(guard: Guard, budget: Budget) -> FallbackSchedule:
+    """The fallback schedule in use: of the declared costs, or of learned ones."""
+    return budget.costs.schedule if budget.costs.plans[2] > 0 else guard.schedule
+
+
+@jit
+def compute_guarded_cost(guard: Guard, budget: Budget, members: Ints) -> Floats:
+    """(d,) what the guard counts a panel as under each row."""
+    cost = np.zeros(guard.b.size)
+    for j in range(cost.size):
+        row = get_guarded_row(guard.risk, budget.costs, j)
+        for place in range(members.size):
+            cost[j] += row[members[place]] if is_first_draw(members, place) else 0.0
+    return cost
+
+
+@jit
+def compute_later_cost(
+    guard: Guard, budget: Budget, j: int, n: int, place: int, members: Ints
+) -> float:
+    """What is to be set aside in row j for n rounds of the schedule, and for what is not known yet:
+    the cost of calls without a report, of a panel about to be asked, and of the rounds themselves.
+    """
+    plan, costs = get_schedule(guard, budget), budget.costs
+    mean, more = plan.mean[j], 0.0
+    if is_varying(guard.risk, costs, j):
+        row = get_guarded_row(guard.risk, costs, j)
+        more = compute_open_cost(costs, j, row, guard.A[j])
+        if not guard.risk.certain[j]:
+            more += compute_reserve(guard.risk, costs, j, n, plan.quota, members)
+            mean = 0.0
+            for i in range(row.size):
+                mean += plan.quota[i] * row[i]
+    return bound_schedule_cost(n, mean, plan.ahead[place, j]) + more
 
 
 @jit_scalar
@@ -87,16 +146,50 @@ def compute_allowance(period: int, b: float) -> float:
 
 
 @jit
-def book_round(guard: Guard, budget: Budget, cost: Floats) -> None:
+def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> None:
     """Charge a round; after the last of a period the next one begins with nothing spent."""
+    waiting = budget.costs.waiting
     for j in range(cost.size):
         budget.spent[j] += cost[j]
+    for place in range(members.size):
+        waiting[members[place]] += is_first_draw(members, place)
     budget.left[0] -= 1
+    budget.rounds[0] += 1
     if budget.left[0] == 0:
         budget.left[0] = guard.period
+        budget.rounds[2] = budget.rounds[1]
+        budget.rounds[1] = budget.rounds[0]
         for j in range(cost.size):
             budget.missed[j] += budget.spent[j] > compute_allowance(guard.period, guard.b[j])
+            budget.before[j] = budget.spent[j]
             budget.spent[j] = 0.0
+        for i in range(waiting.size):
+            waiting[i] = 0
+
+
+PromiseName = Literal["certain", "declared", "reserve"]
+"""What the guard promises for the end of a period: that a limit holds whatever calls cost, up to
+their largest costs; that it holds if calls cost what is declared, as nothing else was reported; or
+that 3 standard errors of what calls were reported to cost are kept in reserve.
+"""
+
+
+PROMISES: Mapping[PromiseName, str] = {
+    "certain": "certain: it holds at the end of every period, whatever calls cost up to their "
+    "largest costs",
+    "declared": "certain if calls cost what is declared; once other costs are reported, a reserve "
+    "of 3 standard errors keeps it",
+    "reserve": "kept by a reserve of 3 standard errors of what calls were reported to cost, which "
+    "about 1 period in 700 exceeds",
+}
+"""What the guard promises, in a sentence."""
+
+
+def name_promise(risk: CostRisk, j: int, reports: int = 0) -> PromiseName:
+    """The promise for limit j after so many reports of its cost."""
+    if risk.certain[j] or not risk.varies[j]:
+        return "certain"
+    return "reserve" if reports > 0 else "declared"
 
 
 class LimitInPeriod(Struct, frozen=True):
@@ -108,6 +201,7 @@ class LimitInPeriod(Struct, frozen=True):
     short: bool  # the experts available last would miss it
     lost: bool  # every panel at stated cost would miss it, whichever experts are available
     missed: int  # periods that ended outside the limit since it has this bound
+    promise: PromiseName = "declared"
 
 
 class BudgetReport(NamedTuple):
@@ -134,15 +228,19 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     left, place = int(budget.left[0]), int(budget.place[0])
     played, least = guard.period - left, compute_min_panel_costs(guard, problem.draws)
     bounds = state.bounds if played else guard.b  # a new period has none in force yet
-    limits, ahead = [], guard.schedule.ahead[place]
+    limits, no_members = [], np.empty(0, np.int64)
     for j, spent in enumerate(budget.spent):
         most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
-        later = bound_schedule_cost(left, guard.schedule.mean[j], ahead[j])
+        later = compute_later_cost(guard, budget, j, left, place, no_members)
         reach = bool(spent + later <= most) and not short
         mean = float(spent * unit[j] / played + 0.0) if played else None
         lost = not reach and bool(spent + left * least[j] > most)
         in_force = float(bounds[j] * unit[j] + 0.0)
-        limits.append(LimitInPeriod(mean, in_force, reach, short, lost, int(budget.missed[j])))
+        missed, promise = (
+            int(budget.missed[j]),
+            name_promise(guard.risk, j, budget.costs.reports[j]),
+        )
+        limits.append(LimitInPeriod(mean, in_force, reach, short, lost, missed, promise))
     return BudgetReport(guard.period, played, int(budget.replaced[0]), limits)
 
 
@@ -153,33 +251,10 @@ def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
     return np.asarray(ranked.sum(axis=1))
 
 
-def correct_spend(problem: Problem, rule: Any, state: Any, more: Mapping[str, float]) -> None:
-    """Charge the current period what was spent beyond the stated costs, by cost name.
-
-    spent_j += -sign_j more_j / unit_j, so that pacing and guard continue from what was really
-    spent. The guarantee assumes that the schedule costs what is stated: if panels cost more, a
-    period may end above a bound by the difference. Policies without a budget use stated costs only.
-    """
-    if getattr(rule, "guard", None) is not None:
-        beyond = np.array([more.get(limit.name, 0.0) for limit in problem.limits])
-        state.budget.spent[:] -= problem.signs * beyond / compute_row_units(problem)
-
-
 def count_played_rounds(rule: Any, state: Any) -> int:
     """Rounds of the current period so far; 0 for policies without a budget."""
     guard = getattr(rule, "guard", None)
     return 0 if guard is None else int(guard.period - state.budget.left[0])
-
-
-def cancel_round(problem: Problem, rule: Any, state: Any, spend: Mapping[str, float]) -> None:
-    """Undo a round of the current period of this cost: spent -= cost and left += 1.
-
-    If the panel was cheaper than the schedule's mean F, the rest of the period has up to F - cost
-    less slack than the guard counted on: without any to spare it plays the schedule from here on,
-    and reports the limit as out of reach.
-    """
-    correct_spend(problem, rule, state, {name: -cost for name, cost in spend.items()})
-    state.budget.left[0] += 1
 
 
 def migrate_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
@@ -245,13 +320,20 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
     b_j + (high - 1) |b_j|, with n of P rounds left. A minimum that this period has reached already
     no longer binds.
     """
-    P, n = guard.period, budget.left[0]
+    P, n, costs, margin = guard.period, budget.left[0], budget.costs, pace.margin
+    if costs.plans[2] > 0:
+        margin = min(margin, max(costs.margin[0], 0.0))
     for j in range(bounds.size):
-        b = guard.b[j]
+        b, spent = guard.b[j], budget.spent[j]
         bounds[j] = b
+        if is_varying(guard.risk, costs, j):
+            spent += compute_open_cost(costs, j, costs.means[j], guard.A[j])
+        if is_uncertain(guard.risk, costs, j):
+            quota, no_members = get_schedule(guard, budget).quota, np.empty(0, np.int64)
+            spent += compute_reserve(guard.risk, costs, j, 0, quota, no_members)
         if pace.high > 0.0:
-            fair = (P * b - pace.most[j] - budget.spent[j]) / n
-            low, high = b - 0.5 * pace.margin * abs(b), b + (pace.high - 1.0) * abs(b)
+            fair = (P * b - pace.most[j] - spent) / n
+            low, high = b - 0.5 * margin * abs(b), b + (pace.high - 1.0) * abs(b)
             bounds[j] = min(max(fair, low), high)
-            if b < 0.0 and pace.high > 1.0 and budget.spent[j] <= P * b:
+            if b < 0.0 and pace.high > 1.0 and spent <= P * b:
                 bounds[j] = 0.0

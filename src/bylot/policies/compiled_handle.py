@@ -27,6 +27,7 @@ from bylot.policies.base import (
     learn,
 )
 from bylot.policies.iid_draws import compute_iid_propensity
+from bylot.policies.spend_settlement import settle
 
 
 class Totals(NamedTuple):
@@ -147,6 +148,12 @@ def learn_feedback(
     learn(handle.rule, handle.state, ticket, feedback)
     handle.totals.rewards[0] += 1
     handle.totals.total[0] += value
+
+
+@jit_entry
+def settle_spend(handle: Any, t: int, members: Ints, more: Floats, spend: Floats) -> None:
+    """Book and learn what the calls of decision t cost (`spend_settlement.settle_calls`)."""
+    settle(handle.rule, handle.state, t, members, more, spend)
 
 
 @jit

@@ -50,10 +50,12 @@ class SlaterPoint(NamedTuple):
     quota: Floats  # (K,), of sum min(M, K), or less where panels may have fewer members
 
 
-def find_slater_point(problem: Problem, fewest: int | None = None) -> SlaterPoint:
+def find_slater_point(
+    problem: Problem, fewest: int | None = None, rows: ConstraintRows | None = None
+) -> SlaterPoint:
     """The largest delta with C_j p <= (1 - delta) u_j and C_j p >= (1 + delta) l_j for all limits.
 
-    sum p = min(M, K), or anything from `fewest` to that.
+    sum p = min(M, K), or anything from `fewest` to that. rows: of other costs, if given.
 
     >>> from bylot.problem import at_most
     >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 2.0)], draws=2)
@@ -62,7 +64,7 @@ def find_slater_point(problem: Problem, fewest: int | None = None) -> SlaterPoin
     >>> find_slater_point(pair, fewest=1)
     SlaterPoint(margin=1.0, quota=array([1., 0.]))
     """
-    A, b = make_constraint_rows(problem)
+    A, b = make_constraint_rows(problem) if rows is None else rows
     K, members = problem.size, min(problem.draws, problem.size)
     empty = 0.0 if fewest is None else float(members - fewest)
     found = linprog(  # over p, empty places, and delta

@@ -250,6 +250,9 @@ def decide_distinct(
     return Ticket(rng.t, context, draws, none, pi, available, 1.0, kept, p, weight, panel.replaced)
 
 
+mirror_ascent.register_settlement(DistinctRule)
+
+
 @step(base.learn, DistinctRule)
 def learn_distinct(
     rule: DistinctRule, state: DistinctState, ticket: Ticket, feedback: Feedback
@@ -324,7 +327,7 @@ class Distinct(mirror_ascent.AscentPolicy):
     summary = "draws panels of different experts and learns how often to ask each"
     streams = (RngStream.COIN, RngStream.PANEL)
     draws_sets = True
-    derived = ("table", "coins", "pi", "log_z")
+    derived = ("table", "coins", "pi", "log_z", *mirror_ascent.AscentPolicy.derived)
 
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
@@ -367,6 +370,7 @@ class Distinct(mirror_ascent.AscentPolicy):
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
         tables = SetTables(state.theta, state.table, state.coins, state.pi, state.log_z)
         refresh_all_contexts(tables, rule.members)
+        super().derive(rule, state)
 
     def distribution(
         self, rule: DistinctRule, state: DistinctState, context: int, available: Bools

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.numerics.sampling import add_panel_cost
+from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m, repeat_members
 from bylot.policies.constraint_rows import ConstraintRows
 
@@ -28,6 +28,7 @@ class FallbackSchedule(NamedTuple):
     sets: Ints  # (L, m); one of fewer than m members names its first again
     mean: Floats  # (d,) F
     ahead: Floats  # (L, d)
+    quota: Floats  # (K,) the share of the rounds in which each expert is asked
 
 
 def make_fallback_schedule(
@@ -50,7 +51,8 @@ def schedule_from_sets(sets: Ints, A: Floats) -> FallbackSchedule:
     mean = costs.mean(axis=0)
     walk = np.cumsum(np.concatenate([np.zeros((1, len(A))), costs - mean]), axis=0)[:-1]
     # From place s the walk visits all heights of the cycle, less the one it starts at.
-    return FallbackSchedule(sets, mean, walk.max(axis=0) - walk if len(walk) else walk)
+    ahead = walk.max(axis=0) - walk if len(walk) else walk
+    return FallbackSchedule(sets, mean, ahead, compute_set_shares(sets, A.shape[1]))
 
 
 def round_quotas(quota: Floats, cycle: int) -> Ints:
@@ -103,6 +105,18 @@ def compute_set_costs(sets: Ints, A: Floats) -> Floats:
     for t in range(sets.shape[0]):
         add_panel_cost(costs[t], A, sets[t])
     return costs
+
+
+@jit
+def compute_set_shares(sets: Ints, size: int) -> Floats:
+    """(K,) the share of the sets that each expert is a member of."""
+    shares = np.zeros(size)
+    for t in range(sets.shape[0]):
+        for place in range(sets.shape[1]):
+            shares[sets[t, place]] += is_first_draw(sets[t], place)
+    for i in range(size):
+        shares[i] /= max(sets.shape[0], 1)
+    return shares
 
 
 def plan_schedule(rows: ConstraintRows, quota: Floats, period: int) -> FallbackSchedule:

@@ -11,9 +11,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.policies.base import BoundPolicy, Policy, ProblemChange, round_up_visits
-from bylot.policies.budget import PACE_SETTING, Guard, migrate_period, open_budget
+from bylot.policies.base import BoundPolicy, Policy, ProblemChange, round_up_visits, step
+from bylot.policies.budget import PACE_SETTING, Guard, open_budget
 from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.spend_settlement import (
+    continue_period,
+    derive_schedule,
+    settle,
+    settle_budget,
+)
 from bylot.policies.validation import SettingKind, is_number_in
 from bylot.problem import Problem
 
@@ -160,6 +166,11 @@ def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -
         average.total[j] = MULTIPLIER_DECAY * average.total[j] + multipliers[j]
 
 
+def register_settlement(rule: type) -> None:
+    """Let the policy of this rule learn what calls cost."""
+    step(settle, rule)(settle_budget)
+
+
 @dataclass(frozen=True)
 class AscentPolicy(Policy):
     """What the policies of mirror ascent with a guard share; `Distinct` explains the settings."""
@@ -170,6 +181,7 @@ class AscentPolicy(Policy):
     eps: float = 0.02
 
     restarted = ("bounds",)
+    derived: ClassVar[tuple[str, ...]] = ("schedule",)
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "eps": SettingKind("a number in [0, 1)", lambda value: is_number_in(value, 0, 1 - 2**-53)),
         "pace": PACE_SETTING,
@@ -194,7 +206,11 @@ class AscentPolicy(Policy):
         """Averaged multipliers."""
         return state.multipliers.compute_prices(problem)  # type: ignore[no-any-return]
 
+    def derive(self, rule: Any, state: Any) -> None:
+        """Compute the schedule of learned costs."""
+        derive_schedule(rule.guard, state.budget)
+
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
         """Continue the period; a step is due at once."""
-        migrate_period(change, old, new)
+        continue_period(change, old, new)
         round_up_visits(new.state.visits, new.rule.ascent.batch)

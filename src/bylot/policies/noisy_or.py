@@ -55,6 +55,7 @@ from bylot.policies.dual_prices import (
 )
 from bylot.policies.guard import forecast_shortfall, guard_panel
 from bylot.policies.panel_sizes import bind_explorer, compute_least_costs
+from bylot.policies.spend_settlement import settle, settle_calls
 from bylot.policies.validation import SHARE, SettingKind, is_number_in
 from bylot.problem import Problem
 
@@ -113,7 +114,14 @@ class NoisyOrState(NamedTuple):
 @jit
 def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
     """(d, K) what a call of each expert costs on average, in price units."""
-    return rule.A
+    costs = state.explorer.budget.costs
+    if costs.plans[0] == 0:  # nothing was reported
+        return rule.A
+    rows: Floats = costs.means.copy()
+    for j in range(rule.units.size):
+        for i in range(costs.waiting.size):
+            rows[j, i] *= rule.units[j]
+    return rows
 
 
 @jit
@@ -274,6 +282,14 @@ def learn_panel(
     ones = np.ones(members.size)
     if posterior.update_posterior(belief, x, members, members, ones, reward):
         restart_prices(state.dual_prices, width / belief.scale.interval[1])
+
+
+@step(settle, NoisyOrRule)
+def settle_noisy_or(
+    rule: NoisyOrRule, state: NoisyOrState, t: int, members: Ints, more: Floats, spend: Floats
+) -> None:
+    """`settle`: in the budget of all rounds."""
+    settle_calls(rule.explorer.guard, state.explorer.budget, t, members, more, spend)
 
 
 step(base.compute_distribution, NoisyOrRule)(base.compute_pull_distribution)

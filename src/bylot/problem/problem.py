@@ -19,7 +19,7 @@ from bylot.problem.feasibility import Conflict
 from bylot.problem.limits import Limit
 from bylot.problem.validation import lock_array
 
-NON_LIMITING_FIELDS = {"floor", "period"}
+NON_LIMITING_FIELDS = {"floor", "period", "max_costs"}
 """Fields on which the feasibility of the limits does not depend."""
 
 
@@ -65,6 +65,9 @@ class Problem:
     period : int, optional
         The number of requests after which the limits are to hold each time, for policies that
         guarantee that and know no horizon.
+    max_costs : mapping of str to array_like, optional
+        For some of the costs, the most that one call of each expert can cost, if calls differ. The
+        declared cost is then the mean. With it, upper limits can be kept whatever calls cost.
 
     Raises
     ------
@@ -95,6 +98,7 @@ class Problem:
     min_draws: int | None
     floor: float
     period: int | None
+    max_costs: Mapping[str, Floats]
 
     def __init__(
         self,
@@ -106,10 +110,13 @@ class Problem:
         min_draws: int | None = None,
         floor: float | None = None,
         period: int | None = None,
+        max_costs: Mapping[str, ArrayLike] = MappingProxyType({}),
         **unknown: Never,
     ) -> None:
         validation.check_fields(unknown, experts=experts, draws=draws)
-        parts = self._check_parts(experts, costs, limits, draws, floor, period, min_draws)
+        parts = self._check_parts(
+            experts, costs, limits, draws, floor, period, min_draws, max_costs
+        )
         vars(self).update(parts)  # the class is frozen
         feasibility.require_feasible(self)
 
@@ -129,6 +136,7 @@ class Problem:
         floor: Any,
         period: Any,
         min_draws: Any = None,
+        max_costs: Any = MappingProxyType({}),
     ) -> dict[str, Any]:
         names, bounds = validation.check_experts(experts), validation.check_limits(limits)
         most = validation.check_draws(draws)
@@ -141,6 +149,7 @@ class Problem:
             "min_draws": validation.check_min_draws(min_draws, most),
             "floor": validation.check_floor(floor, len(names)),
             "period": validation.check_period(period),
+            "max_costs": MappingProxyType(validation.check_max_costs(names, max_costs, rows)),
         }
 
     def replace(self, **changes: Any) -> "Problem":
@@ -283,9 +292,12 @@ class Problem:
 
     @cached_property
     def _content(self) -> tuple[object, ...]:
-        costs = frozenset((name, row.tobytes()) for name, row in self.costs.items())
+        costs, most = (
+            frozenset((name, row.tobytes()) for name, row in rows.items())
+            for rows in (self.costs, self.max_costs)
+        )
         sizes = self.draws, self.min_draws
-        return self.experts, costs, self.limits, sizes, self.floor, self.period
+        return self.experts, costs, self.limits, sizes, self.floor, self.period, most
 
     def __eq__(self, other: object) -> bool:
         return self._content == other._content if isinstance(other, Problem) else NotImplemented
@@ -296,7 +308,8 @@ class Problem:
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickling builds a new problem: a pickled array forgets that it is read-only.
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return partial(Problem.known, **{**parts, "costs": dict(self.costs)}), ()
+        rows = {name: dict(parts[name]) for name in ("costs", "max_costs")}
+        return partial(Problem.known, **{**parts, **rows}), ()
 
     def __repr__(self) -> str:
         limits = ", ".join(map(str, self.limits))

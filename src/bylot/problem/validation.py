@@ -25,7 +25,16 @@ from bylot.problem.limits import (
     float_from_real,
 )
 
-PROBLEM_FIELDS = ("experts", "costs", "limits", "draws", "min_draws", "floor", "period")
+PROBLEM_FIELDS = (
+    "experts",
+    "costs",
+    "limits",
+    "draws",
+    "min_draws",
+    "floor",
+    "period",
+    "max_costs",
+)
 MAX_DRAWS_PER_REQUEST = 10_000
 MAX_NAMES_FOR_SUGGESTION = 200  # among more names none is suggested
 MAX_NAMES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
@@ -73,6 +82,29 @@ def check_costs(names: tuple[str, ...], given: Mapping[str, object]) -> dict[str
         if not isinstance(name, str) or not name:
             raise ProblemError("name of a cost", got=name, expected="a non-empty string")
     return {name: _check_cost_row(name, row, names) for name, row in given.items()}
+
+
+def check_max_costs(
+    names: tuple[str, ...], given: Mapping[str, object], costs: Mapping[str, Floats]
+) -> dict[str, Floats]:
+    """Require for some costs the most that a call of each expert costs, at least its cost."""
+    if not isinstance(given, Mapping):
+        expected = "a mapping from names of costs to one number per expert"
+        raise ProblemError("max_costs", got=given, expected=expected)
+    rows = {}
+    for name, row in check_costs(names, given).items():
+        if name not in costs:
+            remedy = suggest_known_name(name, list(costs), "costs")
+            raise ProblemError(f"max_costs has the unknown cost {name!r}", remedy=remedy)
+        for i in np.flatnonzero(row < costs[name]).tolist():
+            raise ProblemError(
+                f"max_costs[{name!r}][{i}] of expert {names[i]!r}",
+                got=float(row[i]),
+                expected=f"at least its cost {float(costs[name][i])!r}",
+                remedy="declare the mean of calls as the cost, and the dearest call here",
+            )
+        rows[name] = row
+    return rows
 
 
 def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:

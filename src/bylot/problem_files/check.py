@@ -10,6 +10,7 @@ from bylot import policies
 from bylot._text import format_labels, format_percent, format_sizes, format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
+from bylot.policies.budget import PROMISES, PromiseName
 from bylot.policies.fallback_schedule import find_shortest_period
 from bylot.policies.iid_limits import make_safe_rows
 from bylot.problem import Conflict, Problem
@@ -26,6 +27,7 @@ REPORTED_MEMORY_BYTES = 2**20
 def check_problem(file: ProblemFile) -> dict[str, Any]:
     problem = file.problem
     distinct = check_distinct(problem)
+    promises = guard.find_promises(problem, problem.min_draws or min(problem.draws, problem.size))
     applies = distinct["applies"]
     contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
     conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
@@ -45,7 +47,10 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
             for row in [problem.costs[name]]
         },
         "groups": {name: list(group.members) for name, group in file.groups.items()},
-        "limits": [find_limit_ranges(written, problem) for written in file.limits],
+        "limits": [
+            {**find_limit_ranges(written, problem), "promise": promise}
+            for written, promise in zip(file.limits, promises, strict=True)
+        ],
         "feasible": True,
         **{
             name: {
@@ -220,7 +225,8 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
         shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
         head.append(f"contexts and their shares of the requests: {shares}")
     tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
-    lines = [*describe_limits(file), *looser, *describe_auto(file, found)]
+    promised = describe_promises(found)
+    lines = [*describe_limits(file), *promised, *looser, *describe_auto(file, found)]
     return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
 
 
@@ -310,6 +316,15 @@ def describe_limits(file: ProblemFile) -> list[str]:
     if surrogate:
         verdict = f"infeasible, because of {surrogate}: omd may miss them"
     return [*lines, f"The paper's surrogate of the limits is {verdict}."]
+
+
+def describe_promises(found: dict[str, Any]) -> list[str]:
+    """What policies with a guard promise for which limits."""
+    by_promise: dict[PromiseName, list[str]] = {}
+    for one in found["limits"]:
+        name = f"{one.get('cost') or one['group']} {'at_most' if 'at_most' in one else 'at_least'}"
+        by_promise.setdefault(one["promise"], []).append(name)
+    return [f"{join_words(names, 'and')}: {PROMISES[x]}." for x, names in by_promise.items()]
 
 
 def describe_looser_limits(found: dict[str, Any]) -> list[str]:

@@ -1,8 +1,9 @@
 """The experts of a problem file, their costs and their groups, listed there or in a CSV file."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ class ExpertList(NamedTuple):
     costs: Mapping[str, Floats]
     groups: dict[str, Group]
     csv: Path | None
+    max_costs: Mapping[str, Floats] = MappingProxyType({})
 
 
 def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> ExpertList:
@@ -54,7 +56,9 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
             remedy += "or create the router with `bylot router create`, which reads the file"
             raise document.error(("experts", "csv"), what, remedy=remedy)
         sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
-        source = document_from_sheet(document, by_expert, entries.get("group", []), sheet)
+        columns = {x: y for x, y in problem.get("max_costs", {}).items() if isinstance(y, str)}
+        groups_in = entries.get("group", [])
+        source = document_from_sheet(document, by_expert, groups_in, sheet, columns)
         entries = source.data["experts"]
         check_value(source, ("experts",), entries, SCHEMA["$defs"]["experts"])
     elif csv is not None:
@@ -76,7 +80,20 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
         if costs[name].tolist() != share(name, members).row(names).tolist():
             what, remedy = f"{quote_field(name)} is a cost and a group", "rename one of them"
             raise ProblemFileError(what, path=path, line=line, remedy=remedy)
-    return ExpertList(names, costs, groups, None if sheet is None else sheet.path)
+    most = read_max_costs(source, entries, costs)
+    for cost, row in problem.get("max_costs", {}).items():
+        if isinstance(row, str) and sheet is None:
+            remedy = "write a list with the number of each expert, or one beside each name"
+            raise document.error(
+                ("max_costs", cost), "the experts are not in a CSV file", remedy=remedy
+            )
+        if cost in most and not isinstance(row, str):
+            what = f"the largest cost {quote_field(cost)} is here and beside the experts"
+            raise document.error(("max_costs", cost), what, remedy="keep one of them")
+        if not isinstance(row, str):
+            with document.locate_errors("max_costs", cost):
+                most |= validation.check_max_costs(names, {cost: row}, costs)
+    return ExpertList(names, costs, groups, None if sheet is None else sheet.path, most)
 
 
 def read_experts_csv(document: Document, path: Path) -> Sheet:
@@ -93,11 +110,19 @@ def read_experts_csv(document: Document, path: Path) -> Sheet:
 
 
 def document_from_sheet(
-    document: Document, declared: Sequence[str], given: str | list[str], sheet: Sheet
+    document: Document,
+    declared: Sequence[str],
+    given: str | list[str],
+    sheet: Sheet,
+    most: Mapping[str, str],
 ) -> Document:
-    """The lines of a CSV file as the experts of a problem file; `given` are columns of groups."""
+    """The lines of a CSV file as the experts of a problem file; `given` are columns of groups,
+    `most` those of the largest costs.
+    """
     for cost in declared:
         check_column(document, ("costs", cost), sheet, cost)
+    for cost, column in most.items():
+        check_column(document, ("max_costs", cost), sheet, column)
     for n, column in enumerate(as_list(given)):
         keys = ("experts", "group", n) if isinstance(given, list) else ("experts", "group")
         check_column(document, keys, sheet, column)
@@ -113,10 +138,13 @@ def document_from_sheet(
                 what = f"group {quote_field(group)} is in the columns {first!r} and {column!r}"
                 raise source.error(("experts", n), what, remedy="rename one of them")
         costs: dict[str, str | float] = {cost: row[cost] for cost in declared if row[cost]}
-        for cost, field in costs.items():
-            number = parse_decimal(str(field))
-            costs[cost] = field if number is None else number
-        experts.append({"name": fields[0], "group": list(named.values()), **costs})
+        largest: dict[str, str | float] = {cost: row[most[cost]] for cost in most}
+        for amounts in (costs, largest):
+            for cost, field in amounts.items():
+                number = parse_decimal(str(field))
+                amounts[cost] = field if number is None else number
+        others = {"max_costs": largest} if most else {}
+        experts.append({"name": fields[0], "group": list(named.values()), **others, **costs})
     source.data = {"experts": experts}
     return source
 
@@ -164,6 +192,34 @@ def read_expert_costs(
             with source.locate_errors(key_of_list, n, cost):
                 validation.check_costs((entries[n]["name"],), {cost: [entries[n][cost]]})
     return rows
+
+
+def read_max_costs(
+    source: Document,
+    entries: Sequence[Entry],
+    costs: Mapping[str, Floats],
+    key_of_list: str = "experts",
+    wanted: Iterable[str] = (),
+) -> dict[str, Floats]:
+    """The largest cost of a call of each expert, of the costs that any of them names, or wanted."""
+    names = tuple(entry["name"] for entry in entries)
+    found: dict[str, Floats] = {}
+    for cost in dict.fromkeys([*wanted, *(x for one in entries for x in one.get("max_costs", {}))]):
+        for n, entry in enumerate(entries):
+            given = entry.get("max_costs", {})
+            keys, who = (key_of_list, n, "max_costs"), f"expert {quote_field(entry['name'])}"
+            if cost not in costs and cost in given:
+                remedy = suggest_known_name(cost, list(costs), "costs")
+                what = f"{who} has the largest cost of {quote_field(cost)}, which is no cost"
+                raise source.error(keys, what, remedy=remedy)
+            if cost not in given:
+                what = f"{who} has no largest cost of {quote_field(cost)}, and others have"
+                raise source.error((key_of_list, n), what, remedy=f"add max_costs: {{{cost}: ...}}")
+            with source.locate_errors(*keys):
+                one = {cost: costs[cost][n : n + 1]}
+                validation.check_max_costs(names[n : n + 1], {cost: [given[cost]]}, one)
+        found[cost] = np.array([float(entry["max_costs"][cost]) for entry in entries])
+    return found
 
 
 def read_groups(

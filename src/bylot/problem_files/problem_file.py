@@ -165,6 +165,7 @@ def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
         validation.check_min_draws(entry.get("min_draws"), entry["draws"])
     with locate_limits(document.path, limits, entry["draws"]):
         options = {key: entry.get(key) for key in ("draws", "min_draws", "floor", "period")}
+        options["max_costs"] = pool.max_costs
         problem = Problem(pool.names, pool.costs, [one.limit for one in limits], **options)
     return ProblemFile(
         path=document.path or Path(),
@@ -330,7 +331,7 @@ def write(problem: Problem) -> str:
             raise ProblemError("name", got=name, expected=NAME_RULE)
         if name in EXPERT_KEYS and name in costs:
             raise ProblemError(f"no cost can be called {name!r} in a file", remedy="rename it")
-    default_floor = validation.check_floor(None, problem.size)
+    default_floor, most = validation.check_floor(None, problem.size), problem.max_costs
     data = {
         "draws": problem.draws,
         "min_draws": problem.min_draws,
@@ -338,7 +339,11 @@ def write(problem: Problem) -> str:
         "period": problem.period,
         "costs": dict.fromkeys(costs, ""),
         "experts": [
-            {"name": name, **{cost: float(problem.costs[cost][i]) for cost in costs}}
+            {
+                "name": name,
+                **{cost: float(problem.costs[cost][i]) for cost in costs},
+                **({"max_costs": {x: float(most[x][i]) for x in most}} if most else {}),
+            }
             for i, name in enumerate(problem.experts)
         ],
         "limits": [limit.to_data() for limit in problem.limits],

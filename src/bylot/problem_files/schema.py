@@ -26,7 +26,7 @@ from bylot.problem_files.document import (
 LARGEST = sys.float_info.max
 MAX_NAME_LENGTH = 200
 NAME_RULE = f"1 to {MAX_NAME_LENGTH} printable characters without spaces at the ends"
-EXPERT_KEYS = ("name", "group")  # all other keys of an expert are costs
+EXPERT_KEYS = ("name", "group", "max_costs")  # all other keys of an expert are costs
 SchemaPart = dict[str, Any]
 
 

@@ -17,6 +17,7 @@ from bylot.errors import DecisionError, PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies import budget
 from bylot.policies import compiled_handle as compiled
+from bylot.policies import spend_settlement as settlement
 from bylot.policies.base import (
     NO_SCORES,
     NO_WINNER,
@@ -36,6 +37,7 @@ MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the 
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
 OF_HANDLE = ("_handle", "_decide", "_learn")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
+CostsByName = Mapping[str, float]
 
 
 class UncountedDecisions(Struct):
@@ -162,21 +164,35 @@ class RouterCore:
     def settle(
         self,
         ticket: Ticket | None,
-        corrections: Mapping[str, float],
-        spend_by_member: Mapping[str, Mapping[str, float]] | None = None,
+        corrections: CostsByName,
+        spend_by_member: Mapping[str, CostsByName] | None = None,
+        *,
+        t: int | None = None,
     ) -> None:
         """Book what a panel cost beyond what is booked for it, by name; guards continue from there.
 
-        ticket:          of the decision, if this is the first report of its costs and it was drawn
-                         from this pool: corrections are then to the stated costs, and what calls
-                         cost is learned from it. None: booked, not learned
+        ticket: of the decision, if this is the first report of its costs, and it is of this pool:
+                what calls cost is learned from it. None: booked, not learned
         spend_by_member: what each member cost, by name of the cost, where that was reported
+        t:      number of the decision, if there is no ticket; None: it counts as of now
         """
         self.totals.spent[:] += [corrections.get(name, 0.0) for name in self.problem.costs]
-        budget.correct_spend(self.problem, self.rule, self.state, corrections)
+        if getattr(self.rule, "guard", None) is None:
+            return
+        t = t if ticket is None else ticket.t
+        if t is not None and t < self.state.budget.rounds[1]:  # of an earlier period
+            for name, (n, cost) in self.before_period.items():
+                self.before_period[name] = n, cost + float(corrections.get(name, 0.0))
+        if ticket is None:
+            settlement.correct_spend(self.problem, self.rule, self.state, corrections, t)
+        else:
+            amounts = ticket.draws, corrections, spend_by_member or {}
+            with announce_compilation(self.policy.name):
+                settled = settlement.scale_spend(self.problem, *amounts)
+                compiled.settle_spend(self._handle, ticket.t, *settled)
 
     def cancel(
-        self, t: int, spend: Mapping[str, float], expected: Mapping[str, float]
+        self, t: int, spend: CostsByName, expected: CostsByName, panel: Iterable[str] = ()
     ) -> dict[str, float]:
         """Exclude decision t, of these costs, from all averages; returns the costs it had booked.
 
@@ -193,7 +209,8 @@ class RouterCore:
         offset = self.t - rounds
         first = self.period.first if self.period.offset == offset else offset
         if rounds and t >= first:
-            budget.cancel_round(self.problem, self.rule, self.state, spend)
+            members = np.array([self._index[name] for name in dict.fromkeys(panel)], np.int64)
+            settlement.cancel_round(self.problem, self.rule, self.state, spend, members)
             self.period = PeriodStart(first, offset + 1)
         else:
             for name in counted:
@@ -414,7 +431,9 @@ def exercise_policy(policy: Policy) -> None:
     """
     problem = make_exercise_problem()
     core = RouterCore(problem, policy, check_run_config(problem, 0, None, (0.0, 1.0)), 1)
-    core.learn(core.decide(None, ALL_AVAILABLE).ticket, 0.5)
+    ticket = core.decide(None, ALL_AVAILABLE).ticket
+    core.learn(ticket, 0.5)
+    core.settle(ticket, {"cost": 0.0})
     core.status()
     core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))
     more = {"cost": [*problem.costs["cost"], 2.5]}
@@ -427,7 +446,9 @@ def exercise_policy(policy: Policy) -> None:
 def iterate_arrays(fields: Any, without: tuple[str, ...] = ()) -> Iterator[Any]:
     """All arrays of nested NamedTuples, in order, without those of these names."""
     for name, value in fields._asdict().items():
+        if name in without:
+            continue
         if isinstance(value, tuple):
             yield from iterate_arrays(value, without)
-        elif name not in without:
+        else:
             yield value

@@ -130,6 +130,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
     derived = {limit.name for limit in problem.limits if limit.is_derived}
     costs = {n: row.tolist() for n, row in problem.costs.items() if n not in derived}
     fewest = {} if problem.min_draws is None else {"min_draws": problem.min_draws}
+    most = {name: row.tolist() for name, row in problem.max_costs.items()}
     return {
         "experts": list(problem.experts),
         "costs": costs,
@@ -138,6 +139,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
         **fewest,
         "floor": problem.floor,
         "period": problem.period,
+        **({"max_costs": most} if most else {}),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from bylot._text import format_table
-from bylot.policies.budget import LimitInPeriod
+from bylot.policies.budget import PROMISES, LimitInPeriod
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.router import verdict as verdicts
@@ -242,6 +242,11 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         head = ("limit", "average", "bound", "slack", *period_columns, "price", "")
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
         lines += [str(one) for one in self.limits if one.needs_sentence]
+        lines += [
+            f"{one.cost} {PROMISES[one.current.promise]}"
+            for one in self.limits
+            if one.current is not None and one.current.promise == "reserve"
+        ]
         if self.period is None:
             return lines
         missed = [

@@ -8,7 +8,13 @@ from bylot.eventlog.config_validation import PreparedConfig, prepare_config
 from bylot.policies.registry import check_max_contexts
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document
-from bylot.problem_files.experts import ExpertList, Group, as_list, read_expert_costs
+from bylot.problem_files.experts import (
+    ExpertList,
+    Group,
+    as_list,
+    read_expert_costs,
+    read_max_costs,
+)
 from bylot.problem_files.problem_file import read_limits
 from bylot.problem_files.schema import SCHEMA, check_value
 from bylot.router.config import RouterConfig
@@ -88,11 +94,17 @@ def change_experts(problem: ProblemPart, body: EditRouterRequest) -> ProblemPart
                 remedy = suggest_known_name(group, tuple(members), "limited groups")
                 raise document.error(("add", n, "group"), what, remedy=remedy)
             members[group].append(expert["name"])
-    rows = problem["costs"].items()
+    largest = problem.get("max_costs", {})
+    more = read_max_costs(document, body.add, costs, "add", largest)
+    rows = {
+        key: {cost: [*(row[i] for i in kept), *new[cost].tolist()] for cost, row in old.items()}
+        for key, old, new in (("costs", problem["costs"], costs), ("max_costs", largest, more))
+        if old
+    }
     return {
         **problem,
+        **rows,
         "experts": names,
-        "costs": {cost: [*(row[i] for i in kept), *costs[cost].tolist()] for cost, row in rows},
         "limits": [
             {**one, "members": members[one["share"]]} if "share" in one else one
             for one in problem["limits"]

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylot._text import format_number
+from bylot.policies.budget import PROMISES
 from bylot.problem import Limit
 from bylot.router.config import RouterConfig
 from bylot.router.status import LimitStatus, RouterStatus
@@ -47,6 +48,7 @@ class LimitView(Struct, frozen=True, kw_only=True):
     stated: float
     expected: float
     gauge: LimitGauge
+    promise: str  # of the guard, in a sentence; empty without one
 
 
 def view_limits(status: RouterStatus) -> list[LimitView]:
@@ -63,6 +65,7 @@ def view_limits(status: RouterStatus) -> list[LimitView]:
             stated=cost.stated / decisions,
             expected=cost.expected / decisions,
             gauge=make_gauge(limit.side, limit.bound, limit.mean, now, in_force),
+            promise="" if current is None else PROMISES[current.promise],
         )
         views.append(view)
     return views

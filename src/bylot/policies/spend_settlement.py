@@ -1,0 +1,241 @@
+"""Settlement: what calls really cost is booked in the period of their decision, and learned."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bylot.numerics.jit import Floats, Ints, jit
+from bylot.policies.base import BoundPolicy, ProblemChange, dispatch_by_type, select_first
+from bylot.policies.budget import Budget, Guard, compute_allowance, migrate_period
+from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.fallback_schedule import FallbackSchedule
+from bylot.policies.learned_costs import (
+    clip_mean,
+    compute_open_cost,
+    get_guarded_row,
+    is_uncertain,
+    learn_cost,
+)
+from bylot.policies.schedule_planning import fill_schedule, find_quota
+from bylot.problem import Problem
+
+FIRST_PLAN_REPORTS, LAST_PLAN_REPORTS = 10, 500  # between two schedules, at least and at most
+PLAN_GROWTH = 5  # or a fifth of all reports so far
+
+
+@jit
+def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -> None:
+    """Book in row j what decision t cost beyond what is booked, in the period of that decision.
+
+    In this period pacing and guard continue from it. The period before is judged again. Of an older
+    one nothing is known any more.
+    """
+    if t >= budget.rounds[1]:
+        budget.spent[j] += more
+    elif t >= budget.rounds[2]:
+        most = compute_allowance(guard.period, guard.b[j])
+        budget.missed[j] -= budget.before[j] > most
+        budget.before[j] += more
+        budget.missed[j] += budget.before[j] > most
+
+
+@jit
+def settle_calls(
+    guard: Guard, budget: Budget, t: int, members: Ints, more: Floats, spend: Floats
+) -> None:
+    """Book and learn what decision t cost, of which nothing was reported before.
+
+    members: distinct; more: (d,) beyond the declared costs, NaN: not reported; spend: (d, members)
+    of each member, NaN: not reported
+    """
+    risk, costs, uncertain = guard.risk, budget.costs, False
+    for j in range(more.size):
+        if math.isnan(more[j]) or not risk.varies[j]:
+            continue
+        beyond = learn_calls(guard, budget, j, members, more[j], spend[j])
+        book_correction(guard, budget, t, j, beyond)
+        for i in members:
+            sign = 1.0 if guard.b[j] >= 0.0 else -1.0
+            costs.means[j, i] = clip_mean(costs.means[j, i], guard.A[j, i], sign)
+        costs.reports[j] += 1
+        uncertain |= is_uncertain(risk, costs, j)
+    costs.plans[0] += 1
+    forget_calls(budget, t, members)
+    if uncertain and costs.plans[0] >= costs.plans[1]:
+        update_schedule(guard, budget)
+
+
+def settle(rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats) -> None:
+    """`settle_calls` of a policy with a budget; nothing for others, which use declared costs."""
+    raise NotImplementedError("compiled code only")
+
+
+def ignore_settlement(
+    rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats
+) -> None:
+    """`settle`: nothing."""
+
+
+def settle_budget(
+    rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats
+) -> None:
+    """`settle`: in the budget of the state."""
+    settle_calls(rule.guard, state.budget, t, members, more, spend)
+
+
+dispatch_by_type(settle, default=ignore_settlement)
+
+
+@jit
+def learn_calls(
+    guard: Guard, budget: Budget, j: int, members: Ints, more: float, spend: Floats
+) -> float:
+    """Learn the cost of each member that was reported, and of the others together by the rest.
+
+    Returns what all cost beyond the declared costs: `more`, or exactly what the members add up to.
+    """
+    total, beyond, n, rest = more, 0.0, 0, np.empty(members.size, np.int64)
+    for place in range(members.size):
+        i = members[place]
+        total += guard.A[j, i]
+        beyond += spend[place] - guard.A[j, i]
+        if math.isnan(spend[place]):
+            rest[n] = i
+            n += 1
+        else:
+            learn_cost(guard.risk, budget.costs, j, members[place : place + 1], spend[place])
+            total -= spend[place]
+    if n > 0:
+        learn_cost(guard.risk, budget.costs, j, rest[:n], total)
+    return beyond if n == 0 else more
+
+
+@jit
+def forget_calls(budget: Budget, t: int, members: Ints) -> None:
+    """Wait no longer for a report on decision t."""
+    waiting = budget.costs.waiting
+    if t >= budget.rounds[1]:
+        for i in members:
+            waiting[i] = max(waiting[i] - 1, 0)
+
+
+@jit
+def make_planning_rows(guard: Guard, means: Floats) -> Floats:
+    """(d, K) the most that calls can cost under limits that are certain, else these means."""
+    rows = means.copy()
+    for j in range(rows.shape[0]):
+        if guard.risk.certain[j]:
+            rows[j, :] = guard.risk.worst[j]
+    return rows
+
+
+@jit
+def update_schedule(guard: Guard, budget: Budget) -> None:
+    """Compute the schedule of the learned costs, and use it if that endangers no certain limit.
+
+    A certain limit, as a share, was kept so far by the schedule in use: the other one must keep it
+    too from here on, spent + n F + ahead <= P b. At the start of a period it does, if that is long
+    enough.
+    """
+    costs, n = budget.costs, budget.left[0]
+    rows = make_planning_rows(guard, costs.means)
+    margin, quota = find_quota(rows, guard.b, guard.fewest, guard.most)
+    old = costs.schedule
+    made = FallbackSchedule(
+        np.empty_like(old.sets), np.empty_like(old.mean), old.ahead.copy(), old.quota.copy()
+    )
+    fill_schedule(made, quota, rows)
+    safe = True
+    for j in range(guard.b.size):
+        if not is_uncertain(guard.risk, costs, j):
+            row = get_guarded_row(guard.risk, costs, j)
+            later = compute_open_cost(costs, j, row, guard.A[j]) + n * made.mean[j]
+            most = compute_allowance(guard.period, guard.b[j])
+            safe &= budget.spent[j] + later + made.ahead[0, j] <= most
+    if safe:
+        copy_schedule(made, old)
+        costs.planned[:, :] = costs.means
+        costs.margin[0] = margin
+        costs.plans[2] += 1
+        budget.place[0] = 0
+    wait = min(max(costs.plans[0] // PLAN_GROWTH, FIRST_PLAN_REPORTS), LAST_PLAN_REPORTS)
+    costs.plans[1] = costs.plans[0] + wait
+
+
+@jit
+def copy_schedule(made: FallbackSchedule, out: FallbackSchedule) -> None:
+    """Write one schedule into another."""
+    out.sets[:, :] = made.sets
+    out.mean[:] = made.mean
+    out.ahead[:, :] = made.ahead
+    out.quota[:] = made.quota
+
+
+@jit
+def derive_schedule(guard: Guard, budget: Budget) -> None:
+    """Compute the schedule in use again from the means that it was computed from."""
+    if budget.costs.plans[2] > 0:
+        rows = make_planning_rows(guard, budget.costs.planned)
+        _, quota = find_quota(rows, guard.b, guard.fewest, guard.most)
+        fill_schedule(budget.costs.schedule, quota, rows)
+
+
+def scale_corrections(problem: Problem, more: Mapping[str, float]) -> Floats:
+    """(d,) amounts by name of the cost, in the signs and units of the rows; NaN: not named."""
+    beyond = np.array([more.get(limit.name, np.nan) for limit in problem.limits])
+    return np.asarray(-problem.signs * beyond / compute_row_units(problem))
+
+
+def scale_spend(
+    problem: Problem,
+    draws: Ints,
+    more: Mapping[str, float],
+    by_member: Mapping[str, Mapping[str, float]],
+) -> tuple[Ints, Floats, Floats]:
+    """The members of a panel, what it cost, and what each member did, for `settle_calls`."""
+    members = select_first(draws, draws)
+    spend, turn = np.full((len(problem.limits), members.size), np.nan), -problem.signs
+    names, units = [problem.experts[i] for i in members.tolist()], compute_row_units(problem)
+    for j, limit in enumerate(problem.limits):
+        if limit.name in by_member:
+            known = by_member[limit.name]
+            spend[j] = [turn[j] * known.get(name, np.nan) / units[j] for name in names]
+    return members, scale_corrections(problem, more), spend
+
+
+def correct_spend(
+    problem: Problem, rule: Any, state: Any, more: Mapping[str, float], t: int | None = None
+) -> None:
+    """Charge the period of decision t, by default the current one, what was spent beyond what is
+    booked, by cost name: spent_j += -sign_j more_j / unit_j. Pacing and guard continue from there.
+    Policies without a budget use declared costs only.
+    """
+    guard = getattr(rule, "guard", None)
+    if guard is not None:
+        at = int(state.budget.rounds[0]) if t is None else t
+        for j, amount in enumerate(scale_corrections(problem, more).tolist()):
+            if not math.isnan(amount):
+                book_correction(guard, state.budget, at, j, amount)
+
+
+def cancel_round(
+    problem: Problem, rule: Any, state: Any, spend: Mapping[str, float], members: Ints
+) -> None:
+    """Undo a round of the current period of this cost: spent -= cost and left += 1.
+
+    If the panel was cheaper than the schedule's mean F, the rest of the period has up to F - cost
+    less slack than the guard counted on: without any to spare it plays the schedule from here on,
+    and reports the limit as out of reach.
+    """
+    correct_spend(problem, rule, state, {name: -cost for name, cost in spend.items()})
+    forget_calls(state.budget, int(state.budget.rounds[0]), members)
+    state.budget.left[0] += 1
+
+
+def continue_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+    """Continue the current period under another guard, with the schedule of the learned costs."""
+    migrate_period(change, old, new)
+    if new.state.budget.costs.reports.any():
+        update_schedule(new.rule.guard, new.state.budget)
