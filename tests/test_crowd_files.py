@@ -200,7 +200,7 @@ def test_a_header_with_unknown_column_names_is_refused(tmp_path: Path) -> None:
         ("7 a yes\n\n8 b no\n", "7 yes", ["1 of 3 lines (line 2)"]),
         ("7 a yes\n8 b no\n", "7 yes\n8\n9\n10\n11\n12\n13\n", ["6 of 7", "2, 3, 4, 5, 6, ..."]),
         ("7 a yes\n8 a no\n", "7 yes\n8 no\n7 no\n", ["truths.txt, line 3", "other label 'yes'"]),
-        ("7 a yes\n8 a no\n", "7 yes\n8 no\n7 yes\n", ["truths.txt, line 3", "the same", "line 1"]),
+        ("7 a yes\n8 a no\n7 a yes\n", "7 yes\n8 no\n", ["line 3", "the same", "line 1"]),
         ("7 a y\n7 a n\n", "7 y\n8 n\n", ["answers.txt, line 2", "'7' by worker 'a'", "keep one"]),
         ("task,worker,label\n7,a,y\n7,a,y\n", "7 y\n8 n\n", ["answers.txt, line 3", "in line 2"]),
         ("7 a yes\n8 a no\n", "t7 yes\nt8 no\n", ["no worker has a task with a truth", "'t7'"]),
@@ -306,3 +306,14 @@ def test_any_bytes_give_a_crowd_or_an_error_of_one_line(
     tmp_path: Path, answers: bytes, truths: bytes
 ) -> None:
     assert_reads_crowd_or_one_line_error(tmp_path, answers, truths)
+
+
+def test_a_repeated_truth_is_harmless(tmp_path: Path) -> None:
+    (tmp_path / "answers.txt").write_text("7 a yes\n8 a no\n")
+    (tmp_path / "truths.txt").write_text("7 yes\n8 no\n7 yes\n7 yes\n")
+    (tmp_path / "once.txt").write_text("7 yes\n8 no\n")
+    read = [
+        read_crowd(tmp_path / "answers.txt", tmp_path / f"{name}.txt", "crowd")
+        for name in ("truths", "once")
+    ]
+    assert read[0] == read[1]

@@ -189,6 +189,9 @@ def test_progress_off_a_terminal_is_a_line_every_ten_seconds(
     times = iter([0.0, 12.0])
     ProgressLines(total=2, known=0, clock=lambda: next(times), unit="job")(1)
     assert capsys.readouterr().err == "... 1 of 2 jobs, about 12 s left\n"
+    times = iter([0.0, 12.0])
+    ProgressLines(total=2, known=0, clock=lambda: next(times), unit="job", alike=False)(1)
+    assert capsys.readouterr().err == "... 1 of 2 jobs in 12 s\n"  # the other may take longer
 
 
 def test_progress_on_a_terminal_is_a_bar_that_leaves_no_thread(

@@ -1,5 +1,7 @@
 """Shadow prices agree with difference quotients where the optimum is smooth; kinks are named."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -102,6 +104,18 @@ def test_a_bound_of_0_has_only_the_price_of_loosening() -> None:
     assert usd.above == pytest.approx(1.0, rel=1e-3)
 
 
+def test_the_gain_of_a_looser_bound_is_that_of_the_looser_side() -> None:
+    """A price is not unique at a kink, nor where the bound cannot be tightened."""
+    at_zero = price_only_limit(make_pair(0.0), PAIR)
+    assert at_zero.gain == pytest.approx(0.01 * 1.0, rel=1e-2)  # 1 % of the largest cost
+    limit = at_most("usd", 0.5)
+    kink = ShadowPrice(limit, 0.7, 1e-3, 0.9, 0.2, "kink", 1.0)
+    assert kink.gain == pytest.approx(0.01 * 0.5 * 0.2)
+    assert replace(kink, verdict="agrees").gain == pytest.approx(0.01 * 0.5 * 0.7)
+    lower = replace(kink, limit=at_least("usd", 0.5), price=-0.7, below=-0.2, above=-0.9)
+    assert lower.gain == pytest.approx(0.01 * 0.5 * 0.2)
+
+
 @pytest.mark.parametrize("exact", [False, True])
 def test_limits_that_meet_have_one_side_each(exact: bool) -> None:
     limits = [at_most("junior", 0.5), at_least("junior", 0.5), at_most("usd", 1.9)]
@@ -159,6 +173,6 @@ def test_the_problem_with_a_moved_bound_keeps_its_period() -> None:
         seen.append(problem)
         return 0.0
 
-    PriceChecker(pair, np.zeros(1), 1.0, record_problem).value_at(0, 0.1)
+    PriceChecker(pair, np.zeros(1), np.zeros(1), 1.0, record_problem).value_at(0, 0.1)
     assert [problem.period for problem in seen] == [40]
     assert seen[0].limits == (at_most("usd", 0.6),)

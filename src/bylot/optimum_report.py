@@ -168,10 +168,7 @@ def list_main_numbers(report: OptimumReport) -> dict[str, str]:
 def describe_best_price(report: OptimumReport, one: BestDistribution) -> str:
     """The limit of which 1 % earns most; of a bound of 0, what its largest cost would earn."""
     file = report.file
-    gains = [
-        file.span * 0.01 * abs(price.price) * (price.limit.bound or peak)
-        for price, peak in zip(one.prices, file.problem.peaks, strict=True)
-    ]
+    gains = [file.span * price.gain for price in one.prices]
     if max(gains, default=0.0) <= NEGLIGIBLE_GAIN * file.span:
         return "none: no limit costs anything" if gains else "none: there are no limits"
     n = gains.index(max(gains))
@@ -238,10 +235,9 @@ def tabulate_prices(report: OptimumReport) -> list[str]:
     """The shadow price of each bound, and the difference quotients that check it."""
     rows: list[tuple[str, ...]] = []
     for kind, one in report.found.items():
-        peaks = report.file.problem.peaks
-        for written, price, peak in zip(report.file.limits, one.prices, peaks, strict=True):
+        for written, price in zip(report.file.limits, one.prices, strict=True):
             scale = report.file.span * written.unit(report.file.problem.draws)
-            idle = NEGLIGIBLE_GAIN / (price.limit.bound or peak)
+            idle = NEGLIGIBLE_GAIN / price.unit
             cells = [
                 "" if side is None else f"{scale * side if abs(side) > idle else 0.0:.4g}"
                 for side in (price.price, price.below, price.above)

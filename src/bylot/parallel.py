@@ -79,14 +79,19 @@ def limit_blas_threads() -> Any:
 
 
 @contextmanager
-def show_progress(total: int, known: int = 0, unit: str = "cell") -> Iterator[Progress]:
+def show_progress(
+    total: int, known: int = 0, unit: str = "cell", alike: bool = True
+) -> Iterator[Progress]:
     """Show finished jobs and the remaining time on standard error; `known` were done before.
+
+    If jobs are not alike, those finished do not tell how long the others take: the time so far is
+    shown instead.
 
     >>> with show_progress(total=4, known=1) as advance:
     ...     _ = advance(3)
     """
     if not sys.stderr.isatty():
-        yield ProgressLines(total, known, unit=unit)
+        yield ProgressLines(total, known, unit=unit, alike=alike)
         return
     try:
         from tqdm import tqdm
@@ -96,7 +101,8 @@ def show_progress(total: int, known: int = 0, unit: str = "cell") -> Iterator[Pr
     class Bar(tqdm):  # type: ignore[type-arg]
         monitor_interval = 0  # no monitoring thread that outlives the bar
 
-    with Bar(total=total, initial=known, unit=unit, file=sys.stderr) as bar:
+    shown = None if alike else "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}]"
+    with Bar(total=total, initial=known, unit=unit, file=sys.stderr, bar_format=shown) as bar:
         yield bar.update
 
 
@@ -108,6 +114,7 @@ class ProgressLines:
     known: int
     clock: Callable[[], float] = time.monotonic
     unit: str = "cell"
+    alike: bool = True
 
     def __post_init__(self) -> None:
         self.done, self.start = self.known, self.clock()
@@ -117,10 +124,11 @@ class ProgressLines:
         self.done += count
         now = self.clock()
         if now - self.last >= PROGRESS_INTERVAL_S:
-            self.last = now
-            rest = (now - self.start) * (self.total - self.done) / (self.done - self.known or 1)
+            self.last, so_far = now, now - self.start
             state = f"{self.done:,} of {self.total:,} {self.unit}s"
-            print_progress(f"... {state}, about {format_duration(rest)} left")
+            rest = so_far * (self.total - self.done) / (self.done - self.known or 1)
+            left = f", about {format_duration(rest)} left"
+            print_progress(f"... {state}{left if self.alike else f' in {format_duration(so_far)}'}")
 
 
 def format_duration(seconds: float) -> str:

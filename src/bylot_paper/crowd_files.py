@@ -89,17 +89,17 @@ def read_crowd(
 ) -> Crowd:
     """Read a crowd from lines `task worker label` and lines `task label`.
 
-    Ids and labels are compared as text. A task has one truth, and a worker one answer to a task: a
-    second line for either is an error even if it is equal, because it would have to be dropped or
-    counted twice. Answers to tasks without a truth are left out, as in the paper, and counted in
-    `unjudged`.
+    Ids and labels are compared as text. A task has one truth, which may be repeated, and a worker
+    one answer to a task: a second one is an error even if it is equal, because it would have to be
+    dropped or counted twice. Answers to tasks without a truth are left out, as in the paper, and
+    counted in `unjudged`.
     """
     answers = read_field_rows(Path(crowd_file), ("task", "worker", "label"))
     truths = read_field_rows(Path(truth_file), ("task", "label"))
     check_header(answers, truths)
     check_header(truths, answers)
     check_unique_answers(answers, 2)
-    check_unique_answers(truths, 1)
+    check_unique_answers(truths, 1, repeatable=True)
     truth = {row[0]: row[1] for row in truths.fields}
     judged = [(t, w, label) for t, w, label in answers.fields if t in truth]
     check_labels(answers, truths, judged, truth)
@@ -137,14 +137,14 @@ def has_unknown_header(file: FieldRows) -> bool:
     return not file.header and any(not any(map(is_number, first)) for first in file.fields[:1])
 
 
-def check_unique_answers(file: FieldRows, key: int) -> None:
-    """Refuse a second line for the same first `key` fields."""
+def check_unique_answers(file: FieldRows, key: int, repeatable: bool = False) -> None:
+    """Refuse a second line for the same first `key` fields; equal ones too, unless repeatable."""
     seen: dict[tuple[str, ...], int] = {}
     for row, fields in enumerate(file.fields):
         before = seen.setdefault(fields[:key], row)
-        if before != row:
+        same = file.fields[before][-1] == fields[-1]
+        if before != row and not (same and repeatable):
             whose = " by worker ".join(map(quote_field, fields[:key]))
-            same = file.fields[before][-1] == fields[-1]
             label, other = map(quote_field, (fields[-1], file.fields[before][-1]))
             earlier = "the same" if same else f"the other label {other}"
             where = f"in line {file.line(before)}"

@@ -69,6 +69,11 @@ class ValueStack:
         weights = self.weights[few] * (self.weights.sum() / self.weights[few].sum())
         return ValueStack(self.values[few], self.order[few], weights)
 
+    def restrict(self, experts: Ints) -> "ValueStack":
+        """The values of some of the experts."""
+        values = np.ascontiguousarray(self.values[:, :, experts])
+        return ValueStack(values, sort_experts(values), self.weights)
+
     def reward_of_all(self) -> float:
         """sum_t weight_t r_t(all experts), which no policy exceeds."""
         best = np.take_along_axis(self.values, self.order[:, :, :1], axis=2)
@@ -145,6 +150,10 @@ class Objective(NamedTuple):
     def thin(self, step: int) -> "Objective":
         """Every step-th round of each context: a cheap approximation."""
         return self._replace(parts=tuple(part.thin(step) for part in self.parts))
+
+    def restrict(self, experts: Ints) -> "Objective":
+        """The same for policies of some of the experts, whose q has as many columns."""
+        return self._replace(parts=tuple(part.restrict(experts) for part in self.parts))
 
     def stages(self) -> "Iterator[Objective]":
         """Every eighth round first, if there are many; then all of them."""

@@ -14,7 +14,12 @@ import numpy as np
 
 from bylot.errors import InfeasibleLimits
 from bylot.numerics import iid_sets
-from bylot.numerics.jit import Bools, Floats
+from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.optima.expert_growth import (
+    grow_experts,
+    is_large_pool,
+    maximise_program,
+)
 from bylot.optima.newton import CertifiedMaximum, ConcaveProgram, Point, QuadraticModel
 from bylot.optima.objective import COARSE_ROUNDS, Objective
 from bylot.optima.polytope import Polytope
@@ -23,6 +28,7 @@ from bylot.problem import Problem
 LIMIT_SLACK = 1e-9  # units by which a limit may be violated while cuts are added
 BOUND_MARGIN = 1e-10  # units by which bounds are tightened first, so that they are kept exactly
 MAX_LOCAL_STEPS = 300  # of one local search
+MODEL_FRACTION = 1e-4  # the model of a step is maximised to this fraction of the gap
 MAX_CUTS = 10  # cuts added for one step before the step is shortened instead
 NARROW_BAND = 1e-2  # units; opposite limits on one cost that are closer count as meeting
 MAX_HALVINGS = 20  # of a step between such limits until it improves the value
@@ -118,6 +124,12 @@ class ExactCosts(NamedTuple):
         shape = (len(shares), problem.size)
         return cls(shape, floor, rows, problem.bounds, problem.signs < 0, problem.draws)
 
+    def restrict(self, experts: Ints) -> "ExactCosts":
+        """The costs of policies of some of the experts."""
+        (X, K), few = self.shape, experts.size
+        rows = self.rows.reshape(-1, X, K)[:, :, experts].reshape(-1, X * few)
+        return self._replace(shape=(X, few), rows=rows)
+
     @property
     def away(self) -> Floats:
         """+1 for an upper limit, -1 for a lower one: turns both into "at most"."""
@@ -193,6 +205,10 @@ class ExactCosts(NamedTuple):
         slope = np.divide(rise, width, out=steep, where=width > 1e-9)  # no width: the tangent
         return rows * slope, bounds - rows @ (least - slope * self.floor)
 
+    def tangent_polytope(self, q: Floats) -> Polytope:
+        """The policies within the tangents at q."""
+        return self.simplex().with_rows(*self.tangents(q, np.ones_like(self.upper)))
+
     def outer_polytope(self, q: Floats) -> Polytope:
         """A superset of the feasible policies: chords of upper limits, tangents at q of others."""
         return self.simplex().with_rows(*self.chords()).with_rows(*self.tangents(q, ~self.upper))
@@ -236,7 +252,7 @@ def find_ceiling(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None
         for _ in range(3):  # a few tangents are enough for a start and a first ceiling
             if polytope.face is None:
                 return None
-            best = ConcaveProgram(F, polytope, task.tolerance).maximise(q)
+            best = maximise_program(ConcaveProgram(F, polytope, task.tolerance), F, q)
             q, violated = best.q, costs.violated_lower(best.q)
             if not violated.any():
                 break
@@ -279,12 +295,38 @@ def maximise_from_start(
     task: Subproblem, costs: ExactCosts, start: Floats
 ) -> CertifiedMaximum | None:
     """A local maximum by way of a feasible policy near the start; None if none is found."""
+    if is_large_pool(task.F, task.floor):
+        found = maximise_from_few_experts(task, costs, start)
+        if found is not None:
+            return found
     q, best = find_feasible_policy(costs, start), None
     if q is not None:
         for F in task.F.stages():
             best = maximise_locally(F, costs, q, task.tolerance)
             q = best.q
     return best
+
+
+def maximise_from_few_experts(
+    task: Subproblem, costs: ExactCosts, start: Floats
+) -> CertifiedMaximum | None:
+    """The same, among policies of few experts as long as others cannot improve them."""
+    best, q = None, start
+    for F in task.F.stages():
+
+        def solve(experts: Ints, q: Floats, precision: float) -> CertifiedMaximum | None:
+            few = costs.restrict(experts)
+            near = find_feasible_policy(few, q)
+            if near is None:
+                return None
+            local = maximise_locally(F.restrict(experts), few, near, precision)  # noqa: B023
+            return local._replace(prices=costs.away * local.prices)
+
+        best = grow_experts(F, q, solve, costs.tangent_polytope, task.tolerance)
+        if best is None:
+            return None
+        q = best.q
+    return None if best is None else best._replace(prices=costs.away * best.prices)
 
 
 def find_feasible_policy(costs: ExactCosts, start: Floats, steps: int = 100) -> Floats | None:
@@ -321,14 +363,17 @@ def maximise_locally(
     at = Point.of(F, start)
     trail, narrow = [start], bool((costs.widths() < NARROW_BAND).any())
     for step in range(MAX_LOCAL_STEPS + 1):
-        around = costs.simplex().with_rows(*costs.tangents(at.q, np.ones_like(costs.upper)))
+        around = costs.tangent_polytope(at.q)
         gap, prices = around.certify(at.q, at.slope)
         if gap <= tolerance or step == MAX_LOCAL_STEPS:
             break
         # A model that bends with the lower limits needs few cuts to stay within them.
         H = F.curvature(at.q) + costs.curvature(at.q, prices)[:, :, None] * np.eye(start.shape[1])
         improve = step_between_limits if narrow else step_within_cuts
-        further = improve(F, costs, QuadraticModel(at, H), around)
+        model, precision = QuadraticModel(at, H), MODEL_FRACTION * max(gap, tolerance)
+        further = improve(F, costs, model, around, precision)
+        if further is None:  # as precisely as numbers allow
+            further = improve(F, costs, model, around, 0.0)
         if further is None:
             break
         at = further
@@ -355,7 +400,7 @@ def extrapolate_steps(F: Objective, costs: ExactCosts, trail: list[Floats], at: 
 
 
 def step_between_limits(
-    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope
+    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope, precision: float
 ) -> Point | None:
     """A step between limits that (nearly) meet: to the model's maximum and back to feasibility,
     half as far until the value rises; None if it never does.
@@ -363,7 +408,7 @@ def step_between_limits(
     The tangent is above the cost, so a straight step that keeps `cost <= u` lowers the cost. If u
     is also the lower limit, no straight step is feasible.
     """
-    at, aim = model.at, model.maximise(around)
+    at, aim = model.at, model.maximise(around, precision)
     if aim is None:
         return None
     for n in range(MAX_HALVINGS):
@@ -375,14 +420,14 @@ def step_between_limits(
 
 
 def step_within_cuts(
-    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope
+    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope, precision: float
 ) -> Point | None:
     """A step towards the model's maximum within the tangents, with cuts until the lower limits
     hold there; None if F does not rise that way.
     """
     at, best = model.at, None
     for _ in range(MAX_CUTS):
-        aim = model.maximise(around)
+        aim = model.maximise(around, precision)
         if aim is None:
             break
         best, violated = aim.x, costs.violated_lower(aim.x)

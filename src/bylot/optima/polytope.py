@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
-from bylot.numerics.jit import Bools, Floats
+from bylot.numerics.jit import Bools, Floats, Ints
 
 TIGHT_ROOM = 1e-12  # less room, in units of a row's largest entry, counts as none
 OUT_OF_SCALE_RATIO = 1e6  # of a bound to the largest entry of its row
@@ -70,6 +70,7 @@ class Polytope:
     floor: float
     rows: Floats
     bounds: Floats
+    inside: Floats | None = None  # a policy that may have room everywhere
 
     @cached_property
     def sums(self) -> Floats:
@@ -90,7 +91,15 @@ class Polytope:
 
     def with_rows(self, rows: Floats, bounds: Floats) -> "Polytope":
         rows, bounds = np.concatenate([self.rows, rows]), np.append(self.bounds, bounds)
-        return replace(self, rows=rows, bounds=bounds)
+        known = self.__dict__.get("face")  # if it was computed
+        inside = self.inside if known is None else known.centre
+        return replace(self, rows=rows, bounds=bounds, inside=inside)
+
+    def restrict(self, experts: Ints) -> "Polytope":
+        """The policies of some of the experts; the others have probability 0."""
+        (X, K), few = self.shape, experts.size
+        rows = self.rows.reshape(-1, X, K)[:, :, experts].reshape(-1, X * few)
+        return replace(self, shape=(X, few), rows=rows, inside=None)
 
     def contains(self, q: Floats, slack: float = 10 * TIGHT_ROOM) -> bool:
         """Whether q is feasible up to rounding, rows in units of their largest entry."""
@@ -129,8 +138,8 @@ class Polytope:
     def face(self) -> Face | None:
         """The face, with a centre that has all the room there is; None if nothing is feasible.
 
-        Equal shares, if they have ample room. If not, one linear program (Freund, Roundy and
-        Todd 1985): with y = (q - floor) * size,
+        Equal shares or a known policy, if it has ample room. If not, one linear program (Freund,
+        Roundy and Todd 1985): with y = (q - floor) * size,
 
             maximise sum t   over   y >= t,  y_x sums to (1 - K floor) size,
                                     rows.y + t <= (bounds - rows.floor) size,  0 <= t <= 1
@@ -139,9 +148,11 @@ class Polytope:
         """
         (X, K), m, n, most = self.shape, len(self.rows), self.rows.shape[1], 1e8
         equal, scales = np.full(self.shape, 1.0 / K), self.scales
-        room = np.append((self.bounds - self.rows @ equal.ravel()) / scales, 1 / K - self.floor)
-        if room.min() > AMPLE_ROOM / K:
-            return Face(equal, np.zeros(n, np.bool_), np.zeros(m, np.bool_))
+        for q, ample in ((equal, AMPLE_ROOM), (self.inside, AMPLE_ROOM / 10)):
+            if q is not None:
+                room = np.append((self.bounds - self.rows @ q.ravel()) / scales, q - self.floor)
+                if room.min() > ample / K:
+                    return Face(q, np.zeros(n, np.bool_), np.zeros(m, np.bool_))
         rows = self.rows / scales[:, None]
         room = self.bounds / scales - self.floor * rows.sum(axis=1) + TIGHT_ROOM / 10  # rounding
         spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from bylot.numerics import set_gains
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.optima.objective import ValueStack, stack_values
 from bylot.problem import Problem
@@ -25,10 +26,14 @@ MAX_LISTING_WORK = 10**9  # as they are if listing takes more operations, a seco
 MAX_EXPANDED_SETS = 20_000  # examined by branch and bound for one pricing problem, some seconds
 MAX_BRANCHING_WORK = 10**9  # operations of branch and bound for a fixed set, some seconds
 SETS_PER_ITERATION = 50  # of one pricing problem: one is enough, more save linear programs
+MAX_KEPT_NUMBERS = 4_000_000  # gains that a search keeps, 32 MB
 SUBGRADIENT_STEPS = 400  # of the descent to an upper bound
 SET_COST_SLACK = 1e-9  # violation that counts as none, in units of the largest cost
 
 Members = tuple[int, ...]
+SearchNode = tuple[float, Members, Ints, Floats, Floats]
+"""Of a branch: minus its bound, members, the experts that can join, what these can add, and what
+that is added to, for each of two bounds."""
 
 
 class SetValues(NamedTuple):
@@ -129,15 +134,21 @@ class SetSearch(NamedTuple):
     rows: Floats  # (d, K) of 0 or more, in units of the largest cost
     bounds: Floats
     upper: Bools
+    ranked: Floats  # (rows, K) worths in falling order
+    ranking: Ints  # (rows, K) whose they are
+    exchanges: dict[Members, Floats]  # the gains of `exchange_gains` that were computed
 
     @classmethod
     def of(cls, sets: SetValues, problem: Problem | None = None) -> "SetSearch":
         """A search without charges, under the limits of a problem or none."""
-        free, none = np.zeros(len(sets.worth)), np.zeros(0)
-        if problem is None:
-            return cls(sets, free, np.zeros((0, free.size)), none, none > 0)
-        rows, bounds = problem.rows / problem.peaks[:, None], problem.bounds / problem.peaks
-        return cls(sets, free, rows, bounds, problem.signs < 0)
+        K, upper = len(sets.worth), np.zeros(0, np.bool_)
+        rows, bounds = np.zeros((0, K)), np.zeros(0)
+        if problem is not None:
+            rows, bounds = problem.rows / problem.peaks[:, None], problem.bounds / problem.peaks
+            upper = problem.signs < 0
+        ranking = np.argsort(-sets.worth.T, axis=1, kind="stable")
+        ranked = np.take_along_axis(sets.worth.T, ranking, axis=1)
+        return cls(sets, np.zeros(K), rows, bounds, upper, ranked, ranking, {})
 
     def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
         """Where swaps lead from a greedy set and from each of those used; and their f."""
@@ -170,7 +181,7 @@ class SetSearch(NamedTuple):
     def gains(self, members: Members) -> Floats:
         """(K,), what each expert adds to f(A) - charge(A); -inf for members."""
         best = self.sets.best_of(members)
-        gains: Floats = np.maximum(self.sets.worth - best, 0.0).sum(axis=1) - self.charges
+        gains: Floats = set_gains.compute_excess(self.ranked, self.ranking, best) - self.charges
         gains[list(members)] = -np.inf
         return gains
 
@@ -188,24 +199,46 @@ class SetSearch(NamedTuple):
 
     def improve(self, members: Members) -> Members:
         """Swap, add or remove one expert as long as that makes a better set."""
-        merit = self.merit(members)
+        members = tuple(sorted(members))
         while True:
-            others = [(self.merit(one), one) for one in self.neighbours(members)]
-            better, other = max(others, default=(merit, members))
-            if better <= (merit[0], merit[1] + 1e-12 * abs(merit[1])):
-                return tuple(sorted(members))
-            merit, members = better, other
+            kept, value = merit = self.merit(members)
+            better, other = max(self.neighbours(members, value), default=(merit, members))
+            if better <= (kept, value + 1e-12 * abs(value)):
+                return members
+            members = other
 
-    def neighbours(self, members: Members) -> Iterator[Members]:
-        """The best addition to the set and to each of its subsets; and those subsets."""
-        smaller = [tuple(i for i in members if i != out) for out in members]
-        for rest in smaller if len(members) == self.sets.most else [members, *smaller]:
-            fits = self.is_kept(self.cost(rest)[:, None] + self.rows)
-            gains = np.where(fits, self.gains(rest), -np.inf)
-            if gains.max() > -np.inf:
-                yield (*rest, int(gains.argmax()))
-        if len(members) > self.sets.fewest:
-            yield from smaller
+    def neighbours(
+        self, members: Members, value: float
+    ) -> Iterator[tuple[tuple[bool, float], Members]]:
+        """The best addition to the set and to each of its subsets; and those subsets. Each with its
+        merit, given the value of the set.
+        """
+        full, limited = len(members) == self.sets.most, bool(len(self.rows))
+        every = self.exchange_gains(members)[: len(members) + (not full)] - self.charges
+        for n, gains in enumerate(every):
+            rest = members[:n] + members[n + 1 :]  # without the n-th, or all
+            left = value - float(gains[members[n]]) if n < len(members) else value
+            if limited:
+                gains[~self.is_kept(self.cost(rest)[:, None] + self.rows)] = -np.inf
+            gains[list(rest)] = -np.inf
+            i = int(gains.argmax())
+            if gains[i] > -np.inf:
+                yield (True, left + float(gains[i])), tuple(sorted((*rest, i)))
+            if n < len(members) > self.sets.fewest:
+                yield (not limited or bool(self.is_kept(self.cost(rest))), left), rest
+
+    def exchange_gains(self, members: Members) -> Floats:
+        """What each expert adds to the members without the n-th, and to all, charges apart.
+
+        Column generation comes back to the same sets, under other charges, again and again.
+        """
+        if members not in self.exchanges:
+            if len(self.exchanges) >= MAX_KEPT_NUMBERS // (self.charges.size * (len(members) + 1)):
+                self.exchanges.clear()
+            self.exchanges[members] = set_gains.compute_exchange_gains(
+                self.ranked, self.ranking, self.sets.worth, np.array(members, np.int64)
+            )
+        return self.exchanges[members]
 
     def branch(self, best: Members, limit: int) -> tuple[Members, float]:
         """Branch and bound from a first set: the best set found, and an upper bound on all sets.
@@ -216,53 +249,60 @@ class SetSearch(NamedTuple):
         kept, value = self.merit(best)
         top, u = value if kept else -np.inf, self.find_level(best)
         order = np.argsort(-self.gains(()), kind="stable")
-        heap = [(-self.bound((), order, u), (), order)]
+        heap = [self.bound((), order, np.full((2, order.size), np.inf), u)]
         while heap and -heap[0][0] > top and limit > 0:
-            _, members, rest = heapq.heappop(heap)
+            _, members, rest, caps, bases = heapq.heappop(heap)
             costs = self.cost(members)[:, None] + self.rows
-            rest = rest[self.is_kept(costs, lower=False)[rest]]
+            free = self.is_kept(costs, lower=False)[rest]
+            rest, caps = rest[free], caps[:, free]
             limit -= len(rest)
             values, fits = self.value(members) + self.gains(members), self.is_kept(costs)
+            room = self.sets.most - len(members) - 1
+            others = np.maximum(-np.sort(-caps, axis=1)[:, :room], 0.0).sum(axis=1)
+            bounds = (bases[:, None] + caps + others[:, None]).min(axis=0)
             for n, i in enumerate(rest.tolist()):
                 grown = (*members, i)
                 if len(grown) >= self.sets.fewest and fits[i] and values[i] > top:
                     best, top = grown, float(values[i])
-                if len(grown) < self.sets.most:
-                    bound = self.bound(grown, rest[n + 1 :], u)
-                    if bound > top:
-                        heapq.heappush(heap, (-bound, grown, rest[n + 1 :]))
+                if room and bounds[n] > top:
+                    node = self.bound(grown, rest[n + 1 :], caps[:, n + 1 :].copy(), u)
+                    if -node[0] > top:
+                        heapq.heappush(heap, node)
         return best, max(top, -heap[0][0]) if heap else top
 
-    def bound(self, members: Members, rest: Ints, u: Floats) -> float:
-        """An upper bound on f(B) - charge(B) of sets B of these members and others of the rest:
+    def bound(self, members: Members, rest: Ints, caps: Floats, u: Floats) -> SearchNode:
+        """The node of sets B of these members and others of the rest, with an upper bound on
 
-        sum_r v_r + max_B sum_{i in B - A} (sum_r (worth[i, r] - v_r)^+ - charge_i) - charge(A)
+        f(B) - charge(B) <= sum_r v_r - charge(A) + sum_{i in B - A} over_i,
+        over_i = sum_r (w_ir - v_r)^+ - charge_i
 
         for any v that is at least the best of the members, as max_i w_i <= v + sum_i (w_i - v)^+;
-        the smaller of two, with that best itself and with its maximum with u.
+        the smaller of two, with that best itself and with its maximum with u. caps: upper bounds
+        of over_i for either v, such as those for a part of the members.
         """
         room, need = self.sets.most - len(members), self.sets.fewest - len(members)
-        if need > len(rest):
-            return -np.inf
-        least, best = np.inf, self.sets.best_of(members)
-        for v in (best, np.maximum(best, u)):
-            over = np.maximum(self.sets.worth[rest] - v, 0.0).sum(axis=1) - self.charges[rest]
-            least = min(least, float(v.sum() + over[choose_largest(over, need, room)].sum()))
-        return least - float(self.charges[list(members)].sum())
+        best, paid = self.sets.best_of(members), float(self.charges[list(members)].sum())
+        bases, least = np.empty(2), np.inf if need <= len(rest) else -np.inf
+        for n, v in enumerate((best, np.maximum(best, u))):
+            bases[n] = v.sum() - paid
+            more = set_gains.sum_largest_excess(
+                caps[n], self.sets.worth, v, rest, self.charges, max(need, 0), room
+            )
+            least = min(least, float(bases[n] + more))
+        return -least, members, rest, caps, bases
 
     def find_level(self, best: Members) -> Floats:
         """The v >= 0 that minimises `bound` for the empty set, by subgradient steps."""
         v, target = self.sets.best_of(best), self.value(best)
         least, lowest, pace, since = np.inf, v, 1.0, 0
         for _ in range(SUBGRADIENT_STEPS):
-            over = self.sets.worth - v
-            net = np.maximum(over, 0.0).sum(axis=1) - self.charges
+            net = set_gains.compute_excess(self.ranked, self.ranking, v) - self.charges
             chosen = choose_largest(net, self.sets.fewest, self.sets.most)
             bound = float(v.sum() + net[chosen].sum())
             since += 1
             if bound < least:
                 least, lowest, since = bound, v, 0
-            slope = 1.0 - (over[chosen] > 0.0).sum(axis=0)
+            slope = 1.0 - (self.sets.worth[chosen] > v).sum(axis=0)
             steep = float(slope @ slope)
             if steep == 0.0 or bound <= target:
                 break
@@ -330,7 +370,8 @@ def best_set(problem: Problem, values: ArrayLike | ValueStack) -> BestSet:
     (('a', 'b'), 1.0, True)
     """
     sets = SetValues.of(stack_values(problem, values), problem, fewer=True)
-    _, _, rows, bounds, upper = search = SetSearch.of(sets, problem)
+    search = SetSearch.of(sets, problem)
+    rows, bounds, upper = search.rows, search.bounds, search.upper
     found, feasible = search_fixed_set(search), True
     if found is None:
         search = search._replace(rows=rows[upper], bounds=bounds[upper], upper=upper[upper])

@@ -1,6 +1,7 @@
 """Shadow prices of limits: multipliers of an optimum, checked by moving the bounds."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from bylot.optima.policy_search import ExactCosts, maximise_from_start
 from bylot.problem import Limit, Problem
 
 RELATIVE_BOUND_STEP = 1e-3  # of a bound; of the largest cost, if the bound is 0
+MOVED_PRECISION = 10.0  # optima under moved bounds, by exact costs, may be that much less precise
 PRICE_TOLERANCE = 0.01  # relative difference up to which prices agree
 
 
@@ -37,6 +39,8 @@ class ShadowPrice:
         "kink": the sides differ, also at a smaller step; any number between them is a multiplier.
         "edge": the bound cannot be moved both ways.
         "differs": none of these; under exact costs, other bounds may lead to another local optimum.
+    peak
+        The largest cost of an expert under the limit.
     """
 
     limit: Limit
@@ -45,6 +49,29 @@ class ShadowPrice:
     below: float | None
     above: float | None
     verdict: str
+    peak: float = 0.0
+
+    @property
+    def unit(self) -> float:
+        """What changes of the bound are relative to: the bound or, if it is 0, the largest cost."""
+        return self.limit.bound or self.peak
+
+    @property
+    def looser(self) -> float | None:
+        """The difference quotient on the looser side; None if it is unknown."""
+        return self.above if self.limit.sign < 0 else self.below
+
+    @property
+    def gain(self) -> float:
+        """The value gained by a bound that is 1 % looser: by the price or, at a kink or an edge,
+        where it is not unique, by the difference quotient of the looser side.
+        """
+        measured = self.verdict in ("kink", "edge") and self.looser is not None
+        return self.gain_at(self.looser if measured else self.price)
+
+    def gain_at(self, price: float | None) -> float:
+        """The value gained by a bound that is 1 % looser, at this price."""
+        return 0.01 * self.unit * abs(price or 0.0)
 
     @property
     def central(self) -> float | None:
@@ -105,6 +132,7 @@ def check_shadow_prices(
             ).value
         policy, total = np.atleast_2d(best.policy), 0.0
         for task, rows in split_subproblems(moved, parts, floor, aggregate):
+            task = task._replace(tolerance=task.tolerance * MOVED_PRECISION)
             variants = ExactCosts.of(moved, task.shares, task.floor).variants()
             reached = (maximise_from_start(task, costs, policy[rows]) for costs in variants)
             local = next(filter(None, reached), None)
@@ -113,8 +141,28 @@ def check_shadow_prices(
             total += local.value
         return total
 
-    checker = PriceChecker(problem, best.prices, stack.reward_of_all(), find_value)
+    rooms = find_rooms(problem, parts, best, aggregate)
+    checker = PriceChecker(problem, best.prices, rooms, stack.reward_of_all(), find_value)
     return tuple(checker.check(j, step) for j in range(len(problem.limits)))
+
+
+def find_rooms(
+    problem: Problem, parts: tuple[ValueStack, ...], best: Optimum | Mixture, aggregate: bool
+) -> Floats:
+    """By how much an optimum is within each limit, in every context or in all together."""
+    if isinstance(best, Mixture):
+        asked = np.atleast_2d(best.inclusion)
+    elif best.exact:
+        asked = best.inclusion(problem.draws)
+    else:  # the surrogate: u / M for u
+        asked = np.atleast_2d(best.policy)
+    costs = asked @ problem.rows.T
+    if aggregate:
+        shares = np.array([part.weights.sum() for part in parts])
+        costs = (shares / shares.sum() @ costs)[None]
+    if isinstance(best, Optimum) and not best.exact:
+        costs = np.where(problem.signs < 0, problem.draws, 1) * costs
+    return np.asarray((problem.signs * (costs - problem.bounds)).min(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +171,20 @@ class PriceChecker:
 
     problem: Problem
     prices: Floats
+    rooms: Floats  # (d,) by how much the optimum is within each limit
     reward_of_all: float  # values are known to a fraction of it
     find_value: Callable[[Problem], float | None]
 
     def check(self, j: int, step: float) -> ShadowPrice:
         """The price of limit j."""
         limit, price = self.problem.limits[j], float(self.prices[j])
-        h = step * float(limit.bound or self.problem.peaks[j])
+        peak = float(self.problem.peaks[j])
+        h = step * (limit.bound or peak)
+        if self.stays_optimal(j, h):
+            return ShadowPrice(limit, price, h, 0.0, 0.0, "agrees", peak)
         below, above = self.differences(j, h)
         if below is None or above is None:
-            return ShadowPrice(limit, price, h, below, above, "edge")
+            return ShadowPrice(limit, price, h, below, above, "edge", peak)
         verdict = "agrees" if self.is_close(price, (below + above) / 2, h) else "differs"
         if not self.is_close(below, above, h):
             low, high = self.differences(j, h / 10)
@@ -142,7 +194,16 @@ class PriceChecker:
                 verdict = "kink"
             elif self.is_close(price, (low + high) / 2, h / 10):
                 verdict = "agrees"
-        return ShadowPrice(limit, price, h, below, above, verdict)
+        return ShadowPrice(limit, price, h, below, above, verdict, peak)
+
+    def stays_optimal(self, j: int, h: float) -> bool:
+        """Whether the optimum keeps limit j with either moved bound, and has no price to gain."""
+        limit, noise = self.problem.limits[j], RELATIVE_GAP * self.reward_of_all
+        if self.rooms[j] <= h or abs(self.prices[j]) * h > noise:
+            return False
+        with suppress(ProblemError):  # at the end of the number range
+            return bool(limit.at(limit.bound - h) and limit.at(limit.bound + h))
+        return False
 
     @cached_property
     def value(self) -> float | None:
@@ -158,7 +219,7 @@ class PriceChecker:
 
     def is_close(self, one: float, other: float, h: float) -> bool:
         """Whether two prices agree up to the precision of the values."""
-        noise = 2 * RELATIVE_GAP * self.reward_of_all / h
+        noise = 2 * MOVED_PRECISION * RELATIVE_GAP * self.reward_of_all / h
         return abs(one - other) <= PRICE_TOLERANCE * max(abs(one), abs(other)) + noise
 
     def value_at(self, j: int, change: float) -> float | None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -165,18 +165,15 @@ class WhatifResults:
 
     def gain(self, price: ShadowPrice) -> float:
         """The reward gained by a bound that is 1% looser."""
-        measured = self.measured_gain(price)
-        if price.verdict == "kink" and measured is not None:  # where the price is not unique
-            return measured
-        return self.priced_gain(price)
+        return self.plan.file.span * price.gain
 
     def priced_gain(self, price: ShadowPrice) -> float:
-        return self.plan.file.span * abs(price.price) * 0.01 * price.limit.bound
+        """The gain by the price."""
+        return self.plan.file.span * price.gain_at(price.price)
 
     def measured_gain(self, price: ShadowPrice) -> float | None:
         """The gain by the difference quotient on the looser side."""
-        looser = price.above if price.limit.sign < 0 else price.below
-        return None if looser is None else self.priced_gain(replace(price, price=looser))
+        return None if price.looser is None else self.plan.file.span * price.gain_at(price.looser)
 
 
 def results_data(

@@ -57,7 +57,7 @@ def compute_results(plan: WhatifPlan, workers: int) -> WhatifResults:
         start = time.monotonic()
         print_progress(f"... {len(jobs):,} jobs: runs of {plan.rounds:,} requests, and references")
         try:
-            with show_progress(len(jobs), unit="job") as advance:
+            with show_progress(len(jobs), unit="job", alike=False) as advance:
                 for done in ThreadEngine(workers).run(jobs, partial(run_whatif_job, plan)):
                     results[done.job] = done.result
                     advance(1)

@@ -72,9 +72,9 @@ def find_limits_to_loosen(results: WhatifResults, requests: float) -> list[Loose
     gains = {n: results.gain(price) for n, price in enumerate(prices)}
     for n in sorted(gains, key=gains.__getitem__, reverse=True)[:2]:
         if gains[n] > 1e-7 * results.plan.file.span:
-            written, bound = results.plan.file.limits[n], prices[n].limit.bound
-            step = 10.0 ** math.floor(math.log10(MAX_STEP * bound * requests))
-            gain = gains[n] / (0.01 * bound) * step
+            written, unit = results.plan.file.limits[n], prices[n].unit
+            step = 10.0 ** math.floor(math.log10(MAX_STEP * unit * requests))
+            gain = gains[n] / (0.01 * unit) * step
             which = written.limit.name, written.limit.side, written.written, written.per
             found.append(LooserLimit(*which, step, gain, prices[n].verdict))
     return found
