@@ -104,6 +104,7 @@ class ReferenceBelief:
         fired = (np.abs(self.e) > np.sqrt(f / 2) * (sd + excess)) & np.isin(np.arange(self.size), A)
         if fired.any():
             self.alarms += 1
-            wider = 1 / self.members / np.diag(self.P)
-            S = np.sqrt(np.clip(wider, 1, np.where(fired, np.inf, 4)))
-            self.P, self.e = self.P * np.outer(S, S), np.where(fired, 0.0, self.e)
+            S = np.sqrt(np.clip(1 / self.members / np.diag(self.P), 1, 2))
+            P = self.P * np.outer(S, S)
+            reset = np.where(fired, np.maximum(1 / self.members - np.diag(P), 0), 0)
+            self.P, self.e = P + np.diag(reset), np.where(fired, 0.0, self.e)

@@ -11,6 +11,7 @@ from bylot.numerics.covariance_root import (
     compute_variances,
     fill_cholesky_root,
     fill_root_product,
+    raise_variance,
     reduce_root,
     scale_root,
 )
@@ -228,7 +229,14 @@ def test_operations_on_a_root_equal_those_on_the_covariance(size: int) -> None:
     assert (np.diag(root) > 0).all()
     factors = rng.uniform(1, 2, size)
     scale_root(root, factors)
-    assert_allclose(root.T @ root, P * np.outer(factors, factors), atol=1e-11)
+    P = P * np.outer(factors, factors)
+    assert_allclose(root.T @ root, P, atol=1e-11)
+    place = size // 2
+    raise_variance(root, place, 0.0)
+    raise_variance(root, place, P[place, place] + 3.0)
+    P[place, place] += 3.0
+    assert_allclose(root.T @ root, P, atol=1e-11)
+    assert_allclose(root, np.triu(root))
 
 
 def test_growing_variances_stop_at_the_prior() -> None:

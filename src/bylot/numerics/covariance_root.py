@@ -1,4 +1,4 @@
-"""A covariance as an upper triangle, P = T'T: samples, rank-one reductions, wider variances.
+"""A covariance as an upper triangle, P = T'T: samples, rank-one changes, wider variances.
 
 Only the triangle is read, so a pass is half of a full matrix, and P stays a covariance whatever is
 rounded. All loops run along rows, as these are vectorised.
@@ -11,6 +11,7 @@ import numpy as np
 from bylot.numerics.jit import Floats, Ints, jit
 
 MIN_PIVOT = 1e-12  # variance that counts as 0
+COLUMN_BLOCK = 256  # columns of a pass over several samples
 
 
 @jit
@@ -29,18 +30,32 @@ def fill_cholesky_root(root: Floats, P: Floats) -> None:
 
 @jit
 def add_root_samples(out: Floats, root: Floats, z: Floats) -> None:
-    """out_n += T'z_n for every row z_n, four rows of T at a time: one pass for all samples."""
-    K, whole = root.shape[0], root.shape[0] // 4 * 4
-    for k in range(0, whole, 4):
-        a, b, c, d = root[k], root[k + 1], root[k + 2], root[k + 3]
-        for n in range(z.shape[0]):
-            one, u, v, w, x = out[n], z[n, k], z[n, k + 1], z[n, k + 2], z[n, k + 3]
-            for i in range(k, K):
-                one[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i])
-    for k in range(whole, K):
-        for n in range(z.shape[0]):
-            for i in range(k, K):
-                out[n, i] += z[n, k] * root[k, i]
+    """out_n += T'z_n for every row z_n: one pass over T for all samples, in blocks of columns that
+    stay in the cache, four rows at a time.
+    """
+    K = root.shape[0]
+    for first in range(0, K, COLUMN_BLOCK):
+        last = min(first + COLUMN_BLOCK, K)
+        for k in range(0, last - last % 4, 4):
+            start = max(first, k)
+            a, b = root[k, start:last], root[k + 1, start:last]
+            c, d = root[k + 2, start:last], root[k + 3, start:last]
+            for n in range(z.shape[0]):
+                one = out[n, start:last]
+                add_four_rows(one, a, b, c, d, z[n, k : k + 4])
+        for k in range(last - last % 4, last):
+            start = max(first, k)
+            for n in range(z.shape[0]):
+                for i in range(start, last):
+                    out[n, i] += z[n, k] * root[k, i]
+
+
+@jit
+def add_four_rows(out: Floats, a: Floats, b: Floats, c: Floats, d: Floats, z: Floats) -> None:
+    """out += z_0 a + z_1 b + z_2 c + z_3 d."""
+    u, v, w, x = z[0], z[1], z[2], z[3]
+    for i in range(out.size):
+        out[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i])
 
 
 @jit
@@ -76,13 +91,18 @@ def reduce_root(Px: Floats, root: Floats, w: Floats, factor: float, kept: float)
             continue
         before = length
         length = math.sqrt(before * before + factor * w[k] * w[k])
-        c, s, row = before / length, scale * w[k] / length, root[k]
-        for i in range(k, K):
-            turned = c * Px[i] + s * row[i]
-            row[i] = c * row[i] - s * Px[i]
-            Px[i] = turned
+        rotate_rows(Px[k:], root[k, k:], before / length, scale * w[k] / length)
     for i in range(K):
         Px[i] /= scale
+
+
+@jit
+def rotate_rows(a: Floats, b: Floats, c: float, s: float) -> None:
+    """(a, b) = (c a + s b, c b - s a)."""
+    for i in range(a.size):
+        turned = c * a[i] + s * b[i]
+        b[i] = c * b[i] - s * a[i]
+        a[i] = turned
 
 
 @jit
@@ -101,3 +121,18 @@ def scale_root(root: Floats, factors: Floats) -> None:
     for k in range(root.shape[0]):
         for i in range(k, factors.size):
             root[k, i] *= factors[i]
+
+
+@jit
+def raise_variance(root: Floats, place: int, variance: float) -> None:
+    """Add independent noise to one number, so that it has this variance if it had less."""
+    K, known = root.shape[0], 0.0
+    for k in range(place + 1):
+        known += root[k, place] * root[k, place]
+    if known >= variance:
+        return
+    added = np.zeros(K)
+    added[place] = math.sqrt(variance - known)
+    for k in range(place, K):  # rotations of the rows of T with the added one
+        length = math.sqrt(root[k, k] * root[k, k] + added[k] * added[k])
+        rotate_rows(root[k, k:], added[k:], root[k, k] / length, added[k] / length)

@@ -16,6 +16,7 @@ from bylot.numerics.covariance_root import (
     compute_variances,
     fill_cholesky_root,
     fill_root_product,
+    raise_variance,
     reduce_root,
     scale_root,
 )
@@ -39,7 +40,7 @@ NOISY = 0.5  # phi from which rewards are noisy; less is between
 DRIFT_SKEW_SQUARED = 0.25  # squared skew from which the mean is over more rounds
 MAX_SKEW_MISS = 0.9  # of a set, in the skew
 MAX_SURPRISE = 3.0  # standardised, clipped
-MAX_WIDENING = 4.0  # factor of the variance of experts that did not raise the alarm
+MAX_WIDENING = 2.0  # factor of the variance of experts that did not raise the alarm
 
 
 class Posterior(NamedTuple):
@@ -264,12 +265,15 @@ def compute_drift_threshold(fade: float, skew: float, sd: float) -> float:
 
 @jit
 def widen_covariance(belief: Posterior, fired: Bools) -> None:
-    """S P S with S_i^2 = prior variance / P_ii, at least 1, and at most 4 for experts not fired."""
-    widths = compute_variances(belief.root)
+    """Double all variances, at most to the prior's; fired experts get independent noise up to it.
+
+    To scale these too would keep their correlations: what is known about sums of members would
+    stay certain, and their differences, which are not, would grow without bound.
+    """
+    grow_covariance(belief, MAX_WIDENING)
     for i in range(fired.size):
-        factor = max(belief.prior[1] / max(widths[i], MIN_PIVOT), 1.0)
-        widths[i] = math.sqrt(factor if fired[i] else min(factor, MAX_WIDENING))
-    scale_root(belief.root, widths)
+        if fired[i]:
+            raise_variance(belief.root, i, belief.prior[1])
 
 
 @jit
