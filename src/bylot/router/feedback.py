@@ -124,12 +124,14 @@ def check_member_scores(run: RunConfig, id: str, members: Any) -> dict[str, floa
     if members is None:
         return None
     check_declared(run, "members", "scores of members", id)
-    if not isinstance(members, Mapping):
+    if type(members) is not dict and not isinstance(members, Mapping):
         expected = f"scores by name, such as {{'ann': 1, 'bob': 0}}, for decision {id}"
         raise RewardError("members", got=members, expected=expected, remedy=NOTHING_CHANGED)
-    return {
-        name: check_score(run, score, id, f"score of {name!r}") for name, score in members.items()
-    } or None
+    low, high, scores = run.low, run.high, dict[str, float]()
+    for name, score in members.items():
+        usual = type(score) is float and low <= score <= high
+        scores[name] = score if usual else check_score(run, score, id, f"score of {name!r}")
+    return scores or None
 
 
 def check_declared(run: RunConfig, kind: str, what: str, id: str) -> None:
@@ -143,7 +145,9 @@ def check_declared(run: RunConfig, kind: str, what: str, id: str) -> None:
 
 def check_panel_names(report: RewardReport, panel: Sequence[str], id: str) -> None:
     """Refuse names that are not of the panel, and costs of only some of its members."""
-    named = [*(report.members or ()), *([] if report.winner is None else [report.winner])]
+    named = [] if report.members is None else list(report.members)
+    if report.winner is not None:
+        named.append(report.winner)
     for cost, parts in (report.member_spend or {}).items():
         named += parts
         missing = [name for name in dict.fromkeys(panel) if name not in parts]
@@ -152,6 +156,8 @@ def check_panel_names(report: RewardReport, panel: Sequence[str], id: str) -> No
                 f"decision {id}: spend on {cost!r} lacks member {missing[0]!r}",
                 remedy=f"report all members, or the total; {NOTHING_CHANGED}",
             )
+    if set(panel).issuperset(named):  # nearly always
+        return
     for name in named:
         if name not in panel:
             raise RewardError(
