@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +76,19 @@ def test_with_a_loose_budget_panels_are_full_and_nothing_is_lost() -> None:
             assert count_panel_members(trace.draws).mean() > 2.99
     full, fewer = np.array(means).reshape(-1, 2).T
     assert abs((fewer - full).mean()) < 0.004
+
+
+@pytest.mark.parametrize("feedback", ["members", "winner"])
+def test_panels_of_all_sizes_learn_from_scores_of_members_and_winners(feedback: Any) -> None:
+    problem, answers = make_problem(3.9, period=1_000), Given(make_answers(1))
+    plain, more = (
+        simulate(problem, answers, "noisy-or", rounds=4_000, seed=1, feedback=kind)
+        for kind in ("panel", feedback)
+    )
+    assert more.rewards.mean() > plain.rewards.mean() - 0.01
+    assert set(count_panel_members(more.draws)) == {1, 2, 3}
+    for spend in np.split(more.spend, 4):
+        assert (problem.signs * (spend.mean(axis=0) - problem.bounds) >= -1e-12).all()
 
 
 @pytest.mark.parametrize("explore", [0.0, 0.3])
@@ -184,9 +198,9 @@ def test_a_running_router_may_get_another_minimum() -> None:
     router, sizes = Router(problem, "noisy-or", seed=4), []
     for t in range(1_000):
         if t == 400:
-            known = router.core.state.belief.beta.copy()
+            drawn = router.core.state.drawn.copy()
             router.core.change_problem(problem.replace(min_draws=1))
-            assert_allclose(router.core.state.belief.beta, known)
+            assert_allclose(router.core.state.drawn, drawn)
         decision = router.decide()
         places = [problem.experts.index(name) for name in decision.subset]
         router.reward(decision.id, float(answers[t, 0, places].max()))

@@ -225,6 +225,8 @@ def test_a_router_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
         "bob",
         "--wait",
         "none",
+        "--min-draws",
+        "1",
     )
     run_verb("router", "edit", "edits", *second_edit)
     config = json.loads(run_verb("router", "show", "edits", "--json"))["config"]
@@ -232,6 +234,7 @@ def test_a_router_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
     assert config["problem"]["experts"] == ["ann", "bob", "eve", "zoe"]
     limits = [{"cost": "usd", "at_most": 2.5}, {"cost": "usd", "at_least": 0.6}]
     assert config["problem"]["limits"] == limits
+    assert config["problem"]["min_draws"] == 1
     assert config.get("wait") is None
     assert "no such limit" in run_verb("router", "edit", "edits", "--drop", "juniors", exit_code=1)
     assert "usd" in run_verb("router", "edit", "edits", "--at-most", "usd=0.1", exit_code=1)
