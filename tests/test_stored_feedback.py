@@ -5,9 +5,21 @@ from typing import Any
 import pytest
 
 from bylot import Problem, at_most
-from bylot.errors import DecisionStateError, PolicyError, RewardConflict, RewardError
+from bylot.client.decision_log import LogReader
+from bylot.errors import (
+    DataError,
+    DecisionStateError,
+    PolicyError,
+    RewardConflict,
+    RewardError,
+    StoreCorrupted,
+)
+from bylot.evaluate.entries import parse_entry
+from bylot.evaluate.log import log_from_entries
 from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.events import BODY_DECODERS
 from bylot.policies.base import FeedbackKind
+from bylot.server.dashboard.router_view import latest_decision
 from logged_aggregate import SECOND, LoggedRouter, decode_closing, decode_reward
 
 POOL = Problem(
@@ -213,6 +225,46 @@ def test_the_feedback_of_a_running_router_cannot_be_edited() -> None:
         logged.edit(feedback="panel")
 
 
+def test_a_page_and_a_log_line_show_what_was_learned_of_members() -> None:
+    scored, won = make_logged(), make_logged("winner")
+    assert find_panel(scored, scored.decide()) == find_panel(won, won.decide())
+    first, other = find_panel(scored, 1)
+    scored.reward(1, members={first: 0.25})
+    row = latest_decision(scored.record(1))
+    assert {one.name: one.score for one in row.panel} == {first: "scored 0.25", other: ""}
+    won.reward(1, 1.0, winner=other)
+    row = latest_decision(won.record(1))
+    assert {one.name: one.score for one in row.panel} == {first: "", other: "won"}
+    for logged, line in ((scored, {"members": {first: 0.25}}), (won, {"winner": other})):
+        reader = LogReader("triage.1")
+        for event in logged.log:
+            body = BODY_DECODERS[event.kind](event.body)
+            reader.apply(event.seq, event.of, event.seal.hex(), body)
+        (entry,) = reader.entries.values()
+        data = entry.to_data()
+        assert {name: data.get(name) for name in line} == line
+        assert parse_entry(data) == entry
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"members": {"cat": 1}}, "'cat' has a score or won, and is not of the panel"),
+        ({"winner": "cat"}, "'cat' has a score or won, and is not of the panel"),
+        ({"members": [1]}, "an object of scores"),
+        ({"members": {"ann": 1e999}}, "an object of scores"),
+        ({"winner": 3}, "the name of a member, or null"),
+    ],
+)
+def test_a_log_line_with_impossible_scores_is_refused(fields: Any, words: str) -> None:
+    line = {"id": "a", "t": 0, "subset": ["ann", "bob"], "reward": 1, "propensity": 0.5}
+    given = {"members": {"ann": True, "bob": None}, "winner": "ann"}
+    entry = log_from_entries(POOL, [parse_entry({**line, **given})]).entries[0]
+    assert (entry.members, entry.winner) == ({"ann": 1.0}, "ann")
+    with pytest.raises(DataError, match=words):
+        log_from_entries(POOL, [parse_entry({**line, **fields})])
+
+
 def test_a_deferred_decision_takes_no_report() -> None:
     logged = make_logged()
     one = logged.decide(defer=True)
@@ -226,8 +278,6 @@ def test_a_changed_score_in_the_log_is_noticed() -> None:
     last = logged.log[-1]
     assert b"members" in last.body
     logged.log[-1] = last._replace(body=last.body.replace(b"members", b"membert"))
-    from bylot.errors import StoreCorrupted
-
     with pytest.raises(StoreCorrupted):
         logged.replay_log()
 
