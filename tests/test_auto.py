@@ -41,7 +41,7 @@ def make_problem_of_size(size: int) -> Problem:
             Distinct(),
         ),
         (
-            Auto(propensities=False, contexts=400_000),
+            Auto(propensities=False, contexts=100_000),
             make_problem_of_size(registry.MAX_NOISY_OR_EXPERTS),
             Distinct(),
         ),
@@ -66,13 +66,13 @@ def test_auto_uses_the_declared_contexts_unless_its_own_are_given(tmp_path: Path
     problem = make_problem_of_size(registry.MAX_NOISY_OR_EXPERTS)
     requested = Auto(propensities=False)
     assert Router(problem, requested).policy == NoisyOr()
-    assert Router(problem, requested, max_contexts=400_000).policy == Distinct()
-    assert registry.fill_auto_contexts(replace(requested, contexts=3), 400_000) == replace(
+    assert Router(problem, requested, max_contexts=100_000).policy == Distinct()
+    assert registry.fill_auto_contexts(replace(requested, contexts=3), 100_000) == replace(
         requested, contexts=3
     )
     address = f"sqlite:///{tmp_path}/b.db"
     spec = "auto:propensities=false"
-    with StoredRouter.create(address, "many", problem, spec, max_contexts=400_000) as router:
+    with StoredRouter.create(address, "many", problem, spec, max_contexts=100_000) as router:
         assert router.policy == Distinct()
 
 
