@@ -1,6 +1,7 @@
 """Evaluating what a router learned from the very log that is to judge it."""
 
 import copy
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -18,7 +19,9 @@ from bylot.evaluate import (
     evaluate_target,
     log_from_entries,
     make_router_target,
+    make_uniform_target,
 )
+from bylot.evaluate.entries import parse_entry
 from bylot.evaluate.learned_targets import has_learned_from
 from sample_problem import SKILLS, make_five_expert_problem
 from test_distributions import ALL_AVAILABLE, list_panel_probabilities
@@ -104,6 +107,19 @@ def test_the_log_of_another_router_is_weighted_as_for_any_target() -> None:
     assert not has_learned_from(other, log)
     found = evaluate_target(log, target, least=1)
     assert found.estimates == evaluate_target(log, replace(target, router=None), least=1).estimates
+
+
+def test_scores_of_members_and_winners_change_no_estimate() -> None:
+    """Estimates are of rewards of panels."""
+    router, log = play_coins(0)
+    told = [
+        one._replace(members={one.subset[0]: 0.25}, winner=one.subset[-1]) for one in log.entries
+    ]
+    lines = [parse_entry(json.loads(one.to_json())) for one in told]
+    assert lines == told
+    for target in (make_uniform_target(COINS), make_router_target(COINS, router)):
+        found = [evaluate_target(one, target) for one in (log, log_from_entries(COINS, lines))]
+        assert found[0] == found[1]
 
 
 def test_rewards_that_came_after_the_router_was_saved_are_no_contradiction() -> None:

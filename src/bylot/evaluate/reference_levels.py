@@ -14,7 +14,7 @@ from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import evaluate_target
 from bylot.evaluate.targets import EvaluationTarget, make_uniform_target
 from bylot.numerics.jit import Bools
-from bylot.optima.polytope import solve_linear_program
+from bylot.optima.polytope import maximise_linear
 
 MIN_PANEL_ROUNDS = 40  # in which a panel of the mixture was drawn
 
@@ -81,7 +81,7 @@ def make_best_mixture_target(log: DecisionLog) -> EvaluationTarget:
     if often:
         costs, one = problem.rows[:, panels].sum(axis=2), np.ones((1, len(panels)))
         A, b = -problem.signs[:, None] * costs, -problem.signs * problem.bounds
-        chosen = solve_linear_program(np.array(values), A, b, one, one[0, :1], 0 * one[0], one[0])
+        chosen = maximise_linear(np.array(values), A, b, one, one[0, :1], 0 * one[0], one[0])
     if chosen is None:
         which = "no mixture of the panels that were" if often else "no panel was"
         what = f"{which} drawn {MIN_PANEL_ROUNDS} times in {len(log.entries):,} decisions"

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima.objective import RELATIVE_GAP, ContextLabels, ValueStack, split_values
-from bylot.optima.polytope import PricedPoint, solve_linear_program
+from bylot.optima.polytope import PricedPoint, maximise_linear
 from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
 from bylot.problem.feasibility import full_panels_polytope, reachable_polytope
@@ -205,7 +205,7 @@ class MixtureProgram:
         costs = self.shares[context] * padded[:, self.members].sum(axis=2)
         each = (context == np.arange(len(self.shares))[:, None]).astype(np.float64)
         low, high = np.zeros(len(f)), np.full(len(f), np.inf)
-        vertex = solve_linear_program(f, costs, bounds, each, np.ones(len(each)), low, high)
+        vertex = maximise_linear(f, costs, bounds, each, np.ones(len(each)), low, high)
         if vertex is None:
             return None
         x = np.where(vertex.x > NEGLIGIBLE_PROBABILITY, vertex.x, 0.0)

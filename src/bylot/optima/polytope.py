@@ -5,13 +5,14 @@ Owns feasible sets and proofs of optimality; of the objective it knows only the 
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.problem.polytope import SOLVER_TOLERANCE, attempt_linear_program
 
+SOLVER_TOLERANCES = (SOLVER_TOLERANCE, 1e-7)  # the finest of HiGHS, then its default
 TIGHT_ROOM = 1e-12  # less room, in units of a row's largest entry, counts as none
 OUT_OF_SCALE_RATIO = 1e6  # of a bound to the largest entry of its row
 AMPLE_ROOM = 0.1  # room of an interior point, in mean shares, that is good enough
@@ -24,23 +25,20 @@ class PricedPoint(NamedTuple):
     prices: Floats
 
 
-def solve_linear_program(
+def maximise_linear(
     c: Floats, A: Floats, b: Floats, E: Floats, e: Floats, low: Floats, high: Floats
 ) -> PricedPoint | None:
     """Maximise c.x over low <= x <= high with A x <= b and E x = e; None if HiGHS fails.
 
     >>> one, none = np.ones((1, 2)), np.zeros((0, 2))
-    >>> solve_linear_program(one[0], one, one[0, :1], none, none[:, 0], 0 * one[0], one[0]).prices
+    >>> maximise_linear(one[0], one, one[0, :1], none, none[:, 0], 0 * one[0], one[0]).prices
     array([1.])
     """
-    bounds = list(zip(low.tolist(), high.tolist(), strict=True))
-    kinds = ("primal_feasibility_tolerance", "dual_feasibility_tolerance")
-    for tolerance in (1e-10, 1e-7):  # the finest of HiGHS, then its default
-        options: Any = dict.fromkeys(kinds, tolerance)
-        best = linprog(-c, A, b, E, e, bounds, options=options)
-        if best.status == 0 and best.x is not None:
-            return PricedPoint(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
-    return None
+    attempts = [{"tolerance": tolerance} for tolerance in SOLVER_TOLERANCES]
+    best = attempt_linear_program(-c, A, b, low, high, attempts, (E, e))
+    if best is None:
+        return None
+    return PricedPoint(best.x, np.maximum(-np.asarray(best.ineqlin.marginals), 0.0))
 
 
 class Certificate(NamedTuple):
@@ -131,7 +129,7 @@ class Polytope:
         n, scale, unit = slope.size, self.scales, float(np.ptp(slope)) or 1.0
         c, low = (slope - slope.mean()).ravel() / unit, np.full(n, self.floor)
         A, b, ones = self.rows / scale[:, None], self.bounds / scale, np.ones(self.shape[0])
-        best = solve_linear_program(c, A, b, self.sums, ones, low, np.ones(n))
+        best = maximise_linear(c, A, b, self.sums, ones, low, np.ones(n))
         return best and PricedPoint(best.x.reshape(self.shape), best.prices * unit / scale)
 
     @cached_property
@@ -162,7 +160,7 @@ class Polytope:
         E = np.concatenate([self.sums, self.sums, np.zeros((X, m)), most * spare], axis=1)
         low = np.concatenate([np.zeros(2 * n + m), [1e3 / most]])
         high = np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [1.0]])
-        vertex = solve_linear_program(c, A, np.zeros(m), E, np.zeros(X), low, high)
+        vertex = maximise_linear(c, A, np.zeros(m), E, np.zeros(X), low, high)
         if vertex is not None:
             t, over, t_rows, size = np.split(vertex.x, [n, 2 * n, 2 * n + m])
             pinned, tight = t < TIGHT_ROOM * most, t_rows < TIGHT_ROOM * most
@@ -191,5 +189,5 @@ class Polytope:
         E = np.column_stack([self.sums, np.zeros(X)])
         low, high = np.append(np.full(n, self.floor), -np.inf), np.append(np.ones(n), np.inf)
         c = np.append(np.zeros(n), -1.0)
-        vertex = solve_linear_program(c, A, self.bounds / scale, E, np.ones(X), low, high)
+        vertex = maximise_linear(c, A, self.bounds / scale, E, np.ones(X), low, high)
         return vertex and (vertex.x[:-1].reshape(X, K), float(vertex.x[-1]))

@@ -3,10 +3,10 @@
 Which limits conflict, and what to do about it, is left to `feasibility`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import OptimizeResult, linprog
@@ -18,6 +18,7 @@ from bylot.problem.limits import UPPER
 BOUND_TOLERANCE = 1e-9
 """Limits count as feasible if they are when each bound is relaxed by this fraction of itself."""
 
+SOLVER_TOLERANCE = BOUND_TOLERANCE / 10  # the finest of HiGHS
 MAX_COST_RATIO = 1e6
 """A lower bound below the largest cost / MAX_COST_RATIO is relaxed in units of that instead: a
 solver in floating point cannot be trusted with larger ratios between the numbers of one row."""
@@ -201,21 +202,34 @@ def solve_linear_program(
 def solve_frozen_program(*program: bytes) -> OptimizeResult | None:
     """Solve a linear program of five arrays; the programs of one problem come again and again."""
     cost, flat, b, low, high = (np.frombuffer(one) for one in program)
-    accuracy = BOUND_TOLERANCE / 10
-    for presolve in (True, False):  # without presolve if the first attempt gives up, which is rare
-        found = linprog(
-            cost,
-            A_ub=flat.reshape(b.size, cost.size),
-            b_ub=b,
-            bounds=list(zip(low.tolist(), high.tolist(), strict=True)),
-            method="highs-ds",
-            options={
-                "presolve": presolve,
-                "primal_feasibility_tolerance": accuracy,
-                "dual_feasibility_tolerance": accuracy,
-            },
-        )
+    # without presolve if the first attempt gives up, which is rare
+    attempts = [{"presolve": presolve, "tolerance": SOLVER_TOLERANCE} for presolve in (True, False)]
+    found = attempt_linear_program(cost, flat.reshape(b.size, cost.size), b, low, high, attempts)
+    if found is not None:
+        found.x.flags.writeable = False  # callers share it
+    return found
+
+
+def attempt_linear_program(
+    cost: Floats,
+    a: Floats,
+    b: Floats,
+    low: Floats,
+    high: Floats,
+    attempts: Iterable[Mapping[str, Any]],
+    equations: tuple[Floats, Floats] | tuple[None, None] = (None, None),
+) -> OptimizeResult | None:
+    """Minimise cost.x over a x <= b, low <= x <= high and the equations E x = e, by HiGHS.
+
+    attempts: `tolerance` and options of each, until one succeeds; None if none does.
+    """
+    bounds = list(zip(low.tolist(), high.tolist(), strict=True))
+    for attempt in attempts:
+        options: Any = {name: value for name, value in attempt.items() if name != "tolerance"}
+        for kind in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+            options[kind] = attempt["tolerance"]
+        E, e = equations
+        found = linprog(cost, a, b, E, e, bounds, method="highs-ds", options=options)
         if found.status == 0 and found.x is not None:
-            found.x.flags.writeable = False  # callers share it
             return found
     return None
