@@ -24,6 +24,7 @@ from bylot.policies.schedule_planning import fill_schedule, find_quota
 from bylot.policies.spend_settlement import derive_schedule, settle_calls, update_schedule
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.router.core import iterate_arrays
+from logged_aggregate import LoggedRouter
 
 ALL = np.empty(0, np.bool_)
 USD = [1.0, 2.0, 3.0, 1.5, 0.5, 4.0]
@@ -287,6 +288,31 @@ def test_a_saved_router_continues_with_what_it_learned(tmp_path: Path) -> None:
         )
         for each in (router, loaded):
             each.core.settle(None, {"usd": 0.7}, t=one.t)
+
+
+def test_a_log_with_reported_costs_replays_to_the_same_state() -> None:
+    """With costs of members and of panels, late ones, cancelled decisions and a snapshot."""
+    logged, rng = LoggedRouter(make_pool(bound=8.0, period=40)), np.random.default_rng(5)
+    made: list[int] = []
+    for t in range(90):
+        made.append(logged.decide())
+        if t % 9 == 8:
+            logged.append(logged.aggregate.cancel(0, made.pop()))
+        elif t % 7 != 6:
+            of = made.pop(0 if t % 2 else -1)
+            panel = dict.fromkeys(logged.aggregate.decision_body(of).draws)
+            costs = {name: float(rng.uniform(0.5, 7.0)) for name in panel}
+            spend = {"usd": costs if t % 3 else sum(costs.values())}
+            logged.reward(of, float(rng.random()), spend=spend)
+        if t == 50:
+            logged.reopen()
+    state = logged.aggregate.core.state
+    assert state.budget.costs.plans[2] > 0
+    waiting = [logged.aggregate.decision_body(of) for of in made]
+    inside = [one for one in waiting if one.t >= state.budget.rounds[1]]
+    counts = [sum(name in one.draws for one in inside) for name in NAMES]
+    assert state.budget.costs.waiting.tolist() == counts
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
 
 
 def test_the_schedule_follows_from_what_is_saved() -> None:
