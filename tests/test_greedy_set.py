@@ -10,9 +10,14 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.numerics.set_selection import change_best_member, choose_greedy_set
+from bylot.numerics.set_selection import (
+    change_best_member,
+    choose_greedy_set,
+    compute_set_objective,
+)
 
 ALL = np.empty(0, np.bool_)
+ONE = np.ones(1)  # class of requests
 
 
 def set_objective(members: Ints, miss: Floats, price: Floats) -> float:
@@ -62,7 +67,7 @@ def random_pools(draw: st.DrawFn) -> tuple[Floats, Floats, int, int, Bools]:
 def test_prices_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, int, Bools]) -> None:
     _, price, fewest, most, available = pool
     equal = np.ones(price.size)  # all sets miss equally, so only the sum of prices differs
-    found = choose_greedy_set(equal, price, fewest, most, available)
+    found = choose_greedy_set(ONE, equal[None], price, fewest, most, available)
     assert set_objective(found, equal, price) == pytest.approx(
         minimum_by_enumeration(equal, price, fewest, most, available), abs=1e-9
     )
@@ -73,7 +78,7 @@ def test_prices_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, int
 def test_misses_alone_are_minimised_exactly(pool: tuple[Floats, Floats, int, int, Bools]) -> None:
     miss, _, fewest, most, available = pool
     free_experts = np.zeros(miss.size)
-    found = choose_greedy_set(miss, free_experts, fewest, most, available)
+    found = choose_greedy_set(ONE, miss[None], free_experts, fewest, most, available)
     assert set_objective(found, miss, free_experts) == pytest.approx(
         minimum_by_enumeration(miss, free_experts, fewest, most, available), rel=1e-9
     )
@@ -85,7 +90,7 @@ def test_a_set_has_available_members_and_is_no_worse_than_greedy(
     pool: tuple[Floats, Floats, int, int, Bools],
 ) -> None:
     miss, price, fewest, most, available = pool
-    found = choose_greedy_set(miss, price, fewest, most, available)
+    found = choose_greedy_set(ONE, miss[None], price, fewest, most, available)
     assert fewest <= len(set(found.tolist())) == found.size <= most
     assert not available.size or available[found].all()
     greedy = min(
@@ -102,7 +107,7 @@ def test_a_set_has_available_members_and_is_no_worse_than_greedy(
 def test_changes_find_what_greedy_search_misses(fewest: int, most: int) -> None:
     rng = np.random.default_rng(0)
     pools = [(rng.uniform(0.05, 1, 12), rng.uniform(0, 0.3, 12)) for _ in range(300)]
-    sets = [choose_greedy_set(*pool, fewest, most, ALL) for pool in pools]
+    sets = [choose_greedy_set(ONE, m[None], price, fewest, most, ALL) for m, price in pools]
     found = np.array([set_objective(one, *pool) for one, pool in zip(sets, pools, strict=True)])
     greedy = np.array(
         [
@@ -119,11 +124,11 @@ def test_changes_find_what_greedy_search_misses(fewest: int, most: int) -> None:
 def test_a_member_that_is_not_worth_its_price_is_left_out() -> None:
     miss, free = np.array([0.5, 0.5, 0.5]), np.array([True, True, True])
     for price, size in [(0.2, 2), (0.26, 1), (0.0, 3), (2.0, 1)]:
-        found = choose_greedy_set(miss, np.full(3, price), 1, 3, free)
+        found = choose_greedy_set(ONE, miss[None], np.full(3, price), 1, 3, free)
         assert found.size == size
     members, free = np.array([0, 1]), np.array([False, False, True])
     prices = np.array([0.4, 0.1, 0.4])
-    assert change_best_member(members, 1, free, miss, prices) == 1
+    assert change_best_member(members, 1, free, ONE, miss[None], prices) == 1
     assert_array_equal(members[:1], [1])
     assert_array_equal(free, [True, False, True])
 
@@ -131,8 +136,25 @@ def test_a_member_that_is_not_worth_its_price_is_left_out() -> None:
 def test_a_change_without_improvement_is_not_made() -> None:
     members, free_experts = np.array([0, 1]), np.array([False, False, True])
     equal, better = np.array([0.5, 0.5, 0.5]), np.array([0.5, 0.5, 0.4])
-    assert change_best_member(members, 2, free_experts, equal, np.zeros(3)) == 0
+    assert change_best_member(members, 2, free_experts, ONE, equal[None], np.zeros(3)) == 0
     assert_array_equal(members, [0, 1])
-    assert change_best_member(members, 2, free_experts, better, np.zeros(3)) == 2
+    assert change_best_member(members, 2, free_experts, ONE, better[None], np.zeros(3)) == 2
     assert_array_equal(np.sort(members), [1, 2])
     assert_array_equal(free_experts, [True, False, False])
+
+
+def test_classes_of_requests_change_which_sets_are_good() -> None:
+    """Two experts that miss the same half of all requests are no better than one of them."""
+    weights = np.array([0.5, 0.5])
+    miss = np.array([[0.1, 0.1, 0.9], [0.9, 0.9, 0.2]])
+    found = choose_greedy_set(weights, miss, np.zeros(3), 2, 2, ALL)
+    assert_array_equal(np.sort(found), [0, 2])
+    alike = choose_greedy_set(ONE, (weights @ miss)[None], np.zeros(3), 2, 2, ALL)
+    assert_array_equal(np.sort(alike), [0, 1])  # the shares of misses alone would mislead
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        weights, miss, price = rng.dirichlet(np.ones(3)), rng.random((3, 8)), rng.random(8) / 9
+        sets = [np.array(one) for one in itertools.combinations(range(8), 3)]
+        best = min(compute_set_objective(one, weights, miss, price) for one in sets)
+        found = choose_greedy_set(weights, miss, price, 3, 3, ALL)
+        assert compute_set_objective(found, weights, miss, price) < best + 0.02

@@ -444,7 +444,7 @@ def test_a_thousand_contexts_of_fifty_experts_take_less_than_50_megabytes() -> N
     rule = NoisyOr().bind(Problem([f"e{i}" for i in range(50)], {}, draws=5))
     state = NoisyOr().start(rule, 1_000)
     assert sum(array.nbytes for array in iterate_arrays(state)) < 50e6
-    assert count_posterior_bytes(1_000, 50) < 1e6
+    assert count_posterior_bytes(1_000, 50) < 2e6
 
 
 @pytest.mark.parametrize(

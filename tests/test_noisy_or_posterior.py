@@ -37,7 +37,7 @@ def covariance(belief: Posterior) -> Floats:
 
 def observe(belief: Posterior, members: Ints, reward: float, x: int = 0) -> None:
     """Update by the reward of a set."""
-    update_posterior(belief, x, members, members, np.ones(members.size), reward)
+    update_posterior(belief, x, members, members, np.ones(members.size), 0.0, reward)
 
 
 def open_contexts(count: int, size: int = K, members: int = M) -> Posterior:

@@ -11,7 +11,7 @@ from bylot.environments import Given
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.outcomes import read_experts
 from bylot.policies import NoisyOr
-from bylot.policies.noisy_or import learn_panel
+from bylot.policies.base import learn, make_plain_ticket, make_reward_feedback
 
 QUESTION_USD = 0.0047653  # per request: the cheapest panel, and 35 % of the way to the best one
 
@@ -96,10 +96,11 @@ def test_a_half_life_follows_a_slow_change_that_raises_no_alarm() -> None:
     )
     rules = [NoisyOr(forget=forget).bind(problem) for forget in (None, 100)]
     states = [NoisyOr().start(rule) for rule in rules]
+    ticket = make_plain_ticket(0, 0, only, np.empty(0, np.bool_), True, False)
     for n in range(4_000):
         reward = float(rng.random() > 0.3 + 0.4 * n / 4_000)  # misses rise from 0.3 to 0.7
         for rule, state in zip(rules, states, strict=True):
-            learn_panel(rule, state, 0, only, reward)
+            learn(rule, state, ticket, make_reward_feedback(reward))
     kept, faded = (float(np.exp(state.belief.beta[0])) for state in states)
     assert faded == pytest.approx(0.7, abs=0.1)
     assert kept < 0.6  # without one it lags behind

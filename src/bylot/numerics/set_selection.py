@@ -65,101 +65,134 @@ MIN_CHANGE_GAIN = 1e-12
 
 @jit
 def choose_greedy_set(
-    miss: Floats, price: Floats, fewest: int, most: int, available: Bools
+    weights: Floats, miss: Floats, price: Floats, fewest: int, most: int, available: Bools
 ) -> Ints:
-    """Choose experts with a small prod_{i in A} miss_i + sum_{i in A} price_i, in O(K |A|).
+    """Choose experts with a small sum_z weights_z prod_{i in A} miss_zi + sum_{i in A} price_i, in
+    O(Z K |A|).
 
     The search begins with `most` members and, if there may be fewer, again with `fewest`. At least
     `most` experts must be available.
 
-    >>> miss, price = np.array([0.2, 0.3, 0.5]), np.array([0.9, 0.0, 0.1])
-    >>> choose_greedy_set(miss, price, 2, 2, np.empty(0, np.bool_))
+    >>> one, miss, price = np.ones(1), np.array([[0.2, 0.3, 0.5]]), np.array([0.9, 0.0, 0.1])
+    >>> choose_greedy_set(one, miss, price, 2, 2, np.empty(0, np.bool_))
     array([1, 2])
-    >>> choose_greedy_set(miss, price + 0.1, 1, 2, np.empty(0, np.bool_))
+    >>> choose_greedy_set(one, miss, price + 0.1, 1, 2, np.empty(0, np.bool_))
     array([1])
     """
-    large = search_set(miss, price, most, fewest, most, available)
+    large = search_set(weights, miss, price, most, fewest, most, available)
     if fewest == most:
         return large
-    small = search_set(miss, price, fewest, fewest, most, available)
-    worse = compute_set_objective(small, miss, price) >= compute_set_objective(large, miss, price)
+    small = search_set(weights, miss, price, fewest, fewest, most, available)
+    objective = compute_set_objective(large, weights, miss, price)
+    worse = compute_set_objective(small, weights, miss, price) >= objective
     return large if worse else small
 
 
 @jit
-def compute_set_objective(members: Ints, miss: Floats, price: Floats) -> float:
-    """prod_{i in A} miss_i + sum_{i in A} price_i"""
-    missed, paid = 1.0, 0.0
+def fill_missed(missed: Floats, weights: Floats, miss: Floats, members: Ints, without: int) -> None:
+    """Write weights_z prod miss_zi over all members but the one at place `without`.
+
+    The product is not divided by that one, as this could lose all digits.
+    """
+    for z in range(weights.size):
+        missed[z] = weights[z]
+        for place in range(members.size):
+            missed[z] *= miss[z, members[place]] if place != without else 1.0
+
+
+@jit
+def add_missed(total: float, missed: Floats, miss: Floats, i: int) -> float:
+    """total + sum_z missed_z miss_zi"""
+    for z in range(missed.size):
+        total += missed[z] * miss[z, i]
+    return total
+
+
+@jit
+def compute_set_objective(members: Ints, weights: Floats, miss: Floats, price: Floats) -> float:
+    """sum_z weights_z prod_{i in A} miss_zi + sum_{i in A} price_i"""
+    missed, paid = np.empty(weights.size), 0.0
+    fill_missed(missed, weights, miss, members, -1)
     for i in members:
-        missed *= miss[i]
         paid += price[i]
-    return missed + paid
+    return float(missed.sum() + paid)
 
 
 @jit
 def search_set(
-    miss: Floats, price: Floats, first: int, fewest: int, most: int, available: Bools
+    weights: Floats,
+    miss: Floats,
+    price: Floats,
+    first: int,
+    fewest: int,
+    most: int,
+    available: Bools,
 ) -> Ints:
     """Add the best expert one by one, beyond the `first` only while that helps; then, while one
     helps, make the best change: exchange a member or leave it out, and add again.
     """
     members = np.empty(most, np.int64)
-    free = np.ones(miss.size, np.bool_) if available.size == 0 else available.copy()
-    n = add_experts(members, 0, first, free, miss, price)
+    free = np.ones(price.size, np.bool_) if available.size == 0 else available.copy()
+    n = add_experts(members, 0, first, free, weights, miss, price)
     for _ in range(MAX_SET_CHANGES + most - fewest):
-        left = change_best_member(members[:n], fewest, free, miss, price)
+        left = change_best_member(members[:n], fewest, free, weights, miss, price)
         if left == 0:
             break
-        n = add_experts(members, left, fewest, free, miss, price)
+        n = add_experts(members, left, fewest, free, weights, miss, price)
     return members[:n]
 
 
 @jit
-def add_experts(members: Ints, n: int, least: int, free: Bools, miss: Floats, price: Floats) -> int:
+def add_experts(
+    members: Ints, n: int, least: int, free: Bools, weights: Floats, miss: Floats, price: Floats
+) -> int:
     """Add the best experts to n members, beyond `least` while that helps; returns their number."""
-    missed = 1.0
-    for place in range(n):
-        missed *= miss[members[place]]
+    missed = np.empty(weights.size)
     while n < members.size:
+        fill_missed(missed, weights, miss, members[:n], -1)
         one = find_cheapest_addition(missed, free, miss, price)
-        if n >= least and not missed * miss[one] + price[one] < missed - MIN_CHANGE_GAIN:
+        objective = add_missed(price[one], missed, miss, one)
+        if n >= least and not objective < missed.sum() - MIN_CHANGE_GAIN:
             break
         members[n] = one
         free[one] = False
-        missed *= miss[one]
         n += 1
     return n
 
 
 @jit
-def find_cheapest_addition(missed: float, free: Bools, miss: Floats, price: Floats) -> int:
-    """Find the free expert with the least missed * miss_i + price_i, ties by index."""
-    one, least = -1, np.inf
-    for i in range(miss.size):
-        total = missed * miss[i] + price[i]
-        if free[i] and total < least:
-            one, least = i, total
+def find_cheapest_addition(missed: Floats, free: Bools, miss: Floats, price: Floats) -> int:
+    """Find the free expert with the least sum_z missed_z miss_zi + price_i, ties by index."""
+    totals, one, least = price.copy(), -1, np.inf
+    for z in range(missed.size):
+        factor, row = missed[z], miss[z]
+        for i in range(totals.size):
+            totals[i] += factor * row[i]
+    for i in range(totals.size):
+        if free[i] and totals[i] < least:
+            one, least = i, totals[i]
     return one
 
 
 @jit
-def change_best_member(members: Ints, fewest: int, free: Bools, miss: Floats, price: Floats) -> int:
+def change_best_member(
+    members: Ints, fewest: int, free: Bools, weights: Floats, miss: Floats, price: Floats
+) -> int:
     """Exchange a member for another expert, or leave it out if there are more than `fewest`.
 
     The change that gains most is made; returns how many members are left, 0 if none gains. The
     last member takes the place of one that is left out.
     """
-    gain, leaving, coming = MIN_CHANGE_GAIN, -1, -1
+    gain, leaving, coming, rest = MIN_CHANGE_GAIN, -1, -1, np.empty(weights.size)
     for place in range(members.size):
-        rest = 1.0  # product of the others; a division could lose all digits
-        for other in range(members.size):
-            rest *= miss[members[other]] if other != place else 1.0
-        was = rest * miss[members[place]] + price[members[place]]
-        if members.size > fewest and was - rest > gain:
-            gain, leaving, coming = was - rest, place, -1
+        fill_missed(rest, weights, miss, members, place)
+        was = add_missed(price[members[place]], rest, miss, members[place])
+        without = was - rest.sum()
+        if members.size > fewest and without > gain:
+            gain, leaving, coming = without, place, -1
         one = find_cheapest_addition(rest, free, miss, price)
         if one >= 0:
-            saved = was - (rest * miss[one] + price[one])
+            saved = was - add_missed(price[one], rest, miss, one)
             if saved > gain:
                 gain, leaving, coming = saved, place, one
     if leaving < 0:

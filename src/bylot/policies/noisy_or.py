@@ -1,9 +1,9 @@
 """noisy-or: the best set of M experts under a model sampled from the posterior, less prices.
 
-A noisy-or model learns what sets miss (`noisy_or_posterior`); contexts share a belief and prices,
-and add what they differ by (`pooled_contexts`). Prices of the limits follow the chosen panels
-(`dual_prices`). Guard, pacing and, in exploration rounds, the distribution are those of
-`distinct`, whose rule and state are parts of this one: there is one budget.
+A model learns what panels miss (`panel_model`); contexts share a belief and prices, and add what
+they differ by. Prices of the limits follow the chosen panels (`dual_prices`). Guard, pacing and,
+in exploration rounds, the distribution are those of `distinct`, whose rule and state are parts of
+this one: there is one budget.
 """
 
 import math
@@ -19,13 +19,11 @@ from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStrea
 from bylot.numerics.set_selection import choose_greedy_set, count_available, fill_draws_from_set
 from bylot.numerics.variates import (
     Xoshiro,
-    draw_normal,
     next_word,
     open_stream,
     open_uniform_from_word,
 )
-from bylot.policies import base, pooled_contexts
-from bylot.policies import noisy_or_posterior as posterior
+from bylot.policies import base, panel_model
 from bylot.policies.base import (
     BoundPolicy,
     Feedback,
@@ -62,11 +60,7 @@ from bylot.problem import Problem
 REHEARSAL_BATCH = 10  # decisions between two rehearsals
 FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 10  # panels of a rehearsal
 RECENT_CONTEXTS = 64  # last decisions whose contexts a rehearsal draws from
-SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
-WIDE_SAMPLING_SHARE = 0.03  # share of wide samples
-MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a sampled b_i
 MAX_POSTERIOR_BYTES = 2**30  # of the covariance root and what contexts add
-FORGET_BATCH = 10  # rewards between two times that the covariance grows, with a half-life
 HALF_LIFE = SettingKind(
     "a number of rewards, at least 10, or None to forget nothing",
     lambda value: value is None or is_number_in(value, 10, 1e12),
@@ -74,6 +68,7 @@ HALF_LIFE = SettingKind(
 
 
 class NoisyOrRule(NamedTuple):
+    kind: int  # of feedback, by panel_model.FEEDBACK_CODES
     explore: float  # share of rounds of `distinct`
     batch: int
     growth: float  # factor of variances per reward, from the half-life; 1: nothing is forgotten
@@ -96,9 +91,14 @@ class NoisyOrState(NamedTuple):
     drawn: Ints  # (X, K) rounds in which i was a member
     rounds: Ints  # one number: of all contexts; a rehearsal is due after every batch
     recent: Ints  # (64,) contexts of the last rounds
-    belief: posterior.Posterior
+    model: panel_model.PanelModel
     dual_prices: DualPrices
     explorer: DistinctState  # of its rounds; its budget is of all rounds
+
+    @property
+    def belief(self) -> panel_model.Posterior:
+        """What panels miss."""
+        return self.model.belief
 
     @property
     def budget(self) -> Budget:
@@ -125,40 +125,16 @@ def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
 
 
 @jit
-def sample_models(
-    state: NoisyOrState, contexts: Ints, members: int, stream: Xoshiro
-) -> tuple[Floats, Xoshiro]:
-    """(N, K) e^b_i from the posterior in each of N contexts.
-
-    Most samples have half the scale of the posterior, which rewards then correct; wide ones keep
-    the policy from staying with experts that were lucky first.
-    """
-    belief, N, K, s = state.belief, contexts.size, state.belief.beta.size, stream
-    scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N, K))
-    for n in range(N):
-        bits, s = next_word(s)
-        wide = open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE
-        scales[n] = WIDE_SAMPLING_SCALE if wide else SAMPLING_SCALE
-        for k in range(K):
-            z[n, k], s = draw_normal(s)
-        if pooled_contexts.are_pooled(belief.deviations):
-            for k in range(K):
-                more[n, k], s = draw_normal(s)
-    b = posterior.sample_posterior(belief, contexts, members, scales, z, more)
-    for n in range(N):
-        for i in range(K):
-            b[n, i] = np.exp(min(max(b[n, i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
-    return b, s
-
-
-@jit
-def choose_best_set(rule: NoisyOrRule, state: NoisyOrState, miss: Floats, available: Bools) -> Ints:
-    """The A with the least prod_A miss + sum_A price."""
-    prices, most = np.empty(miss.size), rule.most
+def choose_best_set(
+    rule: NoisyOrRule, state: NoisyOrState, x: int, b: Floats, available: Bools, stream: Xoshiro
+) -> tuple[Ints, Xoshiro]:
+    """The A with the least of what it misses under a sampled model, plus sum_A price."""
+    prices, most = np.empty(b.size), rule.most
+    weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
     fill_expert_prices(prices, state.dual_prices, get_price_rows(rule, state))
     if available.size > 0:
         most = min(most, count_available(available))
-    return choose_greedy_set(miss, prices, min(rule.fewest, most), most, available)
+    return choose_greedy_set(weights, miss, prices, min(rule.fewest, most), most, available), s
 
 
 @jit
@@ -167,7 +143,7 @@ def draw_recent_contexts(
 ) -> tuple[Ints, Xoshiro]:
     """Contexts of recent rounds, drawn at random: prices are for the mix of contexts."""
     drawn, s = np.full(count, x), stream
-    if pooled_contexts.are_pooled(state.belief.deviations):
+    if panel_model.has_contexts(state.model):
         for n in range(count):
             bits, s = next_word(s)
             known = min(state.rounds[0], RECENT_CONTEXTS)
@@ -184,9 +160,9 @@ def rehearse_prices(
     if bounds.size > 0:
         count = FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS
         contexts, s = draw_recent_contexts(state, x, count, s)
-        miss, s = sample_models(state, contexts, rule.most, s)
+        miss, s = panel_model.sample_models(state.model, contexts, rule.most, s)
         for n in range(count):
-            members = choose_best_set(rule, state, miss[n], available)
+            members, s = choose_best_set(rule, state, contexts[n], miss[n], available, s)
             A = get_price_rows(rule, state)
             update_dual_prices(dual, A, members, bounds, state.explorer.budget.short)
     return s
@@ -210,8 +186,8 @@ def choose_model_panel(
 ) -> Ticket:
     """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
-    miss, _ = sample_models(state, np.full(1, x), rule.most, stream)
-    members = choose_best_set(rule, state, miss[0], available)
+    miss, s = panel_model.sample_models(state.model, np.full(1, x), rule.most, stream)
+    members, _ = choose_best_set(rule, state, x, miss[0], available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
         A = get_price_rows(rule, state)
@@ -225,7 +201,7 @@ def choose_model_panel(
 @jit
 def note_context(state: NoisyOrState, x: int) -> None:
     """Count a round of this context."""
-    state.belief.deviations.contexts[0] += state.visits[x] == 0
+    state.model.belief.deviations.contexts[0] += state.visits[x] == 0
     state.recent[state.rounds[0] % RECENT_CONTEXTS] = x
     state.visits[x] += 1
     state.rounds[0] += 1
@@ -265,23 +241,20 @@ def learn_noisy_or(
     """`learn`: update the posterior, whoever chose the panel; `distinct` learns from its rounds."""
     if is_exploration(ticket):
         learn(rule.explorer, state.explorer, ticket, feedback)
-    members = base.select_first(ticket.draws, ticket.draws)
-    learn_panel(rule, state, ticket.context, members, feedback.reward)
+    learn_report(rule, state, ticket, feedback)
 
 
 @jit
-def learn_panel(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, members: Ints, reward: float
+def learn_report(
+    rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, feedback: Feedback
 ) -> None:
-    """Update the belief; with another scale of rewards, prices are in another unit."""
-    belief, width = state.belief, state.belief.scale.interval[1]
+    """Update the model; with another scale of rewards, prices are in another unit."""
+    interval = state.model.belief.scale.interval
+    width = interval[1]
     if rule.growth > 1.0:
-        pooled_contexts.forget_deviations(belief.deviations, x, belief.rewards[0], rule.growth)
-        if belief.rewards[0] % FORGET_BATCH == 0:
-            posterior.grow_covariance(belief, rule.growth**FORGET_BATCH)
-    ones = np.ones(members.size)
-    if posterior.update_posterior(belief, x, members, members, ones, reward):
-        restart_prices(state.dual_prices, width / belief.scale.interval[1])
+        panel_model.forget_some(state.model, ticket.context, rule.growth)
+    if panel_model.learn_panel(state.model, rule.kind, ticket, feedback):
+        restart_prices(state.dual_prices, width / interval[1])
 
 
 @step(settle, NoisyOrRule)
@@ -327,6 +300,7 @@ class NoisyOr(base.Policy):
     streams = (RngStream.EXPLORE, RngStream.MODEL, *Distinct.streams)
     derived = Distinct.derived
     restarted = Distinct.restarted
+    feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "explore": SHARE,
         "pace": PACE_SETTING,
@@ -345,6 +319,7 @@ class NoisyOr(base.Policy):
         explorer = bind_explorer(problem, horizon, settings, self.explore > 0)
         scale = compute_row_units(problem) / compute_price_units(problem)
         return NoisyOrRule(
+            kind=panel_model.FEEDBACK_CODES[feedback],
             explore=float(self.explore),
             batch=REHEARSAL_BATCH,
             growth=1.0 if self.forget is None else 2.0 ** (1.0 / self.forget),
@@ -371,7 +346,7 @@ class NoisyOr(base.Policy):
             drawn=np.zeros((contexts, K), np.int64),
             rounds=np.zeros(1, np.int64),
             recent=np.zeros(RECENT_CONTEXTS, np.int64),
-            belief=posterior.make_prior(contexts, K, rule.most),
+            model=panel_model.make_panel_model(rule.kind, contexts, K, rule.most),
             dual_prices=make_dual_prices(d),
             explorer=Distinct().start(rule.explorer, contexts),
         )
@@ -379,7 +354,7 @@ class NoisyOr(base.Policy):
     def max_contexts(self, size: int) -> int:
         """Contexts whose beliefs fit into the memory."""
         left = MAX_POSTERIOR_BYTES - count_posterior_bytes(0, size)
-        return max(0, left // pooled_contexts.count_context_bytes(size))
+        return max(0, left // panel_model.count_context_bytes(size))
 
     def is_valid_state(self, rule: NoisyOrRule, state: NoisyOrState) -> bool:
         listed = (state.recent >= 0) & (state.recent < len(state.visits))
@@ -412,4 +387,4 @@ class NoisyOr(base.Policy):
 
 def count_posterior_bytes(contexts: int, size: int) -> int:
     """Bytes of the covariance root, and of what so many contexts add."""
-    return 8 * size**2 + contexts * pooled_contexts.count_context_bytes(size)
+    return 8 * size**2 + contexts * panel_model.count_context_bytes(size)

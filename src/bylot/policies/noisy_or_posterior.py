@@ -26,6 +26,7 @@ from bylot.policies.base import ProblemChange
 from bylot.policies.reward_scale import RewardScale, compute_miss, make_reward_scale, track_reward
 
 PRIOR_MISS = 0.4  # of a full panel
+PRIOR_PANEL_MEAN = math.log(PRIOR_MISS)
 PRIOR_PANEL_VARIANCE = 1.0  # of the log of what a full panel misses, in equal parts of its members
 PRIOR_NOISE = 0.3  # phi: variance of 1 - r over its mean, about 1 for rewards of 0 or 1
 MIN_BETA, MAX_BETA = -8.0, 0.3  # of beta
@@ -89,10 +90,16 @@ class Posterior(NamedTuple):
         )
 
 
-def make_prior(contexts: int, size: int, members: int) -> Posterior:
-    """The prior: panels of so many members miss 0.4 on average."""
-    variance = PRIOR_PANEL_VARIANCE / members
-    prior = np.array([math.log(PRIOR_MISS) / members, variance])
+def make_prior(
+    contexts: int,
+    size: int,
+    members: int,
+    panel_mean: float = PRIOR_PANEL_MEAN,
+    variance: float | None = None,
+) -> Posterior:
+    """The prior: the log of what a panel of so many members misses has this mean."""
+    variance = PRIOR_PANEL_VARIANCE / members if variance is None else variance
+    prior = np.array([panel_mean / members, variance])
     return Posterior(
         beta=np.full(size, prior[0]),
         root=math.sqrt(variance) * np.eye(size),
@@ -160,13 +167,21 @@ class Surprise(NamedTuple):
 
 @jit
 def update_posterior(
-    belief: Posterior, x: int, members: Ints, places: Ints, values: Floats, reward: float
+    belief: Posterior,
+    x: int,
+    members: Ints,
+    places: Ints,
+    values: Floats,
+    offset: float,
+    reward: float,
 ) -> bool:
     """Update by the reward of different members; returns whether the scale of rewards changed.
 
     places, values: the vector u with log mu = u.beta + ...: 1 at every member
+    offset: what is known about log mu otherwise
 
-    mu = exp(u.beta + sum_A d + a), v = u'Pu + ..., step = (y - mu) / (mu v + phi), y = 1 - r:
+    mu = exp(offset + u.beta + sum_A d + a), v = u'Pu + ..., y = 1 - r,
+    step = (y - mu) / (mu v + phi):
     beta += P u step,  P -= mu / (mu v + phi) P u u'P
     """
     moved = track_reward(belief.scale, reward)
@@ -176,7 +191,7 @@ def update_posterior(
     added = pooled.PanelDeviation(0.0, 0.0, 0.0)
     if pooled.are_pooled(belief.deviations):
         added = pooled.predict_deviation(belief.deviations, x, members)
-    total, w, Px = added.mean, np.empty(beta.size), np.empty(beta.size)
+    total, w, Px = offset + added.mean, np.empty(beta.size), np.empty(beta.size)
     for n in range(places.size):
         total += values[n] * beta[places[n]]
     mu = math.exp(min(total, 0.0))

@@ -73,7 +73,7 @@ def make_deviations(contexts: int, size: int) -> ContextDeviations:
     )
 
 
-def count_context_bytes(size: int) -> int:
+def count_deviation_bytes(size: int) -> int:
     """Bytes of what is learned about one more context."""
     return 8 * (2 * size + 3)
 

@@ -1,0 +1,154 @@
+"""What a panel misses: the model of `noisy-or`, of whatever is reported.
+
+From rewards alone, a noisy-or model (`noisy_or_posterior`). With scores of members or winners,
+classes of requests say who fails together (`request_classes`), and the noisy-or model learns by
+which factor panels miss more or less than that, as their value need not be that of the best member.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
+from bylot.policies import base, pooled_contexts, request_classes
+from bylot.policies import noisy_or_posterior as posterior
+from bylot.policies.base import Feedback, FeedbackKind, Ticket
+from bylot.policies.noisy_or_posterior import Posterior as Posterior
+from bylot.policies.request_classes import RequestClasses
+from bylot.policies.request_evidence import SCORED, UNKNOWN_SCORE, UNKNOWN_WINNER, Evidence
+from bylot.policies.reward_scale import RewardScale, compute_miss
+
+SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
+WIDE_SAMPLING_SHARE = 0.03  # share of wide samples
+RESIDUAL_VARIANCE = 0.01  # of each b_i, where scores or winners are known as well
+RESIDUAL_SCALE = 0.5  # factor of the scales above, in that case
+MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a sampled b_i
+FORGET_BATCH = 10  # rewards between two times that the covariance grows, with a half-life
+PANEL, MEMBERS, WINNER = 0, 1, 2  # kinds of feedback
+FEEDBACK_CODES: dict[FeedbackKind, int] = {"panel": PANEL, "members": MEMBERS, "winner": WINNER}
+
+
+class PanelModel(NamedTuple):
+    """Beliefs about what panels miss."""
+
+    belief: Posterior
+    requests: RequestClasses  # without rows if only rewards are reported
+
+    def is_valid(self, rule: Any) -> bool:
+        return self.belief.is_valid(rule) and self.requests.is_valid(rule)
+
+
+def make_panel_model(kind: int, contexts: int, size: int, members: int) -> PanelModel:
+    """The prior; with scores or winners, the noisy-or model is of what these leave unexplained."""
+    requests = request_classes.make_request_classes(contexts, size, members, kind != PANEL)
+    if kind == PANEL:
+        return PanelModel(posterior.make_prior(contexts, size, members), requests)
+    belief = posterior.make_prior(contexts, size, members, 0.0, RESIDUAL_VARIANCE)
+    belief.deviations.spread[0] = pooled_contexts.MIN_SPREAD
+    return PanelModel(belief, requests)
+
+
+@jit
+def has_contexts(model: PanelModel) -> bool:
+    """Is there more than one context?"""
+    return pooled_contexts.are_pooled(model.belief.deviations)
+
+
+@jit
+def sample_models(
+    model: PanelModel, contexts: Ints, members: int, stream: Xoshiro
+) -> tuple[Floats, Xoshiro]:
+    """(N, K) e^b_i from the posterior in each of N contexts.
+
+    Most samples have half the scale of the posterior, which rewards then correct; wide ones keep
+    the policy from staying with experts that were lucky first.
+    """
+    belief, N, K, s = model.belief, contexts.size, model.belief.beta.size, stream
+    scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N, K))
+    factor = RESIDUAL_SCALE if request_classes.are_used(model.requests) else 1.0
+    for n in range(N):
+        bits, s = next_word(s)
+        wide = open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE
+        scales[n] = factor * (WIDE_SAMPLING_SCALE if wide else SAMPLING_SCALE)
+        for k in range(K):
+            z[n, k], s = draw_normal(s)
+        if pooled_contexts.are_pooled(belief.deviations):
+            for k in range(K):
+                more[n, k], s = draw_normal(s)
+    b = posterior.sample_posterior(belief, contexts, members, scales, z, more)
+    for n in range(N):
+        for i in range(K):
+            b[n, i] = np.exp(min(max(b[n, i], MIN_SAMPLED_LOGIT), MAX_SAMPLED_LOGIT))
+    return b, s
+
+
+@jit
+def sample_misses(
+    model: PanelModel, x: int, factors: Floats, stream: Xoshiro
+) -> tuple[Floats, Floats, Xoshiro]:
+    """Weights, (Z,), and misses, (Z, K): a panel misses sum_z weights_z prod_{i in A} misses_zi.
+
+    factors: (K,) e^b_i, which are all there is without classes of requests
+    """
+    if request_classes.are_used(model.requests):
+        pooled = has_contexts(model)
+        return request_classes.sample_classes(model.requests, x, factors, pooled, stream)
+    return np.ones(1), factors.reshape((1, -1)), stream
+
+
+@jit
+def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback) -> bool:
+    """Update the model by a report; returns whether the scale of rewards changed."""
+    belief, requests, x = model.belief, model.requests, ticket.context
+    members, pooled = base.select_first(ticket.draws, ticket.draws), has_contexts(model)
+    log_miss, offset = 0.0, 0.0
+    if request_classes.are_used(requests):
+        log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
+        offset = request_classes.compute_linked_miss(requests, log_miss)
+    ones = np.ones(members.size)
+    moved = posterior.update_posterior(belief, x, members, members, ones, offset, feedback.reward)
+    if moved:
+        request_classes.restart_classes(requests)
+    if request_classes.are_used(requests):
+        evidence = make_evidence(kind, belief.scale, ticket.draws, members, feedback)
+        noise = posterior.estimate_noise(belief)
+        request_classes.learn_link(requests, log_miss, evidence.miss, noise)
+        request_classes.learn_request(requests, x, members, evidence, pooled)
+    return moved
+
+
+@jit
+def forget_some(model: PanelModel, x: int, growth: float) -> None:
+    """Let variances grow by this factor per reward, and counts fade."""
+    belief, n = model.belief, model.belief.rewards[0]
+    pooled_contexts.forget_deviations(belief.deviations, x, n, growth)
+    if n % FORGET_BATCH == 0:
+        posterior.grow_covariance(belief, growth**FORGET_BATCH)
+        request_classes.fade_counts(model.requests, growth**-FORGET_BATCH)
+
+
+@jit
+def make_evidence(
+    kind: int, scale: RewardScale, draws: Ints, members: Ints, feedback: Feedback
+) -> Evidence:
+    """What was reported about different members, on the scale in use."""
+    missed, winner = np.full(members.size, UNKNOWN_SCORE), SCORED
+    if kind == MEMBERS:
+        if feedback.scores.size > 0:
+            scores = base.select_first(feedback.scores, draws)
+            for j in range(members.size):
+                if not math.isnan(scores[j]):
+                    missed[j] = compute_miss(scale, scores[j])
+    else:
+        winner = UNKNOWN_WINNER
+        for j in range(members.size):
+            if members[j] == feedback.winner:
+                winner = j
+    return Evidence(missed, compute_miss(scale, feedback.reward), winner)
+
+
+def count_context_bytes(size: int) -> int:
+    """Bytes of what is learned about one more context, of scores too."""
+    return pooled_contexts.count_deviation_bytes(size) + request_classes.count_class_bytes(size)
