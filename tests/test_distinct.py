@@ -61,7 +61,8 @@ def draw_ticket(
     rule: DistinctRule, state: DistinctState, t: int, available: Bools = ALL_AVAILABLE
 ) -> Ticket:
     """A decision without side effects: not the first of a batch, and the budget restored."""
-    state.visits[0] = 1
+    state.visits[0] = state.shared.decisions[0] = 1
+    state.moved[0] = 0
     kept = copy.deepcopy(state.budget)
     ticket = decide(rule, state, 0, RngKey(3, t), available)
     for array, before in zip(*map(iterate_arrays, (state.budget, kept)), strict=True):
@@ -96,12 +97,14 @@ def test_the_gradient_is_unbiased() -> None:
     rule, state = make_trained_state(Distinct(eps=0.3, batch=1), make_five_expert_problem())
     rewards = np.random.default_rng(0).random(len(SETS))
     pi, distinct = state.pi[0].copy(), set_probabilities(state.theta[0])
-    mean, gradient_state = np.zeros(5), make_gradient_state(1, 5)
-    state = state._replace(gradient=gradient_state)
+    mean, all_contexts, own = np.zeros(5), make_gradient_state(1, 5), make_gradient_state(1, 5)
+    state = state._replace(shared=state.shared._replace(gradient=all_contexts), gradient=own)
+    values = np.array([0.3, -0.2, 0.1, 0.0, 0.4])
+    state.shared.belief.values[0], state.shared.belief.trust[0] = values, 0.7
     for members, propensity, learned_probability, reward in zip(
         SETS, compute_propensities(rule, state), distinct, rewards, strict=True
     ):
-        gradient_state.g[:], gradient_state.based[:] = 0.0, True  # a baseline of 0
+        all_contexts.g[:], own.based[:] = 0.0, True  # a baseline of 0
         ticket = Ticket(
             0,
             0,
@@ -116,7 +119,10 @@ def test_the_gradient_is_unbiased() -> None:
             False,
         )
         learn(rule, state, ticket, make_reward_feedback(float(reward)))
-        mean += propensity * gradient_state.g[0]
+        mean += propensity * all_contexts.g[0]
+    inside = np.array([[i in members for members in SETS] for i in range(5)], float)
+    covariance = inside @ np.diag(distinct) @ inside.T - np.outer(pi, pi)
+    mean += 0.7 * covariance @ values  # the gradient of what was predicted
     slope = np.empty(5)
     for i in range(5):
         step = 1e-6 * (np.arange(5) == i)
@@ -136,7 +142,7 @@ def test_inclusion_equals_enumeration_and_keeps_the_limits_in_force() -> None:
         inside @ compute_propensities(rule, state),
         atol=1e-12,
     )
-    state.visits[0] = 0  # the next decision makes a step
+    state.visits[0] = state.shared.decisions[0] = 0  # the next decision makes a step
     ticket = decide(rule, state, 0, RngKey(3, 5), ALL_AVAILABLE)
     p = inside @ compute_propensities(rule, state)
     assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
@@ -259,7 +265,9 @@ def test_a_set_of_tiny_propensity_is_recorded_and_learned_from() -> None:
             assert 0 < decision.propensity < 1e-280
             router.reward(decision.id, float(rng.random()))
         assert np.isfinite(router.core.state.theta).all()
-        assert np.abs(router.core.state.gradient.energy).max() > 0
+        state = router.core.state
+        slope = state.shared.gradient if name == "distinct" else state.gradient
+        assert slope.energy.max() > 0
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "strict"])

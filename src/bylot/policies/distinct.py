@@ -8,17 +8,16 @@ guard keeps the realised cost inside the limits.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bylot.distributions import FixedSizeSets, MixedSets
 from bylot.numerics import conditional_poisson
-from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
-from bylot.numerics.philox import COIN_STREAM, PANEL_STREAM, RngKey, RngStream, draw_uniforms
-from bylot.numerics.set_selection import count_available, fill_draws_from_set
+from bylot.numerics.philox import RngKey, RngStream
+from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
 from bylot.policies.budget import (
@@ -30,7 +29,8 @@ from bylot.policies.budget import (
     get_mean_rows,
     make_pace,
 )
-from bylot.policies.constraint_rows import ConstraintRows, solve_max_entropy
+from bylot.policies.change_detection import detect_fall, note_reward
+from bylot.policies.constraint_rows import solve_max_entropy
 from bylot.policies.guard import (
     bind_guard,
     check_full_panels,
@@ -38,22 +38,38 @@ from bylot.policies.guard import (
     guard_panel,
     is_outside_bounds,
 )
+from bylot.policies.member_belief import (
+    add_believed_slope,
+    exchange_logits,
+    forget_members,
+    subtract_prediction,
+    update_member_belief,
+)
+from bylot.policies.set_distributions import (
+    SetTables,
+    compute_mixture_costs,
+    compute_mixture_propensity,
+    draw_from_mixture,
+    get_tables,
+    make_tables,
+    mix_inclusion,
+    refresh_all_contexts,
+    refresh_tables,
+    restrict_tables,
+)
+from bylot.policies.shared_ascent import (
+    SharedAscent,
+    make_shared_ascent,
+    update_context_baseline,
+)
 from bylot.problem import Problem
 
 NO_CHOICE_VARIANCE = 1e-12  # a smaller variance of being drawn means that there was no choice
 MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = -10.0, 8.0  # at the start of a step; the M-th largest is 0
-MAX_EXPONENT = 700.0  # exp of it is still finite
+DOUBT_BONUS = 1.0  # per standard deviation of what is believed about an expert
+CONTEXT_STEP = 0.5  # length of a step of delta, relative to one of theta
+MAX_CONTEXT_LOGIT = 8.0  # of delta
 MAX_ABS_LOGIT = 1e100  # sums of larger logits could overflow
-
-
-class SetTables(NamedTuple):
-    """A distribution of sets of m experts, and the tables that draws and probabilities need."""
-
-    theta: Floats  # (K,)
-    table: Floats  # (K + 1, m + 1)
-    coins: Floats  # (K,)
-    pi: Floats  # (K,) inclusion probabilities
-    log_z: Floats  # one number
 
 
 class DistinctRule(NamedTuple):
@@ -67,9 +83,12 @@ class DistinctRule(NamedTuple):
 
 
 class DistinctState(NamedTuple):
-    """A row per context, and the shared budget."""
+    """A row per context, what all contexts share, and the budget."""
 
-    theta: Floats  # (X, K)
+    theta: Floats  # (X, K) of the last decision: shared.theta + delta
+    delta: Floats  # (X, K)
+    moved: Ints  # (X,) steps of shared.theta that theta has followed
+    shared: SharedAscent
     table: Floats  # (X, K + 1, m + 1)
     coins: Floats  # (X, K)
     pi: Floats  # (X, K)
@@ -82,80 +101,101 @@ class DistinctState(NamedTuple):
 
 
 @jit
-def refresh_tables(tables: SetTables, m: int) -> None:
-    """Compute what follows from theta."""
-    table, coins = tables.table, tables.coins
-    tables.log_z[0] = conditional_poisson.fill_count_table(table, coins, tables.theta, m)
-    conditional_poisson.fill_inclusion(tables.pi, table, coins, m)
-
-
-@jit
-def make_tables(theta: Floats, m: int) -> SetTables:
-    """A distribution with all that follows from its theta."""
-    K = theta.size
-    made = SetTables(theta, np.empty((K + 1, m + 1)), np.empty(K), np.empty(K), np.empty(1))
-    refresh_tables(made, m)
-    return made
-
-
-@jit_inline
-def get_tables(state: Any, x: int) -> SetTables:
-    """The distribution of a context: views into the state."""
-    return SetTables(state.theta[x], state.table[x], state.coins[x], state.pi[x], state.log_z[x])
-
-
-@jit
-def refresh_all_contexts(tables: SetTables, m: int) -> None:
-    """Compute what follows from theta in every context: arrays have an axis more, of contexts."""
-    for x in range(tables.theta.shape[0]):
-        refresh_tables(get_tables(tables, x), m)
-
-
-@jit
-def move_distinct(
-    here: SetTables,
-    gradient: mirror_ascent.GradientState,
-    multipliers: mirror_ascent.MultiplierAverage,
-    x: int,
-    m: int,
-    ascent: mirror_ascent.AscentSettings,
-    rows: ConstraintRows,
-    eps: float,
-    p0: Floats,
-) -> None:
-    """One step of mirror ascent, projected onto the bounds in force.
+def move_shared(rule: DistinctRule, state: DistinctState) -> None:
+    """One step of mirror ascent with the rewards of all contexts, projected onto the bounds.
 
     The gradient in the inclusion probabilities is Cov^-1 times that in theta, with
     Cov ~ diag c - c c' / sum c: on the tangent space it is g / c (`fill_covariance_diagonal`).
     c = pi (1 - pi), right for large sets only, would lead to a suboptimal point.
     """
-    theta, pi = here.theta, here.pi
-    spread, g, lam = np.empty(pi.size), gradient.g[x], np.empty(rows.b.size)
+    shared, m, ascent = state.shared, rule.members, rule.ascent
+    theta, pi, slope = shared.theta[0], shared.inclusion[0], shared.gradient
+    g, A, spread = slope.g[0], get_mean_rows(rule.guard, state.budget), np.empty(pi.size)
     fill_covariance_diagonal(spread, pi, m)
     for i in range(spread.size):
+        if shared.counted[0] > 0:
+            spread[i] = shared.spread[0, i] / shared.counted[0]
+            shared.spread[0, i] = 0.0
         g[i] = g[i] / spread[i] if spread[i] > NO_CHOICE_VARIANCE else 0.0
+    shared.counted[0] = 0
+    miss, share = mirror_ascent.compute_miss(slope, 0), shared.change.arrived[0] / ascent.batch
+    add_believed_slope(g, shared.belief, 0, miss, share, DOUBT_BONUS)
+    mirror_ascent.update_baseline(slope, 0, ascent.memory)
     top = conditional_poisson.nth_largest(theta, m)
     mirror_ascent.clamp_logits(theta, top, MIN_PANEL_LOGIT, MAX_PANEL_LOGIT)
-    s = mirror_ascent.take_ascent_step(theta, ascent, gradient, x, spread)
-    kl_project(theta, pi, lam, theta, rows.A, rows.b, m, eps, p0)
-    mirror_ascent.add_multipliers(multipliers, lam, s)
-    refresh_tables(here, m)
+    s = mirror_ascent.take_ascent_step(theta, ascent, slope, 0, spread)
+    prices = np.zeros(theta.size)
+    mirror_ascent.fill_priced_costs(prices, state.multipliers, A)
+    exchange_logits(theta, pi, shared.belief, 0, prices, miss)
+    if detect_fall(shared.change, 0):
+        forget_all(rule, state)
+    lam = np.empty(state.bounds.size)
+    kl_project(theta, pi, lam, theta, A, state.bounds, m, rule.eps, rule.explore.pi)
+    mirror_ascent.add_multipliers(state.multipliers, lam, s)
 
 
 @jit
-def mix_inclusion(learned: SetTables, explore: SetTables, eps: float) -> Floats:
-    """The inclusion probabilities of the mixture, (1 - eps) pi + eps p_0."""
-    p = np.empty(learned.pi.size)
-    mirror_ascent.fill_mixture(p, learned.pi, eps, explore.pi)
-    return p
+def forget_all(rule: DistinctRule, state: DistinctState) -> None:
+    """Start to learn anew, in all contexts."""
+    shared, keep = state.shared, mirror_ascent.KEPT_AFTER_FALL
+    theta, start = shared.theta[0], rule.explore.theta
+    top = conditional_poisson.nth_largest(theta, rule.members)
+    for i in range(theta.size):
+        theta[i] = start[i] + keep * (theta[i] - top - start[i])
+    mirror_ascent.reset_gradient(shared.gradient, 0)
+    forget_members(shared.belief, 0)
+    for x in range(state.delta.shape[0]):
+        mirror_ascent.reset_gradient(state.gradient, x)
+        for i in range(theta.size):
+            state.delta[x, i] *= keep
 
 
 @jit
-def compute_mixture_costs(A: Floats, learned: SetTables, explore: SetTables, eps: float) -> Floats:
-    """The expected cost of a panel of the mixture under each row."""
-    costs = np.zeros(A.shape[0])
-    add_expected_costs(costs, A, mix_inclusion(learned, explore, eps))
-    return costs
+def follow_shared(rule: DistinctRule, state: DistinctState, x: int) -> None:
+    """Bring a context up to date: its own step if one is due, and what all have learned."""
+    shared, slope = state.shared, state.gradient
+    pooled, due = shared.contexts[0] > 1, state.visits[x] % rule.ascent.batch == 0
+    if due or not slope.based[x]:
+        update_context_baseline(slope, x, shared.gradient, rule.ascent.memory)
+    if due and pooled:
+        move_context(rule, state, x)
+    if due or state.moved[x] != shared.decisions[0] // rule.ascent.batch:
+        for i in range(state.delta.shape[1]):
+            state.theta[x, i] = shared.theta[0, i] + state.delta[x, i]
+        refresh_tables(get_tables(state, x), rule.members)
+        if pooled:
+            project_context(rule, state, x)
+        state.moved[x] = shared.decisions[0] // rule.ascent.batch
+    if pooled:
+        spread = np.empty(state.delta.shape[1])
+        fill_covariance_diagonal(spread, state.pi[x], rule.members)
+        for i in range(spread.size):
+            shared.spread[0, i] += spread[i]
+        shared.counted[0] += 1
+
+
+@jit
+def move_context(rule: DistinctRule, state: DistinctState, x: int) -> None:
+    """A step of delta by the rewards of its context, half as long."""
+    g, delta, spread = state.gradient.g[x], state.delta[x], np.empty(state.delta.shape[1])
+    fill_covariance_diagonal(spread, state.pi[x], rule.members)
+    for i in range(spread.size):
+        g[i] = g[i] / spread[i] if spread[i] > NO_CHOICE_VARIANCE else 0.0
+    mirror_ascent.take_ascent_step(delta, rule.ascent, state.gradient, x, spread, CONTEXT_STEP)
+    for i in range(spread.size):
+        delta[i] = min(max(delta[i], -MAX_CONTEXT_LOGIT), MAX_CONTEXT_LOGIT)
+
+
+@jit
+def project_context(rule: DistinctRule, state: DistinctState, x: int) -> None:
+    """Project theta + delta onto the bounds in force, as theta is; delta keeps the correction."""
+    here, A, b = get_tables(state, x), get_mean_rows(rule.guard, state.budget), state.bounds
+    if is_outside_bounds(compute_mixture_costs(A, here, rule.explore, rule.eps), b):
+        theta, lam = here.theta, np.empty(b.size)
+        kl_project(theta, here.pi, lam, theta, A, b, rule.members, rule.eps, rule.explore.pi)
+        for i in range(theta.size):
+            state.delta[x, i] = theta[i] - state.shared.theta[0, i]
+        refresh_tables(here, rule.members)
 
 
 @jit_inline
@@ -166,26 +206,6 @@ def find_available_distributions(
     here, b = get_tables(state, x), state.bounds
     A = get_mean_rows(rule.guard, state.budget)
     return restrict_tables(here, rule.explore, rule.members, rule.eps, A, b, available)
-
-
-@jit
-def restrict_tables(
-    here: SetTables, explore: SetTables, m: int, eps: float, A: Floats, b: Floats, available: Bools
-) -> tuple[SetTables, SetTables, int]:
-    """Restrict two distributions to the available experts; an empty mask stands for all.
-
-    If renormalising alone would break a bound in force, the former is projected onto the bounds.
-    """
-    if available.size == 0:
-        return here, explore, m
-    m = min(m, count_available(available))
-    here = make_tables(conditional_poisson.restrict_logits(here.theta, available), m)
-    explore = make_tables(conditional_poisson.restrict_logits(explore.theta, available), m)
-    if is_outside_bounds(compute_mixture_costs(A, here, explore, eps), b):
-        theta, lam = here.theta, np.empty(b.size)
-        kl_project(theta, here.pi, lam, theta, A, b, m, eps, explore.pi)
-        refresh_tables(here, m)
-    return here, explore, m
 
 
 @jit_inline
@@ -203,42 +223,19 @@ def forecast_distinct(
     return short
 
 
-@jit_inline
-def draw_from_mixture(here: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey) -> Ints:
-    """A set from the exploration distribution with probability eps, else from the learned one."""
-    if draw_uniforms(rng, COIN_STREAM, 1)[0] < eps:
-        members = conditional_poisson.draw_set(explore.table, explore.coins, m, rng, PANEL_STREAM)
-    else:
-        members = conditional_poisson.draw_set(here.table, here.coins, m, rng, PANEL_STREAM)
-    return members
-
-
-@jit_inline
-def compute_mixture_propensity(
-    members: Ints, here: SetTables, explore: SetTables, eps: float
-) -> tuple[float, float]:
-    """P(A) = (1 - eps) P_learned(A) + eps P_0(A), and the weight P_learned(A) / P(A).
-
-    In logarithms: one of many sets may have a probability that is too small for a float.
-    """
-    ours = conditional_poisson.log_fixed_set_probability(members, here.theta, here.log_z[0])
-    other = conditional_poisson.log_fixed_set_probability(members, explore.theta, explore.log_z[0])
-    weight = 1.0 / ((1.0 - eps) + eps * math.exp(min(other - ours, MAX_EXPONENT)))
-    return max(math.exp(ours - math.log(weight)), base.MIN_PROPENSITY), weight
-
-
 @step(base.decide, DistinctRule)
 def decide_distinct(
     rule: DistinctRule, state: DistinctState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
     """`decide`: a step every batch, then one set, or the guard's panel in its place."""
-    if state.visits[context] % rule.ascent.batch == 0:
+    if state.visits[context] == 0:
+        state.shared.contexts[0] += 1
+    if state.shared.decisions[0] % rule.ascent.batch == 0:
         fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
-        here, A = get_tables(state, context), get_mean_rows(rule.guard, state.budget)
-        rows = ConstraintRows(A, state.bounds)
-        g, average, m, p0 = state.gradient, state.multipliers, rule.members, rule.explore.pi
-        move_distinct(here, g, average, context, m, rule.ascent, rows, rule.eps, p0)
+        move_shared(rule, state)
+    follow_shared(rule, state, context)
     state.visits[context] += 1
+    state.shared.decisions[0] += 1
     learned, explore, m = find_available_distributions(rule, state, context, available)
     short = forecast_distinct(rule, state, learned, explore, available.size > 0)
     members = draw_from_mixture(learned, explore, rule.eps, m, rng)
@@ -257,20 +254,35 @@ mirror_ascent.register_settlement(DistinctRule)
 def learn_distinct(
     rule: DistinctRule, state: DistinctState, ticket: Ticket, feedback: Feedback
 ) -> None:
-    """`learn`: g += w (r - baseline) score(A) / B, unless the guard replaced the panel."""
-    x = ticket.context
+    """`learn`: g += w (r - baseline - prediction) score(A) / B, unless the guard replaced it."""
+    learn_panel(rule, state, ticket, feedback.reward)
+
+
+@jit
+def learn_panel(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
+    """Learn from a reward in its context, and for all of them."""
+    shared, x, slope = state.shared, ticket.context, state.gradient
+    update_member_belief(shared.belief, 0, ticket.draws, reward)
     if not ticket.replaced:
-        centered = mirror_ascent.center_reward(state.gradient, x, feedback.reward)
-        weight = ticket.weight * centered / rule.ascent.batch
         members = base.select_first(ticket.draws, ticket.draws)
-        add_panel_score(state.gradient.g[x], members, ticket.inclusion, weight)
+        shared.gradient.rewards[0] += 1.0
+        shared.gradient.total[0] += reward
+        based, centered = slope.based[x], mirror_ascent.center_reward(slope, x, reward)
+        if based:  # the first rewards of all only make a baseline
+            note_reward(shared.change, 0, centered)
+            left = subtract_prediction(shared.belief, 0, members, ticket.inclusion, centered)
+            weight = ticket.weight * left / rule.ascent.batch
+            add_panel_score(shared.gradient.g[0], members, ticket.inclusion, weight)
+            if shared.contexts[0] > 1:
+                weight = ticket.weight * centered / rule.ascent.batch
+                add_panel_score(slope.g[x], members, ticket.inclusion, weight)
 
 
 @jit
 def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
     """g_i += weight (1[i in A] - pi_i), the score in theta of the distribution that was drawn from.
 
-    `move_distinct` converts it by the covariance of the distribution that moves.
+    `move_shared` and `move_context` convert it by the covariance of what they move.
     """
     score = np.empty(g.size)
     conditional_poisson.fill_fixed_set_score(score, draws, pi)
@@ -310,7 +322,7 @@ class Distinct(mirror_ascent.AscentPolicy):
 
     eta:      step size, in units of what a regret bound would have
     patience: batches that count as seen before the first, so that early steps are short
-    batch:    decisions of a context between two steps
+    batch:    decisions between two steps, and decisions of a context between two of its own
     eps:      share of the exploration distribution in every draw
     pace:     factor by which bounds in force may exceed the limits after cheap rounds; 1 keeps
               every round inside the limits in expectation, None keeps the bounds fixed
@@ -352,6 +364,9 @@ class Distinct(mirror_ascent.AscentPolicy):
         explore = rule.explore
         return DistinctState(
             theta=np.tile(explore.theta, (contexts, 1)),
+            delta=np.zeros((contexts, explore.theta.size)),
+            moved=np.zeros(contexts, np.int64),
+            shared=make_shared_ascent(explore.theta, explore.pi),
             table=np.tile(explore.table, (contexts, 1, 1)),
             coins=np.tile(explore.coins, (contexts, 1)),
             pi=np.tile(explore.pi, (contexts, 1)),
@@ -381,6 +396,9 @@ class Distinct(mirror_ascent.AscentPolicy):
         return MixedSets(parts, np.array([1.0 - rule.eps, rule.eps]))
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-        """Compute what follows from theta, and continue the period."""
+        """Compute what follows from theta, and continue the period; a step is due at once."""
         self.derive(new.rule, new.state)
+        shared = new.state.shared
+        shared.inclusion[0] = make_tables(shared.theta[0].copy(), new.rule.members).pi
+        base.round_up_visits(shared.decisions, new.rule.ascent.batch)
         super().finish_migration(change, old, new)

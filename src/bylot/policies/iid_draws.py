@@ -29,11 +29,26 @@ from bylot.policies.budget import (
     get_mean_rows,
     make_pace,
 )
+from bylot.policies.change_detection import (
+    ChangeTest,
+    detect_fall,
+    make_change_test,
+    note_reward,
+)
 from bylot.policies.constraint_rows import ConstraintRows
 from bylot.policies.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
+from bylot.policies.member_belief import (
+    MemberBelief,
+    add_believed_slope,
+    exchange_logits,
+    forget_members,
+    make_member_belief,
+    update_member_belief,
+)
 from bylot.policies.validation import check_iid_panels
 from bylot.problem import Problem
 
+IID_DOUBT_BONUS = 0.5  # per standard deviation of what is believed about an expert
 MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
 
 
@@ -63,6 +78,8 @@ class IidState(NamedTuple):
     mass: Floats  # (X, K) running sums of q, which draws are looked up in
     visits: Ints  # (X,)
     gradient: mirror_ascent.GradientState
+    belief: MemberBelief  # not used by `strict`
+    change: ChangeTest  # not used by `strict`
     multipliers: mirror_ascent.MultiplierAverage
     budget: Budget
     bounds: Floats  # (d,) in force
@@ -97,13 +114,63 @@ def project_strict(rule: StrictRule, state: IidState, x: int, multipliers: Float
 def move_iid(rule: Any, state: IidState, x: int) -> None:
     """One step of mirror ascent, projected onto the constraint."""
     theta, q = state.theta[x], state.q[x]
+    mirror_ascent.update_baseline(state.gradient, x, rule.ascent.memory)
     mirror_ascent.clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
+    if not rule.ascent.monotone:
+        add_doubt(rule, state, x)
     s = mirror_ascent.take_ascent_step(theta, rule.ascent, state.gradient, x, q)
+    if not rule.ascent.monotone:
+        correct_course(rule, state, x)
     lam = np.empty(state.bounds.size)
     project_iid(rule, state, x, lam)
     mirror_ascent.add_multipliers(state.multipliers, lam, s)
     mirror_ascent.clamp_logits(theta, theta.max(), -np.inf, 0.0)
     sampling.fill_cumulative(q, state.mass[x])
+
+
+@jit
+def add_doubt(rule: Any, state: IidState, x: int) -> None:
+    """Add a bonus for experts that little is known about: for M draws, M times that of a set."""
+    g, ascent, q, belief = state.gradient.g[x], rule.ascent, state.q[x], state.belief
+    miss, share = (
+        mirror_ascent.compute_miss(state.gradient, x),
+        state.change.arrived[x] / ascent.batch,
+    )
+    slope = np.zeros(g.size)
+    add_believed_slope(slope, belief, x, miss, share, IID_DOUBT_BONUS)
+    for i in range(g.size):
+        belief.values[x, i] = 0.0  # a ticket has no inclusion probabilities to predict rewards with
+        g[i] += rule.draws * (1.0 - q[i]) ** (rule.draws - 1) * slope[i]
+
+
+@jit
+def correct_course(rule: Any, state: IidState, x: int) -> None:
+    """Ask a better expert in the place of another, and learn anew after a fall of rewards."""
+    theta, slope, prices = state.theta[x], state.gradient, np.zeros(state.theta.shape[1])
+    A, miss = get_mean_rows(rule.guard, state.budget), mirror_ascent.compute_miss(slope, x)
+    mirror_ascent.fill_priced_costs(prices, state.multipliers, A)
+    asked = iid_sets.iid_inclusion(state.q[x], rule.draws)
+    for i in range(prices.size):
+        prices[i] /= rule.draws  # rows of tangents are divided by M
+    exchange_logits(theta, asked, state.belief, x, prices, miss)
+    if detect_fall(state.change, x):
+        start = compute_start_logits(rule.explore)
+        top = theta.max()
+        for i in range(theta.size):
+            theta[i] = start[i] + mirror_ascent.KEPT_AFTER_FALL * (theta[i] - top - start[i])
+        mirror_ascent.reset_gradient(slope, x)
+        forget_members(state.belief, x)
+
+
+@jit
+def compute_start_logits(explore: Floats) -> Floats:
+    """The logits of the exploration distribution, the largest of which is 0."""
+    logits, top = np.empty(explore.size), explore.max()
+    for i in range(explore.size):
+        logits[i] = (
+            max(math.log(explore[i] / top), MIN_IID_LOGIT) if explore[i] > 0.0 else MIN_IID_LOGIT
+        )
+    return logits
 
 
 @jit
@@ -191,10 +258,17 @@ def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available:
 
 def learn_iid(rule: Any, state: IidState, ticket: Ticket, feedback: Feedback) -> None:
     """`learn`: g += (r - baseline) score(A) / B, unless the guard replaced the panel."""
+    x, reward = ticket.context, feedback.reward
+    if not rule.ascent.monotone:
+        update_member_belief(state.belief, x, ticket.draws, reward)
     if not ticket.replaced:
-        centered = mirror_ascent.center_reward(state.gradient, ticket.context, feedback.reward)
-        weight = centered / rule.ascent.batch
-        add_set_score(state.gradient.g[ticket.context], ticket, rule.draws, weight)
+        based, centered = (
+            state.gradient.based[x],
+            mirror_ascent.center_reward(state.gradient, x, reward),
+        )
+        if based:
+            note_reward(state.change, x, centered)
+        add_set_score(state.gradient.g[x], ticket, rule.draws, centered / rule.ascent.batch)
 
 
 def compute_iid_distribution(rule: Any, state: IidState, context: int, available: Bools) -> Floats:
@@ -229,6 +303,8 @@ class IidPolicy(mirror_ascent.AscentPolicy):
         explore = rule.explore
         logits = np.log(np.maximum(explore / explore.max(), np.exp(MIN_IID_LOGIT)))
         return IidState(
+            belief=make_member_belief(contexts, explore.size),
+            change=make_change_test(contexts),
             theta=np.tile(logits, (contexts, 1)),
             q=np.tile(explore, (contexts, 1)),
             mass=np.tile(np.cumsum(explore), (contexts, 1)),

@@ -14,6 +14,7 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies.base import BoundPolicy, Policy, ProblemChange, round_up_visits, step
 from bylot.policies.budget import PACE_SETTING, Guard, open_budget
 from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.member_belief import MIN_MISS
 from bylot.policies.spend_settlement import (
     continue_period,
     derive_schedule,
@@ -23,6 +24,9 @@ from bylot.policies.spend_settlement import (
 from bylot.policies.validation import SettingKind, is_number_in
 from bylot.problem import Problem
 
+MAX_LOGIT_STEP = 1.0  # of one step, unless it is not clipped
+BASELINE_REWARDS = 2_000.0  # rewards that a baseline is the mean of
+KEPT_AFTER_FALL = 0.25  # of what logits had learned when rewards fell
 MULTIPLIER_DECAY = 0.99  # of a step's weight, at every later step
 
 
@@ -32,9 +36,10 @@ class AscentSettings(NamedTuple):
     eta: float
     patience: float  # n0: batches that count as seen before the first
     batch: int  # decisions of a context between two steps
-    clip: bool  # may a logit move by at most 1?
+    clip: float  # by how much a step may move a logit
     monotone: bool  # may steps only get shorter?
     entropy: float  # of the start: log K, or the logarithm of the number of sets
+    memory: float  # rewards that a baseline is the mean of
 
 
 class GradientState(NamedTuple):
@@ -44,7 +49,7 @@ class GradientState(NamedTuple):
     energy: Floats  # (X,) S, its squares summed over the steps so far
     rough: Floats  # (X,) what the last step's length was computed from
     batches: Ints  # (X,) b
-    rewards: Ints  # (X,) how many
+    rewards: Floats  # (X,) how many, the oldest of them discounted
     total: Floats  # (X,) and their sum
     baseline: Floats  # (X,) their mean when the last step was taken
     based: Bools  # (X,) was there any reward then?
@@ -60,7 +65,7 @@ def make_gradient_state(contexts: int, size: int) -> GradientState:
         energy=np.zeros(contexts),
         rough=np.zeros(contexts),
         batches=np.zeros(contexts, np.int64),
-        rewards=np.zeros(contexts, np.int64),
+        rewards=np.zeros(contexts),
         total=np.zeros(contexts),
         baseline=np.zeros(contexts),
         based=np.zeros(contexts, np.bool_),
@@ -72,23 +77,42 @@ def center_reward(slope: GradientState, x: int, reward: float) -> float:
     """The reward less the baseline; 0 before there is one. The baseline is constant between two
     steps, so the order of the rewards of a batch does not matter.
     """
-    slope.rewards[x] += 1
+    slope.rewards[x] += 1.0
     slope.total[x] += reward
     return reward - slope.baseline[x] if slope.based[x] else 0.0
 
 
 @jit
+def update_baseline(slope: GradientState, x: int, memory: float) -> None:
+    """The mean of the last rewards."""
+    if slope.rewards[x] > 0.0:
+        slope.baseline[x] = slope.total[x] / slope.rewards[x]
+        slope.based[x] = True
+    limit_memory(slope, x, memory)
+
+
+@jit
+def limit_memory(slope: GradientState, x: int, memory: float) -> None:
+    """Discount the oldest rewards."""
+    if slope.rewards[x] > memory:
+        slope.total[x] *= memory / slope.rewards[x]
+        slope.rewards[x] = memory
+
+
+@jit
 def take_ascent_step(
-    theta: Floats, settings: AscentSettings, slope: GradientState, x: int, weights: Floats
+    theta: Floats,
+    settings: AscentSettings,
+    slope: GradientState,
+    x: int,
+    weights: Floats,
+    scale: float = 1.0,
 ) -> float:
-    """theta += s g with g centred on the tangent space; resets g and returns s.
+    """theta += scale s g with g centred on the tangent space; resets g and returns s.
 
     g -= <w, g> / <w, 1>, with w the variance of each logit.
     """
     slope.batches[x] += 1
-    if slope.rewards[x] > 0:
-        slope.baseline[x] = slope.total[x] / slope.rewards[x]
-        slope.based[x] = True
     g, mean, whole = slope.g[x], 0.0, 0.0
     for i in range(g.size):
         mean += weights[i] * g[i]
@@ -96,9 +120,9 @@ def take_ascent_step(
     for i in range(g.size):
         g[i] -= mean / whole if whole > 0.0 else 0.0
         slope.energy[x] += weights[i] * g[i] * g[i]
-    s = compute_step_length(settings, slope, x)
+    s, most = scale * compute_step_length(settings, slope, x), settings.clip
     for i in range(g.size):
-        theta[i] += s * g[i]
+        theta[i] += min(max(s * g[i], -most), most)
         g[i] = 0.0
     return s
 
@@ -106,17 +130,30 @@ def take_ascent_step(
 @jit
 def compute_step_length(settings: AscentSettings, slope: GradientState, x: int) -> float:
     """The length of a step: eta sqrt(entropy / (S (b + n0) / b)) with S the sum of <w, g^2>, the
-    squares so far as if n0 batches like them had come before; at most 1 / max |g| if clipped.
+    squares so far as if n0 batches like them had come before.
     """
-    b, g, top = slope.batches[x], slope.g[x], 0.0
+    b = slope.batches[x]
     rough = slope.energy[x] * (b + settings.patience) / b
     slope.rough[x] = max(rough, slope.rough[x]) if settings.monotone else rough
-    for i in range(g.size):
-        top = max(top, abs(g[i]))
-    if slope.rough[x] <= 0.0 or top <= 0.0:
+    if slope.rough[x] <= 0.0:
         return 0.0
-    s = settings.eta * math.sqrt(settings.entropy / slope.rough[x])
-    return min(s, 1.0 / top) if settings.clip else s
+    return settings.eta * math.sqrt(settings.entropy / slope.rough[x])
+
+
+@jit
+def reset_gradient(slope: GradientState, x: int) -> None:
+    """As in the beginning."""
+    for i in range(slope.g.shape[1]):
+        slope.g[x, i] = 0.0
+    slope.energy[x] = slope.rough[x] = slope.total[x] = slope.rewards[x] = 0.0
+    slope.batches[x], slope.based[x] = 0, False
+
+
+@jit
+def compute_miss(slope: GradientState, x: int) -> float:
+    """How much of the largest reward recent panels missed, on average."""
+    mean = slope.total[x] / slope.rewards[x] if slope.rewards[x] > 0.0 else 0.0
+    return max(1.0 - mean, MIN_MISS)
 
 
 @jit
@@ -159,6 +196,16 @@ class MultiplierAverage(NamedTuple):
 
 
 @jit
+def fill_priced_costs(prices: Floats, average: MultiplierAverage, A: Floats) -> None:
+    """Write the price of every expert under all rows."""
+    if average.length[0] > 0.0:
+        for j in range(A.shape[0]):
+            price = average.total[j] / average.length[0]
+            for i in range(prices.size):
+                prices[i] += price * A[j, i]
+
+
+@jit
 def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -> None:
     """Add a step. One of length 0 has multipliers too, if the bounds in force moved."""
     average.length[0] = MULTIPLIER_DECAY * average.length[0] + s
@@ -189,8 +236,15 @@ class AscentPolicy(Policy):
 
     def bind_ascent(self, entropy: float, clip: bool, monotone: bool = False) -> AscentSettings:
         """The settings of the steps."""
-        numbers = float(self.eta), float(self.patience), self.batch
-        return AscentSettings(*numbers, clip, monotone, entropy)
+        return AscentSettings(
+            eta=float(self.eta),
+            patience=float(self.patience),
+            batch=self.batch,
+            clip=MAX_LOGIT_STEP if clip else math.inf,
+            monotone=monotone,
+            entropy=entropy,
+            memory=math.inf if monotone else BASELINE_REWARDS,
+        )
 
     def start_ascent(self, guard: Guard, contexts: int) -> dict[str, Any]:
         """The fields of the state that all have: no gradient, and a period with nothing spent."""
