@@ -61,8 +61,9 @@ def test_a_malformed_line_is_refused_with_its_number(line: str, words: str, tmp_
     [
         (b"", "no questions"),
         (b"\xff\xfe", "cannot be read"),
-        (gzip.compress(LINES[0].encode())[:-9], "cannot be read"),
+        (gzip.compress(LINES[0].encode(), mtime=0)[:-9], "cannot be read"),
     ],
+    ids=["empty", "no gzip", "truncated"],
 )
 def test_a_damaged_file_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl.gz"
