@@ -1,5 +1,6 @@
 """Scores: units, feasibility and benchmarks of simulations with known metrics."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -230,7 +231,8 @@ def test_no_policy_within_the_limits_earns_more_than_the_optimum_of_its_kind(
     )
     result = score(trace, environment.values)
     assert result.feasible[0.0]
-    assert 0.7 * result.best.value < result.expected <= result.best.ceiling
+    luck = 4 * float(trace.rewards.std()) / math.sqrt(2_000)  # of a policy that soon plays the best
+    assert 0.7 * result.best.value < result.expected <= result.best.ceiling + luck
     assert f"% of OPT {result.best.value:.6f}: {name}, proved to within" in str(result)
 
 

@@ -195,6 +195,15 @@ def test_an_invalid_file_with_a_valid_checksum_is_refused(
         Router.load(path)
 
 
+def replace_fields(state: dict[str, Any], edit: dict[str, Any]) -> None:
+    """Replace some fields of a state, also of its parts."""
+    for name, value in edit.items():
+        if isinstance(value, dict):
+            replace_fields(state[name], value)
+        else:
+            state[name] = value
+
+
 @pytest.mark.parametrize(
     ("policy", "edit"),
     [
@@ -223,11 +232,11 @@ def test_an_invalid_file_with_a_valid_checksum_is_refused(
         ("noisy-or", {"drawn": [[9, 0, 0, 0, 0]] * 2}),
         ("noisy-or", {"rounds": [-1]}),
         ("noisy-or", {"recent": [2] * 64}),
-        ("noisy-or", {"belief": {"beta": [0.5] * 5}}),
-        ("noisy-or", {"belief": {"root": [[0.0] * 5] * 5}}),
-        ("noisy-or", {"belief": {"root": [[0.1] * 5] * 5}}),
-        ("noisy-or", {"belief": {"noise": [0.1, 0.0]}}),
-        ("noisy-or", {"belief": {"drift": [9.0] * 5}}),
+        ("noisy-or", {"model": {"belief": {"beta": [0.5] * 5}}}),
+        ("noisy-or", {"model": {"belief": {"root": [[0.0] * 5] * 5}}}),
+        ("noisy-or", {"model": {"belief": {"root": [[0.1] * 5] * 5}}}),
+        ("noisy-or", {"model": {"belief": {"noise": [0.1, 0.0]}}}),
+        ("noisy-or", {"model": {"belief": {"drift": [9.0] * 5}}}),
         ("noisy-or", {"dual_prices": {"price": [-1.0, 0.0, 0.0]}}),
         ("noisy-or", {"dual_prices": {"squares": [0.0, 0.0, 0.0]}}),
         ("noisy-or", {"explorer": {"visits": [-1, 1]}}),
@@ -243,11 +252,7 @@ def test_an_invalid_state_with_a_valid_checksum_is_refused(
     router.decide("b")
     router.save(path)
     data = json.loads(path.read_text())
-    for name, value in edit.items():
-        if isinstance(value, dict):
-            data["state"][name].update(value)
-        else:
-            data["state"][name] = value
+    replace_fields(data["state"], edit)
     data["checksum"] = compute_checksum(data)
     path.write_text(json.dumps(data))
     with pytest.raises(SavedFileError, match="no router can be in this state"):

@@ -307,9 +307,9 @@ def test_a_posterior_of_noisy_or_that_is_too_large_is_reported(
     few, many = (f"contexts: [{', '.join(f'c{i}' for i in range(n))}]\n" for n in (300, 1_000))
     pool = f"draws: 3\nexperts: [{names}]\n"
     _, text, data = run_check(tmp_path, pool + few, capsys)
-    assert data["policies"]["noisy-or"]["memory"] == 8 * (300**2 + 300 * 603)
+    assert data["policies"]["noisy-or"]["memory"] == 8 * (300**2 + 300 * 1_207)
     assert data["policies"]["noisy-or"]["applies"]
-    assert "pairs of 300 experts takes 2 MiB in 300 contexts" in text
+    assert "pairs of 300 experts takes 3 MiB in 300 contexts" in text
     assert data["auto"]["auto:propensities=false,contexts=300"] == "noisy-or"
     monkeypatch.setattr(noisy_or, "MAX_POSTERIOR_BYTES", 2**22)
     _, text, data = run_check(tmp_path, pool + many, capsys)

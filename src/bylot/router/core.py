@@ -434,6 +434,9 @@ def exercise_policy(policy: Policy) -> None:
     ticket = core.decide(None, ALL_AVAILABLE).ticket
     core.learn(ticket, 0.5)
     core.settle(ticket, {"cost": 0.0})
+    costs = core.name_costs(core.decide(None, ALL_AVAILABLE).costs[0])
+    core.settle(None, {"cost": 0.5}, t=1)
+    core.cancel(1, costs, costs, problem.experts[:2])
     core.status()
     core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))
     more = {"cost": [*problem.costs["cost"], 2.5]}
