@@ -19,6 +19,7 @@ from bylot.eventlog.commands import (
     RecordReward,
 )
 from bylot.eventlog.repository import RouterRepository
+from bylot.router import feedback
 from bylot.store import DecisionEvents, open_store
 from handlers import SECOND, perform_all
 from live_server import ServerClient, assert_error
@@ -107,7 +108,7 @@ def test_a_log_with_more_rewards_and_any_spend_is_replayed_and_its_sums_are_audi
 ) -> None:
     handler = restart()
     monkeypatch.setattr(reward_rules, "MAX_REWARDS_PER_DECISION", 10**9)
-    monkeypatch.setattr(reward_rules, "MAX_SPEND_FACTOR", 1e40)
+    monkeypatch.setattr(feedback, "MAX_SPEND_FACTOR", 1e40)
     _, one, *_ = perform_all(
         handler,
         CreateRouter("triage", make_config(make_five_expert_problem())),

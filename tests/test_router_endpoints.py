@@ -60,6 +60,7 @@ def test_the_policy_selected_by_auto_is_reported(server: ServerClient) -> None:
         "explore": 0.0,
         "pace": 1.25,
         "guard": True,
+        "forget": None,
     }
     created = server.decide(path)
     assert (created["propensity"], created["inclusion"]) == (None, None)

@@ -153,7 +153,8 @@ def test_policies_with_settings_are_shown_for_routers(run_verb: RunVerb, problem
         f"mine, policy {words}, configuration version 1"
     )
     config = json.loads(run_verb("router", "show", "mine", "--json"))["config"]
-    assert config["policy"] == {"name": "noisy-or", "explore": 0.5, "pace": None, "guard": True}
+    settings = {"explore": 0.5, "pace": None, "guard": True, "forget": None}
+    assert config["policy"] == {"name": "noisy-or", **settings}
     wrong = run_verb(
         "router", "create", "no", problem_file, "--policy", "noisy-or:explor=1", exit_code=1
     )
@@ -201,7 +202,7 @@ def test_a_log_of_noisy_or_is_evaluated_by_its_exploration_rounds(
             for _ in range(300):
                 decision = router.decide()
                 router.reward(decision.id, 0.9 if "cat" in decision.subset else 0.2)
-    found = json.loads(run_verb("evaluate", "--router", "open", "--least", "20", "--json"))
+    found = json.loads(run_verb("evaluate", "--router", "open", "--least", "10", "--json"))
     (uniform,) = found["targets"]
     assert 100 < uniform["counts"]["used"] == 300 - uniform["counts"]["unknown_propensity"] < 200
     robust = uniform["estimates"]["doubly robust"]
@@ -243,9 +244,9 @@ def test_a_router_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
 def test_a_served_router_can_be_evaluated_and_replayed(
     server: ServerProcess, store: str, run_verb: RunVerb, problem_file: str, tmp_path: Path
 ) -> None:
-    run_verb("router", "create", "judged", problem_file, "--policy", "omd")
+    run_verb("router", "create", "settled", problem_file, "--policy", "omd")
     with Client(server.url) as client:
-        router = client.router("judged")
+        router = client.router("settled")
         for n in range(300):
             decision = router.decide(available=["ann", "cat", "eve"] if n % 7 == 0 else None)
             if n % 10:
@@ -253,19 +254,19 @@ def test_a_served_router_can_be_evaluated_and_replayed(
         router.cancel(router.decide(defer=True).id)
         router.decide(defer=True)
     log = tmp_path / "log.jsonl"
-    log.write_text(run_verb("router", "log", "judged"))
+    log.write_text(run_verb("router", "log", "settled"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert len(lines) == 300
     assert lines[0]["available"] == ["ann", "cat", "eve"]
     assert [line["reward"] is None for line in lines[:11]] == [True, *[False] * 9, True]
-    printed = run_verb("evaluate", "--router", "judged", "--target", "uniform", "--least", "20")
+    printed = run_verb("evaluate", "--router", "settled", "--target", "uniform", "--least", "20")
     assert "\n270 of 300 rounds used (left out: 30 without reward); " in printed
-    words = (str(log), "--router", "judged", "--target", "uniform", "--least", "20")
+    words = (str(log), "--router", "settled", "--target", "uniform", "--least", "20")
     assert run_verb("evaluate", *words) == printed
     assert "is known to its server only" in run_verb(
-        "evaluate", "--router", "judged", "--target", "now", exit_code=1
+        "evaluate", "--router", "settled", "--target", "now", exit_code=1
     )
-    replayed = run_verb("replay", "judged", "--store", store)
+    replayed = run_verb("replay", "settled", "--store", store)
     assert "302 decisions, all verified" in replayed
     assert "no router named 'unknown'" in run_verb(
         "replay", "unknown", "--store", store, exit_code=1

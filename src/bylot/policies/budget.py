@@ -231,15 +231,17 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     limits, no_members = [], np.empty(0, np.int64)
     for j, spent in enumerate(budget.spent):
         most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
+        promise = name_promise(guard.risk, j, budget.costs.reports[j])
         later = compute_later_cost(guard, budget, j, left, place, no_members)
+        if promise == "reserve":  # three standard errors are for the guard; this is a forecast
+            plan = get_schedule(guard, budget)
+            expected = float(plan.quota @ budget.costs.means[j])
+            later = bound_schedule_cost(left, expected, plan.ahead[place, j])
         reach = bool(spent + later <= most) and not short
         mean = float(spent * unit[j] / played + 0.0) if played else None
         lost = not reach and bool(spent + left * least[j] > most)
         in_force = float(bounds[j] * unit[j] + 0.0)
-        missed, promise = (
-            int(budget.missed[j]),
-            name_promise(guard.risk, j, budget.costs.reports[j]),
-        )
+        missed = int(budget.missed[j])
         limits.append(LimitInPeriod(mean, in_force, reach, short, lost, missed, promise))
     return BudgetReport(guard.period, played, int(budget.replaced[0]), limits)
 
