@@ -20,7 +20,7 @@ from bylot.policies.request_evidence import (
     SCORED,
     UNKNOWN_SCORE,
     UNKNOWN_WINNER,
-    Evidence,
+    RequestEvidence,
     infer_classes,
 )
 from bylot.router.core import iterate_arrays
@@ -29,7 +29,7 @@ UNKNOWN = np.full(3, UNKNOWN_SCORE)
 KINDS: tuple[FeedbackKind, ...] = ("panel", "members", "winner")
 
 
-def enumerate_outcomes(pi: Floats, p: Floats, evidence: Evidence) -> tuple[Floats, Floats]:
+def enumerate_outcomes(pi: Floats, p: Floats, evidence: RequestEvidence) -> tuple[Floats, Floats]:
     """The share of classes and the expected misses, over all demands, classes, outcomes of members
     and choices among tied winners.
     """
@@ -59,18 +59,18 @@ def enumerate_outcomes(pi: Floats, p: Floats, evidence: Evidence) -> tuple[Float
 @pytest.mark.parametrize(
     "evidence",
     [
-        Evidence(np.array([0.0, 1.0, 1.0]), 0.0, SCORED),
-        Evidence(np.array([0.0, 1.0, UNKNOWN_SCORE]), 0.0, SCORED),
-        Evidence(np.array([0.3, 0.8, 0.3]), 0.3, SCORED),
-        Evidence(UNKNOWN, 0.0, 1),
-        Evidence(UNKNOWN, 0.4, 2),
-        Evidence(UNKNOWN, 1.0, UNKNOWN_WINNER),
-        Evidence(UNKNOWN, 0.0, UNKNOWN_WINNER),
-        Evidence(UNKNOWN, 0.25, UNKNOWN_WINNER),
+        RequestEvidence(np.array([0.0, 1.0, 1.0]), 0.0, SCORED),
+        RequestEvidence(np.array([0.0, 1.0, UNKNOWN_SCORE]), 0.0, SCORED),
+        RequestEvidence(np.array([0.3, 0.8, 0.3]), 0.3, SCORED),
+        RequestEvidence(UNKNOWN, 0.0, 1),
+        RequestEvidence(UNKNOWN, 0.4, 2),
+        RequestEvidence(UNKNOWN, 1.0, UNKNOWN_WINNER),
+        RequestEvidence(UNKNOWN, 0.0, UNKNOWN_WINNER),
+        RequestEvidence(UNKNOWN, 0.25, UNKNOWN_WINNER),
     ],
     ids=["scores", "one-missing", "graded", "winner", "graded-winner", "nobody", "any", "some"],
 )
-def test_classes_and_misses_are_those_of_all_possible_outcomes(evidence: Evidence) -> None:
+def test_classes_and_misses_are_those_of_all_possible_outcomes(evidence: RequestEvidence) -> None:
     rng = np.random.default_rng(0)
     for _ in range(5):
         pi, p = rng.dirichlet(np.ones(4)), rng.uniform(0.05, 0.95, (4, 3))
@@ -86,22 +86,24 @@ def test_classes_and_misses_are_those_of_all_possible_outcomes(evidence: Evidenc
 def test_losers_are_not_read_as_failures() -> None:
     """That another member won says little about one that is almost always right."""
     pi, p = np.ones(1), np.array([[0.05, 0.1, 0.9]])
-    found = infer_classes(pi, p, Evidence(UNKNOWN, 0.0, 0))
+    found = infer_classes(pi, p, RequestEvidence(UNKNOWN, 0.0, 0))
     assert found.counted[0, 0] == 0.0
     assert p[0, 1] < found.counted[1, 0] < 0.2
-    assert_array_equal(infer_classes(pi, p, Evidence(UNKNOWN, 1.0, UNKNOWN_WINNER)).counted, 1.0)
+    assert_array_equal(
+        infer_classes(pi, p, RequestEvidence(UNKNOWN, 1.0, UNKNOWN_WINNER)).counted, 1.0
+    )
 
 
-def draw_evidence(rng: np.random.Generator, n: int) -> Evidence:
+def draw_evidence(rng: np.random.Generator, n: int) -> RequestEvidence:
     """A report of scores, some missing or graded, or of a winner, or of neither."""
     kind = rng.integers(0, 4)
     scores = rng.integers(0, 2, n) if kind < 2 else rng.random(n).round(1)
     miss = 1.0 - scores.max()
     if kind in (0, 2):
         missed = np.where(rng.random(n) < 0.2, UNKNOWN_SCORE, 1.0 - scores)
-        return Evidence(missed, miss, SCORED)
+        return RequestEvidence(missed, miss, SCORED)
     winner = int(scores.argmax()) if rng.random() < 0.8 and miss < 1 else UNKNOWN_WINNER
-    return Evidence(np.full(n, UNKNOWN_SCORE), miss, winner)
+    return RequestEvidence(np.full(n, UNKNOWN_SCORE), miss, winner)
 
 
 class ReferenceClasses:
@@ -142,7 +144,7 @@ class ReferenceClasses:
         known = found.known[:, None] * found.share
         self.hits[members] += sign * (known - found.counted)
 
-    def learn(self, x: int, members: Ints, evidence: Evidence) -> None:
+    def learn(self, x: int, members: Ints, evidence: RequestEvidence) -> None:
         if evidence.winner == SCORED and (evidence.missed == UNKNOWN_SCORE).all():
             return
         self.reports.append((x, members, evidence, None))
@@ -179,7 +181,7 @@ def test_a_request_that_is_assigned_again_is_counted_once() -> None:
     rng, classes = np.random.default_rng(0), rc.make_request_classes(1, 5, 3, True)
     reports = rc.RECENT_REQUESTS + 100  # the ring begins again
     for _ in range(reports):
-        evidence = Evidence(rng.integers(0, 2, 3).astype(float), 0.0, SCORED)
+        evidence = RequestEvidence(rng.integers(0, 2, 3).astype(float), 0.0, SCORED)
         rc.learn_request(classes, 0, rng.permutation(5)[:3], evidence, False)
     assert classes.misses.sum() + classes.hits.sum() == pytest.approx(
         3 * (rc.RECENT_REQUESTS + 100)
@@ -192,14 +194,18 @@ def test_a_missing_score_is_not_a_miss() -> None:
     members = np.array([0, 1])
     for _ in range(50):
         rc.learn_request(
-            missing, 0, members, Evidence(np.array([0.0, UNKNOWN_SCORE]), 0.0, SCORED), False
+            missing, 0, members, RequestEvidence(np.array([0.0, UNKNOWN_SCORE]), 0.0, SCORED), False
         )
-        rc.learn_request(failed, 0, members, Evidence(np.array([0.0, 1.0]), 0.0, SCORED), False)
+        rc.learn_request(
+            failed, 0, members, RequestEvidence(np.array([0.0, 1.0]), 0.0, SCORED), False
+        )
     fresh = rc.make_request_classes(1, 3, 2, True)
     assert_array_equal(missing.odds[1], fresh.odds[1])
     assert (failed.odds[1] > 5 * fresh.odds[1]).all()
     assert missing.misses[0].sum() == failed.misses[0].sum() == 0
-    rc.learn_request(fresh, 0, members, Evidence(np.full(2, UNKNOWN_SCORE), 1.0, SCORED), False)
+    rc.learn_request(
+        fresh, 0, members, RequestEvidence(np.full(2, UNKNOWN_SCORE), 1.0, SCORED), False
+    )
     assert fresh.recent.counts[0] == 0  # no score at all: not even a request
 
 
@@ -210,7 +216,7 @@ def test_an_expert_whose_scores_change_is_counted_anew() -> None:
             members = np.array([0, 1 + t % 3])
             p = np.array([0.1 if t < 1_000 else after, 0.4])
             missed = (rng.random(2) < p).astype(float)
-            rc.learn_request(classes, 0, members, Evidence(missed, 0.0, SCORED), False)
+            rc.learn_request(classes, 0, members, RequestEvidence(missed, 0.0, SCORED), False)
         return float(classes.misses[0].sum() / (classes.misses[0] + classes.hits[0]).sum())
 
     assert play(0.8) > 0.6  # all 1,300 rounds together: 0.26
@@ -220,7 +226,7 @@ def test_an_expert_whose_scores_change_is_counted_anew() -> None:
 def test_faded_requests_are_assigned_again_with_what_is_left_of_them() -> None:
     rng, classes = np.random.default_rng(1), rc.make_request_classes(1, 4, 2, True)
     for t in range(1, 601):
-        evidence = Evidence((rng.random(2) < 0.4).astype(float), 0.0, SCORED)
+        evidence = RequestEvidence((rng.random(2) < 0.4).astype(float), 0.0, SCORED)
         rc.learn_request(classes, 0, np.array([t % 2, 2 + t % 2]), evidence, False)
         if t % 10 == 0:
             rc.fade_counts(classes, 0.5)

@@ -113,9 +113,9 @@ def play(
                 more["winner"] = problem.experts[won] if won != NO_WINNER else None
             record.spend[n] = [decision.spend[name] for name in limits]
             if table is not None:
-                key = RngKey(router.seed, start + n)
-                record.spend[n] = draw_call_costs(table, record.draws[n], key).sum(axis=1)
-                more["spend"] = report_calls(table, problem, record.draws[n], key)
+                costs = draw_call_costs(table, record.draws[n], RngKey(router.seed, start + n))
+                record.spend[n] = costs.sum(axis=1)
+                more["spend"] = report_calls(table, problem, record.draws[n], costs)
             router.reward(decision.id, float(record.rewards[n]), **more)
             record.draw_probabilities[n] = decision.draw_probabilities or np.nan
             record.feasible[n], record.replaced[n] = decision.feasible, decision.replaced

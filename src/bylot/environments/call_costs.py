@@ -161,12 +161,15 @@ def has_own_costs(table: CallCostTable) -> bool:
 
 
 def report_calls(
-    table: CallCostTable, problem: Problem, draws: Ints, rng: RngKey
+    table: CallCostTable, problem: Problem, draws: Ints, costs: Floats
 ) -> dict[str, Any] | None:
-    """The spend to report with the reward of these draws, by name of the cost; None: nothing."""
+    """The spend to report with the reward of these draws, by name of the cost; None: nothing.
+
+    costs: (d, M) as `draw_call_costs` gave them
+    """
     if table.reported == 2:
         return None
-    costs, spend = draw_call_costs(table, draws, rng), dict[str, Any]()
+    spend: dict[str, Any] = {}
     for j, limit in enumerate(problem.limits):
         if table.stream[j] >= 0:
             members: dict[str, float] = {}

@@ -21,7 +21,7 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-COMPILED_PARTS = ("environments", "numerics", "policies", "simulation.py")
+COMPILED_PARTS = ("environments/call_costs.py", "numerics", "policies", "simulation.py")
 """The parts of the package that contain compiled code; other parts change without recompiling."""
 
 MAX_UNUSED_S = 30 * 86_400.0  # after which the cache of another version is removed

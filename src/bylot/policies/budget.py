@@ -228,15 +228,15 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     left, place = int(budget.left[0]), int(budget.place[0])
     played, least = guard.period - left, compute_min_panel_costs(guard, problem.draws)
     bounds = state.bounds if played else guard.b  # a new period has none in force yet
-    limits, no_members = [], np.empty(0, np.int64)
+    limits, no_members, plan = [], np.empty(0, np.int64), get_schedule(guard, budget)
     for j, spent in enumerate(budget.spent):
         most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
         promise = name_promise(guard.risk, j, budget.costs.reports[j])
-        later = compute_later_cost(guard, budget, j, left, place, no_members)
         if promise == "reserve":  # three standard errors are for the guard; this is a forecast
-            plan = get_schedule(guard, budget)
             expected = float(plan.quota @ budget.costs.means[j])
             later = bound_schedule_cost(left, expected, plan.ahead[place, j])
+        else:
+            later = compute_later_cost(guard, budget, j, left, place, no_members)
         reach = bool(spent + later <= most) and not short
         mean = float(spent * unit[j] / played + 0.0) if played else None
         lost = not reach and bool(spent + left * least[j] > most)

@@ -138,9 +138,12 @@ def try_largest_costs(
     worst = rows.A.copy()
     worst[chosen] = caps[chosen]
     tight = ConstraintRows(worst, rows.b)
-    if not chosen or find_slater_point(problem, fewest, tight).margin <= 0.0:
+    if not chosen:
         return None
-    plan = plan_schedule(tight, find_slater_point(problem, fewest, tight).quota, period)
+    margin, quota = find_slater_point(problem, fewest, tight)
+    if margin <= 0.0:
+        return None
+    plan = plan_schedule(tight, quota, period)
     return (worst, plan) if compute_shortest_period(tight, plan) <= period else None
 
 

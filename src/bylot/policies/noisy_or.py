@@ -126,12 +126,18 @@ def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
 
 @jit
 def choose_best_set(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, b: Floats, available: Bools, stream: Xoshiro
+    rule: NoisyOrRule,
+    state: NoisyOrState,
+    x: int,
+    b: Floats,
+    A: Floats,
+    available: Bools,
+    stream: Xoshiro,
 ) -> tuple[Ints, Xoshiro]:
-    """The A with the least of what it misses under a sampled model, plus sum_A price."""
+    """The set with the least of what it misses under a sampled model, plus its price under A."""
     prices, most = np.empty(b.size), rule.most
     weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
-    fill_expert_prices(prices, state.dual_prices, get_price_rows(rule, state))
+    fill_expert_prices(prices, state.dual_prices, A)
     if available.size > 0:
         most = min(most, count_available(available))
     return choose_greedy_set(weights, miss, prices, min(rule.fewest, most), most, available), s
@@ -161,9 +167,9 @@ def rehearse_prices(
         count = FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS
         contexts, s = draw_recent_contexts(state, x, count, s)
         miss, s = panel_model.sample_models(state.model, contexts, rule.most, s)
+        A = get_price_rows(rule, state)
         for n in range(count):
-            members, s = choose_best_set(rule, state, contexts[n], miss[n], available, s)
-            A = get_price_rows(rule, state)
+            members, s = choose_best_set(rule, state, contexts[n], miss[n], A, available, s)
             update_dual_prices(dual, A, members, bounds, state.explorer.budget.short)
     return s
 
@@ -187,10 +193,10 @@ def choose_model_panel(
     """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
     miss, s = panel_model.sample_models(state.model, np.full(1, x), rule.most, stream)
-    members, _ = choose_best_set(rule, state, x, miss[0], available, s)
+    A = get_price_rows(rule, state)
+    members, _ = choose_best_set(rule, state, x, miss[0], A, available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        A = get_price_rows(rule, state)
         update_dual_prices(state.dual_prices, A, members, bounds * rule.units, budget.short)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)

@@ -17,7 +17,7 @@ from bylot.policies import noisy_or_posterior as posterior
 from bylot.policies.base import Feedback, FeedbackKind, Ticket
 from bylot.policies.noisy_or_posterior import Posterior as Posterior
 from bylot.policies.request_classes import RequestClasses
-from bylot.policies.request_evidence import SCORED, UNKNOWN_SCORE, UNKNOWN_WINNER, Evidence
+from bylot.policies.request_evidence import SCORED, UNKNOWN_SCORE, UNKNOWN_WINNER, RequestEvidence
 from bylot.policies.reward_scale import RewardScale, compute_miss
 
 SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
@@ -132,7 +132,7 @@ def forget_some(model: PanelModel, x: int, growth: float) -> None:
 @jit
 def make_evidence(
     kind: int, scale: RewardScale, draws: Ints, members: Ints, feedback: Feedback
-) -> Evidence:
+) -> RequestEvidence:
     """What was reported about different members, on the scale in use."""
     missed, winner = np.full(members.size, UNKNOWN_SCORE), SCORED
     if kind == MEMBERS:
@@ -146,7 +146,7 @@ def make_evidence(
         for j in range(members.size):
             if members[j] == feedback.winner:
                 winner = j
-    return Evidence(missed, compute_miss(scale, feedback.reward), winner)
+    return RequestEvidence(missed, compute_miss(scale, feedback.reward), winner)
 
 
 def count_context_bytes(size: int) -> int:

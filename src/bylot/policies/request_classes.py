@@ -22,7 +22,7 @@ from bylot.policies.request_evidence import (
     SCORED,
     UNKNOWN_SCORE,
     Assignment,
-    Evidence,
+    RequestEvidence,
     infer_classes,
 )
 
@@ -263,7 +263,7 @@ def assign_request(classes: RequestClasses, slot: int, pooled: bool, first: bool
     fill_class_probabilities(pi, classes, x)
     fill_member_misses(p, classes, x, members, pooled)
     found = infer_classes(
-        pi, p, Evidence(ring.missed[slot, :n], ring.miss[slot], ring.winner[slot])
+        pi, p, RequestEvidence(ring.missed[slot, :n], ring.miss[slot], ring.winner[slot])
     )
     weight = 1.0 if first else 0.0
     for z in range(Z):
@@ -382,7 +382,7 @@ def forget_expert(classes: RequestClasses, i: int) -> None:
 
 @jit
 def learn_request(
-    classes: RequestClasses, x: int, members: Ints, evidence: Evidence, pooled: bool
+    classes: RequestClasses, x: int, members: Ints, evidence: RequestEvidence, pooled: bool
 ) -> None:
     """Count a report by the classes that its request may be of, and assign some requests again.
 

@@ -18,7 +18,7 @@ TIE_NODES = 0.5 + 0.5 * np.polynomial.legendre.leggauss(4)[0]
 TIE_WEIGHTS = 0.5 * np.polynomial.legendre.leggauss(4)[1]
 
 
-class Evidence(NamedTuple):
+class RequestEvidence(NamedTuple):
     """What is known about a panel of one request."""
 
     missed: Floats  # (n,) 1 - score of each member, or UNKNOWN_SCORE
@@ -27,7 +27,7 @@ class Evidence(NamedTuple):
 
 
 @jit
-def find_next_demand(evidence: Evidence, demand: float) -> float:
+def find_next_demand(evidence: RequestEvidence, demand: float) -> float:
     """The next demand, in [0, 1], above which another member misses; 1 after the last one."""
     after = 1.0
     if evidence.winner != SCORED:
@@ -39,7 +39,7 @@ def find_next_demand(evidence: Evidence, demand: float) -> float:
 
 
 @jit
-def infer_misses(missed: Floats, p: Floats, evidence: Evidence, demand: float) -> float:
+def infer_misses(missed: Floats, p: Floats, evidence: RequestEvidence, demand: float) -> float:
     """The likelihood of what is known at a demand; writes the expected misses of the members.
 
     p: (n,) probabilities of a miss in one class
@@ -97,7 +97,7 @@ class Assignment(NamedTuple):
 
 
 @jit
-def infer_classes(pi: Floats, p: Floats, evidence: Evidence) -> Assignment:
+def infer_classes(pi: Floats, p: Floats, evidence: RequestEvidence) -> Assignment:
     """The expected classes and misses of a request, over all demands.
 
     pi: (Z,) and p: (Z, n) probabilities of classes and of misses, before the report

@@ -8,9 +8,13 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.kl_projection import kl_project
-from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m, repeat_members
-from bylot.policies.fallback_schedule import FallbackSchedule, arrange_sets, compute_set_shares
+from bylot.policies.fallback_schedule import (
+    FallbackSchedule,
+    arrange_sets,
+    compute_set_costs,
+    compute_set_shares,
+)
 
 MARGIN_HALVINGS = 7
 MAX_PLANNING_MULTIPLIER = 1e4  # of a row; more than that is infeasible
@@ -91,9 +95,7 @@ def fill_schedule_costs(schedule: FallbackSchedule, A: Floats) -> None:
     """Write what follows from the sets of a schedule: mean cost, `ahead`, and quotas."""
     cycle, d = schedule.ahead.shape
     ahead, mean = schedule.ahead, schedule.mean
-    costs = np.zeros((cycle, d))
-    for t in range(cycle):
-        add_panel_cost(costs[t], A, schedule.sets[t])
+    costs = compute_set_costs(schedule.sets, A)
     shares = compute_set_shares(schedule.sets, A.shape[1])
     for i in range(shares.size):
         schedule.quota[i] = shares[i]

@@ -159,24 +159,18 @@ def check_cost_is_known(limit: Limit, costs: Mapping[str, Floats]) -> None:
 
 def check_draws(given: object) -> int:
     """Require a number M of draws per request."""
-    value = int_from_whole(given)
-    if value is None or not 1 <= value <= MAX_DRAWS_PER_REQUEST:
-        expected = f"an integer from 1 to {MAX_DRAWS_PER_REQUEST}"
-        remedy = "give the number of experts to draw per request"
-        raise ProblemError("draws", got=given, expected=expected, remedy=remedy)
-    return value
+    expected = f"an integer from 1 to {MAX_DRAWS_PER_REQUEST}"
+    remedy = "give the number of experts to draw per request"
+    return check_count("draws", given, MAX_DRAWS_PER_REQUEST, expected, remedy)
 
 
 def check_min_draws(given: object, draws: int) -> int | None:
     """Require a number of members that a panel of at most so many draws can have, or None."""
     if given is None:
         return None
-    value = int_from_whole(given)
-    if value is None or not 1 <= value <= draws:
-        expected = f"an integer from 1 to {draws}, the draws"
-        remedy = "or leave it out for panels of as many experts as there are draws"
-        raise ProblemError("min_draws", got=given, expected=expected, remedy=remedy)
-    return value
+    expected = f"an integer from 1 to {draws}, the draws"
+    remedy = "or leave it out for panels of as many experts as there are draws"
+    return check_count("min_draws", given, draws, expected, remedy)
 
 
 def check_panel_size(policy: Any, draws: int, size: int) -> None:
@@ -205,10 +199,15 @@ def check_period(given: object) -> int | None:
     """Require a number of requests, at least 1, or None."""
     if given is None:
         return None
+    expected = "a number of requests, 1 or more"
+    return check_count("period", given, 2**62 - 1, expected, "or leave it out")
+
+
+def check_count(what: str, given: object, most: int, expected: str, remedy: str) -> int:
+    """Require an integer from 1 to `most`."""
     value = int_from_whole(given)
-    if value is None or not 1 <= value < 2**62:
-        expected = "a number of requests, 1 or more"
-        raise ProblemError("period", got=given, expected=expected, remedy="or leave it out")
+    if value is None or not 1 <= value <= most:
+        raise ProblemError(what, got=given, expected=expected, remedy=remedy)
     return value
 
 
