@@ -53,6 +53,25 @@ def test_help_does_not_load_the_compiler() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(("given", "used"), [(None, 1), ("2", 2)])
+def test_verbs_use_one_thread_of_blas_unless_more_are_asked_for(
+    given: str | None, used: int
+) -> None:
+    code = (
+        "from bylot.cli import main; main(['problem', 'check', 'none.yaml']);"
+        "import scipy.linalg, threadpoolctl;"
+        "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()"
+        " if pool['user_api'] == 'blas'})"
+    )
+    environment = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    if given is not None:
+        environment["OMP_NUM_THREADS"] = given
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == f"{{{used}}}"
+
+
 def test_wrong_usage_exits_with_2_and_an_explained_error_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns 0 on success, 1 for an error that it explains, 2 for wrong usage, 130 if interrupted,
     and 141 (128 + SIGPIPE) if the reader of standard output has closed the pipe (`| head -1`).
     """
+    # Matrices are small: threads of BLAS would wait for each other and double the CPU time.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy is loaded, by a verb
     if isinstance(sys.stdout, io.TextIOWrapper):  # escape what the terminal cannot encode
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
