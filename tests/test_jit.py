@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 import pytest
 from numba.core import event
 
@@ -22,7 +23,15 @@ from bylot.errors import InsufficientOverlap
 from bylot.numerics import compile_cache
 from bylot.numerics import jit as jit_module
 from bylot.numerics.compile_cache import fingerprint_sources, prepare_folder, prune_versions
-from bylot.numerics.jit import announce_compilation, jit, jit_entry, jit_scalar
+from bylot.numerics.jit import (
+    STRICT_OPTIONS,
+    EntryCompiler,
+    Floats,
+    announce_compilation,
+    jit,
+    jit_entry,
+    jit_scalar,
+)
 from bylot.optima import objective
 from bylot.policies import compiled_handle
 from sample_problem import make_five_expert_problem, make_recorded_environment
@@ -268,3 +277,58 @@ def test_every_wait_for_a_compilation_says_what_it_is_for(monkeypatch: pytest.Mo
     compile_each_time(metrics, "expected_rewards")
     bylot.score(trace, values)
     assert announced() == "the rewards of a policy"
+
+
+class Pair(NamedTuple):
+    first: Floats
+    second: Floats
+
+
+class Nested(NamedTuple):
+    pair: Pair
+    third: Floats
+
+
+@jit
+def add_first(nested: Nested, by: float) -> None:
+    """A function that compiled code calls with all arrays."""
+    for i in range(nested.pair.first.size):
+        nested.pair.first[i] += by * nested.third[i]
+
+
+@jit_entry
+def choose_array(nested: Nested, rounds: int, choice: int) -> Floats:
+    """Fields, copies and rows of an argument, in a loop, and one of them as the answer."""
+    chosen, best = nested.pair.second, nested.third
+    for n in range(rounds):
+        pair, same = nested.pair, chosen
+        if n == choice:
+            chosen = pair.first
+        elif n == choice + 1:
+            chosen = np.zeros(3)
+        add_first(nested, same[0] + best[0])
+    return chosen
+
+
+def test_arrays_of_arguments_are_neither_freed_nor_leaked() -> None:
+    arrays = [np.ones(3), np.zeros(3), np.full(3, 2.0)]
+    nested = Nested(Pair(*arrays[:2]), arrays[2])
+    before = [sys.getrefcount(one) for one in arrays]
+    for choice in (-5, 1, 2):  # the second array, the first, and a new one
+        for _ in range(50):
+            choose_array(nested, 3, choice)
+    assert [sys.getrefcount(one) for one in arrays] == before
+    kept = choose_array(nested, 3, 2)
+    assert sys.getrefcount(arrays[0]) > before[0]  # the answer holds it
+    del nested, arrays, before
+    assert (kept == kept[0]).all()
+
+
+def test_references_of_arguments_are_not_counted() -> None:
+    nested, counted = Nested(Pair(np.ones(3), np.zeros(3)), np.ones(3)), []
+    for how in ({}, {"pipeline_class": EntryCompiler}):  # numba's compiler, and ours
+        entry = numba.jit(**STRICT_OPTIONS, **how)(choose_array.py_func)  # type: ignore[attr-defined]
+        entry(nested, 3, 1)
+        (code,) = entry.inspect_llvm().values()
+        counted.append(code.count("call void @NRT_incref"))
+    assert counted[0] > 2 * counted[1]

@@ -14,13 +14,14 @@ from typing import Any, ClassVar, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
-from numba import _dynfunc
-from numba.core import event
+from numba import _dynfunc, types
+from numba.core import event, ir
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
+from numba.experimental import structref
 
 from bylot._text import announce_if_slow
 from bylot.numerics.compile_cache import make_cache
@@ -53,11 +54,83 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
         return list(dict.fromkeys([self, *self._linking_libraries]))
 
 
+class BorrowingLower(Lower):  # type: ignore[misc]
+    """Counts no references of arguments, nor of what is taken out of tuples in them.
+
+    The caller holds them until the function returns. numba would count every array of a rule and a
+    state, a hundred of them, in every call and at every access, which took longer than the work.
+    """
+
+    def pre_lower(self) -> None:
+        """Find the variables that are borrowed: each is assigned once."""
+        super().pre_lower()
+        assigned: dict[str, list[Any]] = {}
+        for block in self.blocks.values():
+            for one in block.find_insts(ir.Assign):
+                assigned.setdefault(one.target.name, []).append(one.value)
+        once = {name: values[0] for name, values in assigned.items() if len(values) == 1}
+        self.counted, self.borrowed, size = True, set[str](), -1
+        while len(self.borrowed) > size:
+            size = len(self.borrowed)
+            self.borrowed |= {name for name, value in once.items() if self.borrows(name, value)}
+
+    def borrows(self, name: str, value: Any) -> bool:
+        """Is it an argument, a copy of a borrowed variable, or a field of one?"""
+        if isinstance(value, ir.Arg):
+            return True
+        if isinstance(value, ir.Var):
+            return value.name in self.borrowed and self.typeof(value.name) == self.typeof(name)
+        if not (isinstance(value, ir.Expr) and value.op == "getattr"):
+            return False
+        owner = value.value.name
+        return owner in self.borrowed and value.attr in list_fields(self.typeof(owner))
+
+    def lower_inst(self, inst: Any) -> None:
+        """Neither count a borrowed variable where it is assigned nor where it is deleted."""
+        name = inst.target.name if isinstance(inst, ir.Assign) else getattr(inst, "value", None)
+        self.counted = not (isinstance(inst, ir.Assign | ir.Del) and name in self.borrowed)
+        super().lower_inst(inst)
+
+    def lower_expr(self, resty: Any, expr: Any) -> Any:
+        """Take a field without counting it."""
+        if self.counted:
+            return super().lower_expr(resty, expr)
+        value, kind = self.loadvar(expr.value.name), self.typeof(expr.value.name)
+        if isinstance(kind, types.StructRef):
+            data = structref._Utils(self.context, self.builder, kind).get_data_struct(value)
+            return getattr(data, expr.attr)
+        return self.builder.extract_value(value, kind.fields.index(expr.attr))
+
+    def incref(self, typ: Any, val: Any) -> None:
+        if self.counted:
+            super().incref(typ, val)
+
+    def decref(self, typ: Any, val: Any) -> None:
+        if self.counted:
+            super().decref(typ, val)
+
+
+def list_fields(kind: Any) -> tuple[str, ...]:
+    """The fields of a type of tuples or structures."""
+    if isinstance(kind, types.BaseNamedTuple):
+        return tuple(kind.fields)
+    return tuple(kind.field_dict) if isinstance(kind, types.StructRef) else ()
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class EntryLowering(NativeLowering):  # type: ignore[misc]
+    """The last step of compilation for a function that Python calls."""
+
+    _name = "entry_lowering"
+    lowering_class = BorrowingLower
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class LinkedLowering(NativeLowering):  # type: ignore[misc]
     """The last step of compilation for a function that only compiled code calls."""
 
     _name = "linked_lowering"
+    lowering_class = BorrowingLower
 
     def run_pass(self, state: Any) -> bool:
         """Write intermediate code, and register it under a function that Python must not call."""
@@ -94,7 +167,7 @@ class InlinedLowering(LinkedLowering):
 class LinkedCompiler(CompilerBase):  # type: ignore[misc]
     """numba's compiler with another last step."""
 
-    last_step: ClassVar[type[LinkedLowering]] = LinkedLowering
+    last_step: ClassVar[type[NativeLowering]] = LinkedLowering
 
     def define_pipelines(self) -> list[Any]:
         pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state)
@@ -110,6 +183,12 @@ class InlinedCompiler(LinkedCompiler):
     """numba's compiler up to the types."""
 
     last_step = InlinedLowering
+
+
+class EntryCompiler(LinkedCompiler):
+    """numba's compiler, of machine code."""
+
+    last_step = EntryLowering
 
 
 STRICT_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -172,7 +251,7 @@ def jit_scalar(function: FunctionT) -> FunctionT:
 
 def jit_entry(function: FunctionT, **options: str) -> FunctionT:
     """Compile a function that Python calls often; its machine code is cached on disk."""
-    entry = numba.jit(**STRICT_OPTIONS, **options)(function)
+    entry = numba.jit(**STRICT_OPTIONS, pipeline_class=EntryCompiler, **options)(function)
     cache = make_cache(function)
     if cache is not None:
         entry._cache = cache
