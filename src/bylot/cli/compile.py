@@ -53,7 +53,7 @@ def compile_policy(name: str) -> None:
     from bylot import simulate
     from bylot.environments import Noisy
     from bylot.policies import resolve_policy
-    from bylot.router.core import exercise_policy, make_exercise_problem
+    from bylot.router.exercise import exercise_policy, make_exercise_problem
 
     problem = make_exercise_problem()
     exercise_policy(resolve_policy(name, problem))

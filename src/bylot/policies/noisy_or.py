@@ -375,8 +375,8 @@ class NoisyOr(base.Policy):
         """The current prices; unknown for a limit that leaves no choice of panels."""
         if state.dual_prices.moves[0] == 0:
             return np.full(len(problem.limits), np.nan)
-        unit = compute_price_units(problem)
-        tight = unit <= MIN_ROW_SLACK * compute_row_units(problem)
+        unit = compute_row_units(problem) / rule.units
+        tight = rule.units * MIN_ROW_SLACK >= 1.0 - 1e-9
         width = state.belief.scale.interval[1]  # of rewards, which the model works on
         return np.where(tight, np.nan, width * state.dual_prices.price / unit)
 

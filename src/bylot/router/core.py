@@ -6,13 +6,11 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
 
-from bylot.distributions import FixedSizeSets, IidSets
 from bylot.errors import DecisionError, PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.policies import budget
@@ -28,9 +26,11 @@ from bylot.policies.base import (
 )
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.validation import RunConfig, check_run_config
-from bylot.problem import Problem, at_most
+from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
+from bylot.router import price_average
 from bylot.router import status as statuses
+from bylot.router.price_average import PriceAverage
 from bylot.router.verdict import PeriodPosition
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
@@ -67,6 +67,7 @@ class RouterCore:
     contexts:   the row of the state of each context
     before_period: decisions and sum of each cost before the current period
     skipped:    visits by context that a change of the problem has added: see `count_visits`
+    prices:     of the limits, averaged since their bounds last changed
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class RouterCore:
         self.problem, self.rule, self.totals = problem, rule, totals
         self._index = {name: i for i, name in enumerate(problem.experts)}
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
+        self.prices = [PriceAverage() for _ in problem.limits]
         self._set_state(state)
 
     def _set_state(self, state: Any) -> None:
@@ -139,13 +141,20 @@ class RouterCore:
 
     def decide(self, context: str | None, available: Bools) -> compiled.BookedDecision:
         """Draw a panel and book its cost; the caller keeps the ticket for the reward."""
-        row = self.find_context(context)  # may replace the handle
-        booked = self._decide(self._handle, row, self.run.seed, self.t, available)
+        row, t = self.find_context(context), self.t  # may replace the handle
+        booked = self._decide(self._handle, row, self.run.seed, t, available)
         guard = getattr(self.rule, "guard", None)
         if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
             sums = self.name_costs(self.totals.spent)
             self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
+        if (t + 1) % price_average.READING_DECISIONS == 0:
+            price_average.add_reading(self.prices, self.read_prices())
         return booked
+
+    def read_prices(self) -> list[float]:
+        """The price of each limit now, in rewards of [0, 1] per unit of its bound; NaN: unknown."""
+        prices: list[float] = self.policy.prices(self.problem, self.rule, self.state).tolist()
+        return prices
 
     def learn(
         self, ticket: Ticket, value: float, scores: Floats = NO_SCORES, winner: int = NO_WINNER
@@ -248,7 +257,9 @@ class RouterCore:
             {name: n for name, n in was.unused.items() if name in problem.costs},
         )
         visits = self.count_visits()
+        priced = dict(zip(old.limits, self.prices, strict=True))
         self._bind(problem, rule, state, totals)
+        self.prices = [priced.get(limit, PriceAverage()) for limit in problem.limits]
         self.skipped = (state.visits[: visits.size] - visits).tolist()
         self.period = PeriodStart(t, t - budget.count_played_rounds(rule, state))
         for name in problem.costs.keys() - old.costs.keys():
@@ -336,11 +347,14 @@ class RouterCore:
         for name, spent, expected in zip(problem.costs, *sums, strict=True):
             costs[name] = statuses.CostStatus(spent, expected, spent, self.count_decisions(name))
         span = self.run.high - self.run.low
-        prices = span * self.policy.prices(problem, self.rule, self.state)
+        prices = [
+            average.summarize(price, span)
+            for average, price in zip(self.prices, self.read_prices(), strict=True)
+        ]
         now = budget.report_budget(problem, self.rule, self.state)
         limits = tuple(
             statuses.make_limit_status(
-                one, costs[one.name], float(price), now and self._measure_period(now, j)
+                one, costs[one.name], price, now and self._measure_period(now, j)
             )
             for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
         )
@@ -416,34 +430,6 @@ class RouterCore:
         weights = visits if visits.any() else np.ones(1)
         with announce_compilation(f"the status of {self.policy.name}"):
             return seats * compiled.average_distribution(self._handle, weights, available)
-
-
-@cache
-def make_exercise_problem() -> Problem:
-    """A small problem that every policy can play."""
-    costs = {"cost": [1.0, 2.0, 3.0, 1.5]}
-    return Problem(["a", "b", "c", "d"], costs, [at_most("cost", 4.0)], draws=2)
-
-
-def exercise_policy(policy: Policy) -> None:
-    """Do once all that a router and an evaluation of its log do with a policy, so that all of their
-    code is compiled. It does not depend on the numbers of the problem or of the settings.
-    """
-    problem = make_exercise_problem()
-    core = RouterCore(problem, policy, check_run_config(problem, 0, None, (0.0, 1.0)), 1)
-    ticket = core.decide(None, ALL_AVAILABLE).ticket
-    core.learn(ticket, 0.5)
-    core.settle(ticket, {"cost": 0.0})
-    costs = core.name_costs(core.decide(None, ALL_AVAILABLE).costs[0])
-    core.settle(None, {"cost": 0.5}, t=1)
-    core.cancel(1, costs, costs, problem.experts[:2])
-    core.status()
-    core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))
-    more = {"cost": [*problem.costs["cost"], 2.5]}
-    core.change_problem(problem.replace(experts=[*problem.experts, "e"], costs=more))
-    members, group = np.array([0, 1]), np.array([True, True, False, False])
-    for panels in (FixedSizeSets(np.zeros(4), 2), IidSets(np.full(4, 0.25), 2)):
-        _ = panels.log_probability(members), panels.inclusion, panels.group_counts(group)
 
 
 def iterate_arrays(fields: Any, without: tuple[str, ...] = ()) -> Iterator[Any]:

@@ -24,6 +24,7 @@ from bylot.problem import Limit, Problem
 from bylot.problem.limits import MAX_COST
 from bylot.router.core import PeriodStart, RouterCore, UncountedDecisions
 from bylot.router.feedback import RewardReport
+from bylot.router.price_average import PriceAverage
 
 SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 3
 
@@ -43,6 +44,7 @@ class CoreData(Struct):
     skipped: list[int]
     rule: Any = None
     before_period: dict[str, tuple[int, float]] = {}
+    prices: list[PriceAverage] = []
 
 
 def core_to_data(
@@ -59,6 +61,7 @@ def core_to_data(
         skipped=core.skipped,
         rule=rule,
         before_period=core.before_period,
+        prices=core.prices,
     )
 
 
@@ -76,11 +79,12 @@ def core_from_data(
     core = RouterCore(problem, policy, run, max_contexts, rule=rule, rows=data.rows)
     core.contexts = {label: n for n, label in enumerate(data.contexts)}
     core.uncounted, core.period, core.skipped = data.costs, data.period, data.skipped
-    core.before_period = data.before_period
+    core.before_period, core.prices = data.before_period, data.prices
     fill_arrays_from_data(data.totals, core.totals)
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)
-    if core.t < 0 or not policy.is_valid_state(core.rule, core.state):
+    priced = len(data.prices) == len(problem.limits) and all(one.is_valid() for one in data.prices)
+    if core.t < 0 or not priced or not policy.is_valid_state(core.rule, core.state):
         raise SavedFileError("no router can be in this state")
     return core
 

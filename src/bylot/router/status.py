@@ -20,7 +20,10 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
 
     mean:             average since the first decision, under whatever bounds there were
     slack:            distance inside the bound; negative: outside
-    price:            reward per request that one more unit of the bound would buy; None: unknown
+    price:            reward per request that relaxing the bound by one unit would buy, averaged
+                      over the last 5,000 decisions or so; None: unknown
+    price_spread:     standard deviation of its readings, of which there is one every 100
+                      decisions; None with fewer than two
     kept:             the limit holds now; with periods: it can hold at the end of this one
     kept_since_first: `mean` is inside the bound
     verdict:          in a word: see `bylot.router.verdict`
@@ -36,6 +39,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     mean: float
     slack: float
     price: float | None
+    price_spread: float | None = None
     kept: bool
     kept_since_first: bool
     verdict: verdicts.VerdictName
@@ -66,9 +70,12 @@ class CostStatus(Struct, frozen=True):
 
 
 def make_limit_status(
-    limit: Limit, cost: CostStatus, price: float, period: verdicts.PeriodPosition | None
+    limit: Limit,
+    cost: CostStatus,
+    price: tuple[float | None, float | None],
+    period: verdicts.PeriodPosition | None,
 ) -> LimitStatus:
-    """Judge a limit by its averages; a price that is not a number is unknown."""
+    """Judge a limit by its averages; the price comes with its spread."""
     mean = cost.settled / cost.decisions if cost.decisions else None
     verdict = verdicts.judge_average(limit, mean)
     if period is not None and (mean is not None or not period.now.within_reach):
@@ -80,7 +87,8 @@ def make_limit_status(
         bound=limit.bound,
         mean=average,
         slack=limit.sign * (average - limit.bound),
-        price=None if math.isnan(price) else price,
+        price=price[0],
+        price_spread=price[1],
         kept=verdict.kept,
         kept_since_first=mean is None or verdicts.is_within_bound(limit, mean),
         verdict=verdict.name,
@@ -263,8 +271,20 @@ def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
     name = f"{one.cost} {'<=' if one.side == 'at_most' else '>='}"
     now = one.current
     in_period = () if now is None else (now.mean, now.in_force)
-    numbers = (one.mean, one.bound, one.slack, *in_period, one.price)
-    return (name, *("-" if x is None else f"{x:.4g}" for x in numbers), one.verdict)
+    numbers = (one.mean, one.bound, one.slack, *in_period)
+    cells = ["-" if x is None else f"{x:.4g}" for x in numbers]
+    return (name, *cells, format_price(one), one.verdict)
+
+
+def format_price(one: LimitStatus) -> str:
+    """The price of a limit with its spread, for people.
+
+    >>> from types import SimpleNamespace as Limit
+    >>> format_price(Limit(price=0.19921, price_spread=0.0123))
+    '0.1992 ± 0.012'
+    """
+    spread = "" if one.price_spread is None else f" ± {one.price_spread:.2g}"
+    return "-" if one.price is None else f"{one.price:.4g}{spread}"
 
 
 def count_effective_experts(shares: Sequence[float]) -> float:

@@ -20,7 +20,7 @@ from bylot.errors import PolicyCompiling, StoreUnavailable
 from bylot.eventlog.repository import read_stored_config
 from bylot.numerics.compile_cache import CACHE_FOLDER
 from bylot.policies import Policy, policy_to_data, resolve_policy
-from bylot.router.core import exercise_policy, make_exercise_problem
+from bylot.router.exercise import exercise_policy, make_exercise_problem
 from bylot.store import RouterRow, Store, open_store
 
 log = logging.getLogger("bylot.server")
@@ -31,7 +31,7 @@ STORE_RETRY_S = 1.0
 CHILD_CODE = """
 import json, sys
 from bylot.policies import policy_from_data
-from bylot.router.core import exercise_policy
+from bylot.router.exercise import exercise_policy
 exercise_policy(policy_from_data(json.loads(sys.argv[1])))
 """
 

@@ -1,0 +1,39 @@
+"""Everything that a router does, done once on a small problem, so that its code is compiled."""
+
+from functools import cache
+
+import numpy as np
+
+from bylot.distributions import FixedSizeSets, IidSets
+from bylot.policies.base import Policy
+from bylot.policies.validation import check_run_config
+from bylot.problem import Problem, at_most
+from bylot.router.core import ALL_AVAILABLE, RouterCore
+
+
+@cache
+def make_exercise_problem() -> Problem:
+    """A small problem that every policy can play."""
+    costs = {"cost": [1.0, 2.0, 3.0, 1.5]}
+    return Problem(["a", "b", "c", "d"], costs, [at_most("cost", 4.0)], draws=2)
+
+
+def exercise_policy(policy: Policy) -> None:
+    """Do once all that a router and an evaluation of its log do with a policy, so that all of their
+    code is compiled. It does not depend on the numbers of the problem or of the settings.
+    """
+    problem = make_exercise_problem()
+    core = RouterCore(problem, policy, check_run_config(problem, 0, None, (0.0, 1.0)), 1)
+    ticket = core.decide(None, ALL_AVAILABLE).ticket
+    core.learn(ticket, 0.5)
+    core.settle(ticket, {"cost": 0.0})
+    costs = core.name_costs(core.decide(None, ALL_AVAILABLE).costs[0])
+    core.settle(None, {"cost": 0.5}, t=1)
+    core.cancel(1, costs, costs, problem.experts[:2])
+    core.status()
+    core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))
+    more = {"cost": [*problem.costs["cost"], 2.5]}
+    core.change_problem(problem.replace(experts=[*problem.experts, "e"], costs=more))
+    members, group = np.array([0, 1]), np.array([True, True, False, False])
+    for panels in (FixedSizeSets(np.zeros(4), 2), IidSets(np.full(4, 0.25), 2)):
+        _ = panels.log_probability(members), panels.inclusion, panels.group_counts(group)
