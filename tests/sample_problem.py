@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 from bylot.environments import Given, Noisy
 from bylot.numerics.jit import Floats
 from bylot.numerics.sum_max import expected_rewards, reward_and_slope, sort_experts
+from bylot.policies.base import NO_SCORES, NO_WINNER, Feedback
 from bylot.problem import Box, Problem, at_least, at_most
 
 
@@ -39,6 +40,11 @@ def make_recorded_environment(rounds: int = 400, contexts: int = 1, seed: int = 
     rng = np.random.default_rng(seed)
     values: Floats = rng.random((rounds, 3, 5)) / 3
     return Given(values, rng.integers(0, contexts, rounds))
+
+
+def make_reward_feedback(reward: float) -> Feedback:
+    """Feedback of which only the reward is known."""
+    return Feedback(reward, NO_SCORES, NO_WINNER)
 
 
 def distance_to_box(box: Box, x: ArrayLike) -> float:

@@ -10,8 +10,8 @@ import numpy as np
 from bylot import Problem, at_most
 from bylot.numerics.philox import RngKey
 from bylot.policies import Omd
-from bylot.policies.base import decide, learn, make_reward_feedback
-from sample_problem import distance_to_box
+from bylot.policies.base import decide, learn
+from sample_problem import distance_to_box, make_reward_feedback
 
 EXPENSIVE_AND_CHEAP = Problem(
     ["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05

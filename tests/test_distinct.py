@@ -15,11 +15,15 @@ from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
-from bylot.policies.base import Ticket, compute_inclusion, decide, learn, make_reward_feedback
+from bylot.policies.base import Ticket, compute_inclusion, decide, learn
 from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
 from bylot.policies.mirror_ascent import make_gradient_state
 from bylot.router.core import iterate_arrays
-from sample_problem import make_five_expert_problem, make_stationary_environment
+from sample_problem import (
+    make_five_expert_problem,
+    make_reward_feedback,
+    make_stationary_environment,
+)
 
 ALL_AVAILABLE = np.empty(0, np.bool_)
 SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]

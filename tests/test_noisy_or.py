@@ -15,7 +15,7 @@ from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
-from bylot.policies.base import decide, learn, make_reward_feedback
+from bylot.policies.base import decide, learn
 from bylot.policies.budget import fill_paced_bounds, open_budget
 from bylot.policies.guard import guard_panel
 from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, NoisyOrRule, count_posterior_bytes
@@ -25,6 +25,7 @@ from sample_problem import (
     SKILLS,
     make_five_expert_problem,
     make_recorded_environment,
+    make_reward_feedback,
     make_stationary_environment,
 )
 

@@ -22,10 +22,14 @@ from bylot.evaluate.importance_weights import select_usable_rounds, weight_round
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.philox import RngKey
 from bylot.policies import Distinct, NoisyOr
-from bylot.policies.base import Ticket, decide, learn, make_reward_feedback
+from bylot.policies.base import Ticket, decide, learn
 from bylot.policies.distinct import find_available_distributions
 from bylot.router.core import iterate_arrays
-from sample_problem import make_five_expert_problem, make_stationary_environment
+from sample_problem import (
+    make_five_expert_problem,
+    make_reward_feedback,
+    make_stationary_environment,
+)
 from test_distinct import SETS, set_probabilities
 from test_distributions import ALL_AVAILABLE
 from test_evaluation_simulations import WEIGHTS, compute_exact_reward

@@ -11,7 +11,8 @@ from bylot.environments import Given
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.outcomes import read_experts
 from bylot.policies import NoisyOr
-from bylot.policies.base import learn, make_plain_ticket, make_reward_feedback
+from bylot.policies.base import learn, make_plain_ticket
+from sample_problem import make_reward_feedback
 
 QUESTION_USD = 0.0047653  # per request: the cheapest panel, and 35 % of the way to the best one
 

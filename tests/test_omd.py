@@ -18,8 +18,8 @@ from bylot.numerics.box import box_support
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.base import decide, learn, make_reward_feedback
-from sample_problem import make_five_expert_problem, make_recorded_environment
+from bylot.policies.base import decide, learn
+from sample_problem import make_five_expert_problem, make_recorded_environment, make_reward_feedback
 
 SETTINGS = {
     "algorithm 1": (Omd.plain(), 1, 400),

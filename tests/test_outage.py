@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot import Problem, Router, at_most
 from bylot.numerics.jit import Floats
 from bylot.policies import Omd
-from bylot.policies.base import Ticket, learn, make_reward_feedback
+from bylot.policies.base import Ticket, learn
+from sample_problem import make_reward_feedback
 
 POOL = Problem(
     ["m0", "m1", "m2", "m3", "m4", "m5"],

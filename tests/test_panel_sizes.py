@@ -15,8 +15,9 @@ from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
 from bylot.optima import best_mixture
 from bylot.policies import NoisyOr
-from bylot.policies.base import Ticket, decide, learn, make_reward_feedback
+from bylot.policies.base import Ticket, decide, learn
 from bylot.policies.panel_sizes import compute_least_costs, find_problem_of_one_size
+from sample_problem import make_reward_feedback
 from test_distributions import ALL_AVAILABLE
 
 SKILLS = np.array([0.85, 0.8, 0.7, 0.65, 0.5, 0.3, 0.25, 0.2])

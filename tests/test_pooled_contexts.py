@@ -12,10 +12,10 @@ from bylot.environments import Given
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.policies import Distinct
-from bylot.policies.base import decide, learn, make_reward_feedback
+from bylot.policies.base import decide, learn
 from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
 from bylot.router.core import iterate_arrays
-from sample_problem import make_five_expert_problem
+from sample_problem import make_five_expert_problem, make_reward_feedback
 
 ALL_AVAILABLE = np.empty(0, np.bool_)
 SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]

@@ -20,7 +20,7 @@ from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent
-from bylot.policies.base import Ticket, compute_distribution, decide, learn, make_reward_feedback
+from bylot.policies.base import Ticket, compute_distribution, decide, learn
 from bylot.policies.constraint_rows import (
     ConstraintRows,
     find_slater_point,
@@ -39,6 +39,7 @@ from bylot.router.core import iterate_arrays
 from sample_problem import (
     make_five_expert_problem,
     make_recorded_environment,
+    make_reward_feedback,
     make_stationary_environment,
 )
 

@@ -12,11 +12,11 @@ from bylot.environments import Drifting, Environment, Given, Noisy
 from bylot.metrics import compute_running_violations
 from bylot.numerics.philox import RngKey
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.base import decide, learn, make_reward_feedback
+from bylot.policies.base import decide, learn
 from bylot.policies.omd import DualStep
 from bylot.simulation import Trace
 from bylot.theory import theorem_1
-from sample_problem import distance_to_box
+from sample_problem import distance_to_box, make_reward_feedback
 
 T = 40_000
 # Equal shares break both limits: half of the mass is on expensive experts, a quarter on juniors.

@@ -55,11 +55,6 @@ NO_SCORES: Floats = np.empty(0)
 NO_WINNER = -1
 
 
-def make_reward_feedback(reward: float) -> Feedback:
-    """Feedback of which only the reward is known."""
-    return Feedback(reward, NO_SCORES, NO_WINNER)
-
-
 @jit_inline
 def make_plain_ticket(
     t: int, context: int, draws: Ints, available: Bools, feasible: bool, replaced: bool
