@@ -3,6 +3,7 @@
 import copy
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,15 @@ from bylot.errors import ProblemError, ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.policies import constraint_rows
-from bylot.policies.budget import Budget, Guard, fill_paced_bounds, make_pace, open_budget
+from bylot.policies.budget import (
+    Budget,
+    Guard,
+    compute_allowance,
+    fill_paced_bounds,
+    make_pace,
+    open_budget,
+    report_budget,
+)
 from bylot.policies.fallback_schedule import FallbackSchedule
 from bylot.policies.guard import bind_guard, compute_panel_cost, find_promises, guard_panel
 from bylot.policies.schedule_planning import fill_schedule, find_quota
@@ -68,6 +77,28 @@ def test_the_mean_of_a_member_counts_its_declared_cost_as_three_reports() -> Non
     assert_array_equal(budget.costs.means[1], guard.A[1])  # a share is exact
     assert budget.costs.reports.tolist() == [20, 0]
     assert_allclose(budget.spent[0] * UNIT, spend.sum() - 20 * declared.sum())
+
+
+def test_a_forecast_counts_calls_without_a_report_at_their_learned_means() -> None:
+    problem, members = make_pool(), np.array([4, 0, 3])
+    guard, budget = open_guard(problem)
+    for t in range(20):  # every call costs twice what is declared
+        settle_usd(guard, budget, t, members, [1.0, 2.0, 3.0])
+    excess = float((budget.costs.means[0] - guard.A[0])[members].sum())
+    assert excess > 0.5 * guard.A[0][members].sum()
+    rule, state = SimpleNamespace(guard=guard), SimpleNamespace(budget=budget, bounds=guard.b)
+    budget.left[0] = 1
+    plan = budget.costs.schedule
+    later = float(plan.quota @ budget.costs.means[0]) + plan.ahead[budget.place[0], 0]
+    for waiting, room, within_reach in ((0, 0.0, True), (9, 8.9, False), (9, 9.1, True)):
+        budget.costs.waiting[:] = 0
+        budget.costs.waiting[members] = waiting  # booked as declared, which `spent` contains
+        allowance = compute_allowance(guard.period, guard.b[0])
+        budget.spent[0] = allowance - later - room * excess - 1e-9
+        report = report_budget(problem, rule, state)
+        assert report is not None
+        assert report.limits[0].promise == "reserve"
+        assert report.limits[0].within_reach == within_reach
 
 
 def learn_totals_in_numpy(panels: Ints, totals: Floats) -> Floats:

@@ -217,8 +217,9 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     """The budget in the units and signs of the problem; None without a guard.
 
     A limit is within reach if the fallback schedule would still satisfy it, and so would the
-    experts available at the last decision. It is lost if even the cheapest panels of all experts in
-    every round left would end outside: spent + n least > P b.
+    experts available at the last decision; learned costs are forecast by their means, also those of
+    calls without a report, which are booked as declared. It is lost if even the cheapest panels of
+    all experts in every round left would end outside: spent + n least > P b.
     """
     guard: Guard | None = getattr(rule, "guard", None)
     if guard is None or not guard.on:
@@ -233,8 +234,9 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
         most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
         promise = name_promise(guard.risk, j, budget.costs.reports[j])
         if promise == "reserve":  # three standard errors are for the guard; this is a forecast
-            expected = float(plan.quota @ budget.costs.means[j])
-            later = bound_schedule_cost(left, expected, plan.ahead[place, j])
+            means = budget.costs.means[j]
+            later = bound_schedule_cost(left, float(plan.quota @ means), plan.ahead[place, j])
+            later += compute_open_cost(budget.costs, j, means, guard.A[j])
         else:
             later = compute_later_cost(guard, budget, j, left, place, no_members)
         reach = bool(spent + later <= most) and not short
