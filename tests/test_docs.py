@@ -84,6 +84,23 @@ def test_all_python_of_a_page_is_run_or_marked_as_code_of_another_library(page: 
         assert "bylot" not in code
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_python_of_a_page_is_hidden_from_the_tests_by_indentation(page: str) -> None:
+    assert find_indented_python(read_page(page)) == []
+
+
+def test_indented_python_is_found() -> None:
+    page = "Text:\n\n    router = bylot.Router(problem)\n    router.decide()\n\n"
+    fenced = "```python\nif True:\n    bylot.Router(problem)\n```\n"
+    assert find_indented_python(page + fenced) == ["    router = bylot.Router(problem)"]
+
+
+def find_indented_python(page: str) -> list[str]:
+    """Lines of indented code blocks that call bylot; no test would run them."""
+    unfenced = re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"^ {4}.*\bbylot\.\w+\(.*$", unfenced, re.MULTILINE)
+
+
 def test_every_command_of_the_pages_exists() -> None:
     found = [words for page in PAGES for words in find_commands(read_page(page))]
     for words in found:
