@@ -291,8 +291,11 @@ def test_policies_learn_from_the_feedback_that_the_table_knows(
     assert found["feedback"] == feedback
     assert found["policies"]["ts-bwk"]["runs"][1]["reward"] == pytest.approx(means[0], abs=1e-12)
     assert means[0] != pytest.approx(means[1], abs=1e-12), "it makes a difference"
-    said = "omd learns from the reward alone."
-    assert said in text.getvalue()
+    words = {"members": "scores of members", "winner": "winners"}[feedback]
+    said = f"omd ignores {words}: it learns from the reward alone."
+    assert text.getvalue().count(said) == 1
+    uses = {name: one["uses_feedback"] for name, one in found["policies"].items()}
+    assert uses == {"omd": False, "ts-bwk": True}
     assert said in (tmp_path / "out" / "report.md").read_text()
 
 

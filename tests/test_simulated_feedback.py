@@ -106,6 +106,15 @@ def test_a_policy_learns_the_reward_alone_by_default() -> None:
     assert (learned[:, 3] == -1).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_trace_says_whether_the_policy_used_the_feedback() -> None:
+    kinds: tuple[FeedbackKind, ...] = ("panel", "members", "winner")
+    for policy, used in (("random", [True, False, False]), ("ts", [True, True, True])):
+        found = [simulate(POOL, Given(VALUES), policy, rounds=5, feedback=kind) for kind in kinds]
+        assert [trace.feedback for trace in found] == list(kinds)
+        assert [trace.uses_feedback for trace in found] == used
+
+
 def test_one_of_several_best_members_wins_by_chance_and_nobody_wins_nothing() -> None:
     values = np.array([[0.5, 0.5, 0.2, 0.0]])
     draws = np.array([2, 1, 0, 1])

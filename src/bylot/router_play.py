@@ -120,4 +120,5 @@ def play(
             record.draw_probabilities[n] = decision.draw_probabilities or np.nan
             record.feasible[n], record.replaced[n] = decision.feasible, decision.replaced
             record.propensities[n] = np.nan if decision.propensity is None else decision.propensity
-    return Trace(problem, router.policy, router.seed, router.horizon, router.rewards, record)
+    given = router.policy, router.seed, router.horizon, router.rewards
+    return Trace(problem, *given, record, kind)

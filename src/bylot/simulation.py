@@ -17,15 +17,7 @@ from bylot.environments.call_costs import (
 )
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
-from bylot.numerics.jit import (
-    Bools,
-    Floats,
-    Ints,
-    announce_compilation,
-    jit,
-    jit_entry,
-    jit_inline,
-)
+from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.sum_max import sum_max
@@ -92,7 +84,7 @@ class Trace:
 
     Attributes
     ----------
-    problem, policy, seed, horizon
+    problem, policy, seed, horizon, feedback
         As they were given.
     range
         The range of rewards, which is mapped to [0, 1] for learning.
@@ -106,9 +98,15 @@ class Trace:
     horizon: int | None
     range: tuple[float, float]
     record: PlayRecord
+    feedback: FeedbackKind = "panel"
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self.rewards)} rounds, seed {self.seed}, {self.policy}>"
+
+    @property
+    def uses_feedback(self) -> bool:
+        """Whether the policy learned from all of the feedback; if not, from the rewards alone."""
+        return self.feedback in self.policy.feedback
 
     @property
     def rewards(self) -> Floats:
@@ -323,7 +321,8 @@ def simulate(
         The range of rewards, which is mapped to [0, 1] for learning.
     feedback : str
         What is reported: 'panel', the reward; 'members', also what each member would be worth
-        alone; 'winner', also the member that is worth most alone.
+        alone; 'winner', also the member that is worth most alone. A policy that ignores this
+        learns from the reward: see `Trace.uses_feedback`.
     late : RewardDelay
         When rewards arrive, such as ``RewardDelay(lag=200, lost=0.1)``: up to 200 rounds late, one
         in ten never. The trace contains all of them.
@@ -375,7 +374,7 @@ def simulate(
             choose_runner(play_rounds, rule)(rule, state, *chunk)
         check_range("rewards", record.rewards[start:stop], low, high)
         check_range("scores of members", record.scores[start:stop], low, high)
-    return Trace(problem, settings, seed, horizon, (low, high), record)
+    return Trace(problem, settings, seed, horizon, (low, high), record, feedback)
 
 
 def check_range(what: str, values: Floats, low: float, high: float) -> None:

@@ -12,7 +12,7 @@ from bylot.environments import Environment, Given, Outcomes
 from bylot.errors import BylotError, InfeasibleLimits
 from bylot.outcome_tables.sheets import quote_field
 from bylot.policies import Policy, policy_to_data, resolve_policy
-from bylot.policies.validation import FeedbackKind
+from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files import ProblemFile, WrittenLimit
@@ -184,13 +184,19 @@ class WhatifPlan:
             "members": "the reward, and what each member of the panel would have earned alone",
             "winner": "the reward, and which member would have earned most alone",
         }
-        text = f"Feedback: {told[self.feedback]}"
-        ignoring = [
-            spec for spec in self.policies if self.feedback not in self.policy_at(spec).feedback
-        ]
-        learns = "learns" if len(ignoring) == 1 else "learn"
-        more = f"; {join_words(ignoring, 'and')} {learns} from the reward alone" * bool(ignoring)
-        return f"{text}{more}."
+        text = f"Feedback: {told[self.feedback]}."
+        ignoring = [spec for spec in self.policies if not self.uses_feedback(spec)]
+        if not ignoring:
+            return text
+        names, said = join_words(ignoring, "and"), FEEDBACK_WORDS[self.feedback]
+        alone = f"ignores {said}: it learns from the reward alone."
+        if len(ignoring) > 1:
+            alone = f"ignore {said}: they learn from the reward alone."
+        return f"{text} {names} {alone}"
+
+    def uses_feedback(self, spec: str) -> bool:
+        """Whether a policy learns from all that is reported."""
+        return self.feedback in self.policy_at(spec).feedback
 
     def kind(self, spec: str, level: int | None = None) -> str:
         """The kind of distribution that a policy plays: "exact" (i.i.d. draws) or "panels"."""

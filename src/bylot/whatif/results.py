@@ -220,6 +220,7 @@ def results_data(
             policy: {
                 "kind": plan.kind(policy),
                 "settings": policy_to_data(plan.policy_at(policy)),
+                "uses_feedback": plan.uses_feedback(policy),
                 "refused": results.refused.get(policy),
                 "warning": results.warned.get(policy),
                 **(policy_data(results.policies[policy]) if policy in results.policies else {}),
