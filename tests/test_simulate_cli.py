@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -15,11 +16,13 @@ import hospital
 from bylot import Problem, policies, simulate
 from bylot.cli import main
 from bylot.cli.options import format_policy, split_policies
-from bylot.environments import Noisy, Outcomes
+from bylot.environments import CallCosts, Noisy, Outcomes
+from bylot.errors import BylotError
 from bylot.metrics import measure_worst_violation
 from bylot.optima import ValueStack, best_mixture, best_set, check_shadow_prices, optimum
 from bylot.parallel import ThreadEngine
 from bylot.problem_files import read
+from bylot.scenario import call_costs_from_text
 from bylot.whatif.plan import parse_sweep
 from test_report import Page, find_tables, is_rectangular
 
@@ -601,3 +604,51 @@ def test_a_bound_can_be_swept_to_its_opposite_and_beyond(tmp_path: Path) -> None
     assert "is above" in crossed.reason
     assert meeting.problem is not None
     assert separate.problem is not None
+
+
+def test_calls_cost_what_the_options_say(tmp_path: Path) -> None:
+    problem = read(write_problem_file(tmp_path)).problem
+    text = StringIO()
+    with redirect_stdout(text):
+        options = "--policy", "distinct", "--jobs", "1"
+        calls = "noise=0.3,usd=0.5,usd:bob=1.25,report=panel"
+        assert main(make_arguments(tmp_path, *options, "--call-costs", calls)) == 0
+    found = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    given: dict[str, Any] = {"rounds": ROUNDS, "horizon": ROUNDS, "seed": 1}
+    means = {"usd": [2.0, 3.75, 0.5, 0.5]}
+    same = CallCosts(means, noise=0.3, report="panel")
+    trace = simulate(problem, make_environment(problem), "distinct", **given, calls=same)
+    assert found["call_costs"] == {"means": means, "noise": 0.3, "tail": None, "report": "panel"}
+    distinct = found["policies"]["distinct"]
+    assert_allclose(distinct["runs"][1]["spend"], trace.spend.mean(axis=0))
+    assert_allclose(found["advice"]["spend"]["usd"], distinct["spend"][0])
+    # The references know the means, at which the budget allows better panels.
+    stack = ValueStack(make_environment(problem).expected()[0])
+    best, declared = (
+        1 + 4 * best_mixture(one, stack).value for one in (problem.replace(costs=means), problem)
+    )
+    assert found["references"]["panels"]["value"] == pytest.approx(best)
+    assert best > declared + 0.01
+    said = "Calls cost other amounts of usd than declared, with a standard deviation of 30% of the "
+    said += "mean, and what calls of each panel cost is reported"
+    assert text.getvalue().count(f"{said}.") == 1
+    assert f"{said}; the references know the means." in (tmp_path / "out/report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("noise", "--call-costs 'noise': expected NAME=VALUE"),
+        ("noise=x", "--call-costs: noise 'x': expected a number"),
+        ("noise=-1", "--call-costs: invalid noise -1.0: expected a number of at least 0"),
+        ("eur=1", "--call-costs: there is no 'eur'"),
+        ("usd=-1", "--call-costs: usd '-1': expected a factor of 0 or more"),
+        ("usd:zoe=1", "--call-costs 'usd:zoe=1': expected NAME=VALUE"),
+        ("noise=1,tail=2", "noise and tail exclude each other"),
+        ("report=all", "--call-costs: invalid report 'all': expected 'members'"),
+    ],
+)
+def test_invalid_call_costs_are_refused(given: str, words: str, tmp_path: Path) -> None:
+    file = read(write_problem_file(tmp_path))
+    with pytest.raises(BylotError, match=re.escape(words)):
+        call_costs_from_text(file, given)

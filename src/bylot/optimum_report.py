@@ -158,7 +158,8 @@ def list_main_numbers(report: OptimumReport) -> dict[str, str]:
         return {"best reward": none, "upper bound": ceiling}
     one = max(report.found.values(), key=lambda found: found.best.value)
     reward = f"{file.to_reward(one.best.value):.6g} per request, by {KIND_PLAYERS[one.kind]}"
-    spend = file.format_spend(report.shares @ one.inclusion)
+    asked, costs = report.shares @ one.inclusion, file.problem.costs
+    spend = file.format_spend({name: float(costs[name] @ asked) for name in file.units})
     numbers = {"best reward": reward, "upper bound": ceiling}
     numbers["spend"] = f"{spend} per request" if spend else "nothing has a cost"
     numbers["limit to loosen"] = describe_best_price(report, one)

@@ -4,19 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bylot import problem_files
 from bylot._atomic_write import save_file
-from bylot.environments import Environment, Noisy, Outcomes
+from bylot._text import format_percent, join_words
+from bylot.environments import CallCosts, Environment, Noisy, Outcomes
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
+from bylot.errors import BylotError, ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import ValueStack
 from bylot.outcome_tables.aslib import RUNS_FILE, read_aslib
 from bylot.outcome_tables.outcomes import OutcomeTable, match_columns, read_outcomes, read_skills
 from bylot.outcome_tables.sheets import data_error, quote_field
+from bylot.problem.validation import suggest_known_name
 from bylot.problem_files import ProblemFile
 
 MAX_OPTIMUM_ROUNDS = 10_000  # sampled rounds on which optima of a noisy environment are computed
@@ -211,6 +214,58 @@ def synthetic_scenario(file: ProblemFile) -> Scenario:
         synthetic=True,
         dimensions=tuple(f"dimension {n + 1}" for n in range(SYNTHETIC_DIMENSIONS)),
     )
+
+
+def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
+    """Parse what calls cost: `noise=0.5,usd=1.3,report=panel`; NAME=FACTOR is for the mean cost of
+    all calls, and NAME:EXPERT=FACTOR for those of one expert, in units of the declared cost.
+    """
+    problem, means, settings = file.problem, dict[str, Floats](), dict[str, Any]()
+    for part in text.split(","):
+        key, equal, given = (one.strip() for one in part.rpartition("="))
+        name, _, expert = key.partition(":")
+        if not equal or (expert and expert not in problem.experts):
+            expected = "NAME=VALUE, such as noise=0.5, usd=1.3 or usd:EXPERT=1.3, comma-separated"
+            raise BylotError("--call-costs", got=part, expected=expected)
+        if key == "report":
+            settings[key] = given
+            continue
+        try:
+            value = float(given)
+        except ValueError:
+            raise BylotError(f"--call-costs: {key}", got=given, expected="a number") from None
+        if key in ("noise", "tail"):
+            settings[key] = value
+        elif name not in file.units:
+            known = [*file.units, "noise", "tail", "report"]
+            remedy = suggest_known_name(name, known, "costs", can_add=False)
+            raise BylotError(f"--call-costs: there is no {name!r}", remedy=remedy)
+        elif not 0.0 <= value < np.inf:
+            raise BylotError(f"--call-costs: {key}", got=given, expected="a factor of 0 or more")
+        else:
+            means.setdefault(name, problem.costs[name].copy())
+            chosen = problem.experts.index(expert) if expert else slice(None)
+            means[name][chosen] = value * problem.costs[name][chosen]
+    try:
+        return CallCosts(means, **settings)
+    except ValuesError as error:
+        raise BylotError(f"--call-costs: {error}") from None
+
+
+def describe_call_costs(calls: CallCosts) -> str:
+    """What calls cost, in a sentence."""
+    parts = ["Calls cost what is declared on average"]
+    if calls.means:
+        parts = [f"Calls cost other amounts of {join_words(calls.means, 'and')} than declared"]
+    if calls.tail is not None:
+        parts.append(f"with Pareto tails of exponent {calls.tail:g}")
+    elif calls.noise > 0.0:
+        parts.append(f"with a standard deviation of {format_percent(calls.noise)} of the mean")
+    told = {"members": "of each member", "panel": "of each panel", "nothing": None}[calls.report]
+    known = (
+        "which policies are not told" if told is None else f"and what calls {told} cost is reported"
+    )
+    return f"{', '.join(parts)}, {known}."
 
 
 def write_crowd_scenario(path: Path, seed: int) -> tuple[ProblemFile, Scenario]:

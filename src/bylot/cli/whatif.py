@@ -52,6 +52,12 @@ def add_simulate(verbs: Any) -> None:
     text = "requests per run; policies know this horizon unless the file sets a period"
     verb.add_count("--rounds", 10_000, text)
     verb.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
+    text = "what calls really cost, e.g. noise=0.5,usd=1.3,usd:EXPERT=2,report=panel: NAME=FACTOR "
+    text += "times the declared cost on average, of all experts or of one; noise, the standard "
+    text += "deviation of a call relative to its mean, or tail, the exponent of a Pareto "
+    text += "distribution; report, what is reported: members, panel or nothing "
+    text += "(default: calls cost what is declared)"
+    verb.add_option("--call-costs", "SETTINGS", text)
     text = "also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
     text += "NAME.at_most or NAME.at_least if the cost is limited on both sides"
     verb.add_option("--sweep", "NAME=FROM:TO:COUNT", text)
@@ -129,6 +135,7 @@ def print_packaged(given: argparse.Namespace) -> None:
 def run_simulate(given: argparse.Namespace) -> int:
     """Play and report; 130 if interrupted, 1 if nothing could be played."""
     from bylot.outcome_tables.outcomes import count_questions_per_day
+    from bylot.scenario import call_costs_from_text
     from bylot.whatif import WhatifPlan, parse_sweep, render
     from bylot.whatif import run as run_whatif
 
@@ -147,6 +154,7 @@ def run_simulate(given: argparse.Namespace) -> int:
         sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
         per_day=per_day,
         feedback=given.feedback,
+        calls=None if given.call_costs is None else call_costs_from_text(file, given.call_costs),
     )
     result = run_whatif(plan, given.out, given.jobs)
     print_result(given, result.data, render(result))

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from bylot._text import format_number, join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
-from bylot.numerics.jit import Floats
 from bylot.outcome_tables.sheets import quote_field
 from bylot.problem import Limit, Problem, Share, share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
@@ -115,11 +114,9 @@ class ProblemFile:
         unit = self.units.get(name)
         return f"experts of group {name}" if unit is None else unit.partition(" per ")[0] or name
 
-    def format_spend(self, inclusion: Floats, requests: float = 1.0) -> str:
-        """Expected costs of some requests: "2.5 US dollars and 3 minutes"; empty without costs."""
-        asked, costs = inclusion * requests, self.problem.costs
-        spent = ((name, float(costs[name] @ asked)) for name in self.units)
-        parts = (f"{format_number(x)} {self.name_unit(name)}" for name, x in spent)
+    def format_spend(self, spend: Mapping[str, float]) -> str:
+        """Costs by name: "2.5 US dollars and 3 minutes"; empty without costs."""
+        parts = (f"{format_number(x)} {self.name_unit(name)}" for name, x in spend.items())
         return join_words(parts, "and")
 
     def format_limit(self, limit: Limit) -> str:

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bylot._text import join_words
-from bylot.environments import Environment, Given, Outcomes
+from bylot.environments import CallCosts, Environment, Given, Outcomes
 from bylot.errors import BylotError, InfeasibleLimits
+from bylot.numerics.jit import Floats
 from bylot.outcome_tables.sheets import quote_field
 from bylot.policies import Policy, policy_to_data, resolve_policy
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
@@ -109,6 +110,20 @@ class WhatifPlan:
     sweep: BoundSweep | None = None
     per_day: float | None = None  # requests; None: unknown
     feedback: FeedbackKind = "panel"
+    calls: CallCosts | None = None  # None: calls cost what is declared
+
+    @property
+    def play_settings(self) -> dict[str, Any]:
+        """Settings of `simulate` that all runs share."""
+        return {"horizon": self.horizon, "feedback": self.feedback, "calls": self.calls}
+
+    @property
+    def mean_costs(self) -> dict[str, Floats]:
+        """What calls cost on average, by name of the cost: at most the declared largest costs."""
+        costs, most = dict(self.problem.costs), self.problem.max_costs
+        for name, means in (self.calls.means if self.calls else {}).items():
+            costs[name] = np.minimum(means, most.get(name, np.inf))
+        return costs
 
     @property
     def per_requests(self) -> str:

@@ -62,6 +62,8 @@ def compute_reference(plan: WhatifPlan, problem: Problem, job: WhatifJob) -> Ref
     """One reference, with shadow prices for the bounds of the file, or why there is none."""
     priced = job.level is None and job.name in DISTRIBUTION_KINDS
     try:
+        if plan.calls is not None and plan.calls.means:
+            problem = problem.replace(costs=plan.mean_costs)
         return REFERENCES[job.name](plan, problem, priced=priced)
     except InfeasibleLimits:
         return MISSING_REASONS.get(job.name, "does not exist")

@@ -18,6 +18,7 @@ from bylot.reports.blocks import (
     TableBlock,
     make_table,
 )
+from bylot.scenario import describe_call_costs
 from bylot.whatif.figures import MAX_EXPERT_ROWS, MAX_LIMIT_PANELS
 from bylot.whatif.plan import WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS
@@ -95,6 +96,9 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         f"requests each, {seeds} seed{'s' * (seeds > 1)}; all policies get the same requests."
     )
     yield plan.describe_feedback()
+    if plan.calls is not None:
+        known = "the references know the means" * bool(plan.calls.means)
+        yield f"{describe_call_costs(plan.calls)[:-1]}{'; ' * bool(known)}{known}."
     if scenario.questions:
         part = f" ({format_percent(scenario.blanks / scenario.cells)})" * (scenario.blanks > 9)
         yield (

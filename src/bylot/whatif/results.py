@@ -214,6 +214,7 @@ def results_data(
         "seeds": list(plan.seeds),
         "horizon": plan.horizon,
         "feedback": plan.feedback,
+        "call_costs": call_costs_data(plan),
         "requests_per_day": plan.per_day,
         "window": plan.window,
         "policies": {
@@ -239,6 +240,14 @@ def results_data(
         },
         "sweep": sweep_data(results),
     }
+
+
+def call_costs_data(plan: WhatifPlan) -> dict[str, Any] | None:
+    """What calls cost; means by cost, in the order of the experts."""
+    if plan.calls is None:
+        return None
+    means = {name: plan.mean_costs[name].tolist() for name in plan.calls.means}
+    return {"means": means, **plain_data(plan.calls, "noise", "tail", "report")}
 
 
 def plain_data(source: object, *names: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from bylot.harness import play_cell, summarize_play
 from bylot.parallel import ThreadEngine, show_progress
 from bylot.reports.pages import write_pages
 from bylot.reports.style import load_pyplot, make_figure_folder
+from bylot.scenario import describe_call_costs
 from bylot.whatif.figures import draw_whatif
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
@@ -73,8 +74,7 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     refused: dict[str, str] = {}
     warned: dict[str, str] = {}
     rounds, seed = min(WARMUP_ROUNDS, plan.rounds), plan.seeds[0]
-    given: dict[str, Any] = {"rounds": rounds, "seed": seed, "horizon": plan.horizon}
-    given["feedback"] = plan.feedback
+    given = {"rounds": rounds, "seed": seed, **plan.play_settings}
     for n, spec in enumerate(plan.policies, 1):
         print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
         with warnings.catch_warnings(record=True) as caught:
@@ -94,8 +94,7 @@ def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
     assert problem is not None, "infeasible levels have no jobs"
     if job.seed is None:
         return compute_reference(plan, problem, job)
-    given: dict[str, Any] = {"rounds": plan.rounds, "seed": job.seed, "horizon": plan.horizon}
-    given["feedback"] = plan.feedback
+    given = {"rounds": plan.rounds, "seed": job.seed, **plan.play_settings}
     played = play_cell(problem, plan.environments[job.seed], job.name, **given)
     if isinstance(played, PolicyError):
         return played.explain(plan.file.format_limit)
@@ -118,6 +117,8 @@ def render(output: WhatifOutput) -> str:
     lines += [f"{one} here" for one in plan.auto_choices()]
     if plan.feedback != "panel":
         lines.append(plan.describe_feedback())
+    if plan.calls is not None:
+        lines.append(describe_call_costs(plan.calls))
     if rows:  # otherwise the summary says it
         lines += [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
     pages = [str(path) for path in output.paths if path.suffix in (".html", ".md", ".json")]

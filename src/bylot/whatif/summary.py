@@ -54,7 +54,10 @@ def make_advice(results: WhatifResults) -> Advice | None:
         return None
     plan, one = results.plan, results.headline
     requests = plan.per_day or 1_000
-    spend = {name: float(plan.problem.costs[name] @ one.asked) for name in plan.file.units}
+    spend = {name: float(plan.mean_costs[name] @ one.asked) for name in plan.file.units}
+    if plan.calls is not None:  # what limited calls did cost
+        limited = zip(plan.problem.limits, one.spend.tolist(), strict=True)
+        spend |= {limit.name: cost for limit, cost in limited if limit.name in spend}
     reward = {"value": one.reward}
     if one.interval:
         reward |= {"low": one.interval[0], "high": one.interval[1]}
@@ -121,7 +124,7 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     )
     if interval:
         reward += f" (95% interval {' to '.join(interval)})"
-    spend = plan.file.format_spend(one.asked, advice.requests)
+    spend = plan.file.format_spend(advice.total_spend)
     text = f"{lead} {reward}{f' for {spend}' if spend else ''} {per}"
     if not count:
         return f"{text}."
