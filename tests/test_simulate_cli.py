@@ -652,3 +652,15 @@ def test_invalid_call_costs_are_refused(given: str, words: str, tmp_path: Path) 
     file = read(write_problem_file(tmp_path))
     with pytest.raises(BylotError, match=re.escape(words)):
         call_costs_from_text(file, given)
+
+
+def test_panels_of_several_sizes_are_not_called_full(tmp_path: Path) -> None:
+    text = StringIO()
+    for fewest, words in ((1, "panels of 1 to 2 experts"), (2, "full panels")):
+        write_problem_file(tmp_path, f"min_draws: {fewest}\n{POOL}")
+        with redirect_stdout(text):
+            assert main(make_arguments(tmp_path, "--policy", "random", "--jobs", "1")) == 0
+        report = (tmp_path / "out" / "report.md").read_text()
+        assert f"best mixture of {words} under the limits" in report
+        assert f"best {words} without limits" in report
+        assert ("full panels" in report) == (fewest == 2)

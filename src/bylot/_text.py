@@ -81,6 +81,15 @@ def format_sizes(fewest: int, most: int) -> str:
     return f"{most}" if fewest == most else f"{fewest} to {most}"
 
 
+def name_panels(fewest: int, most: int) -> str:
+    """Panels of this many members, in a sentence.
+
+    >>> name_panels(3, 3), name_panels(1, 3)
+    ('full panels', 'panels of 1 to 3 experts')
+    """
+    return "full panels" if fewest == most else f"panels of {format_sizes(fewest, most)} experts"
+
+
 def format_percent(part: float | None) -> str:
     """A probability, a share or a change in percent.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bylot import optima
-from bylot._text import format_labels, format_table, join_words
+from bylot._text import format_labels, format_table, join_words, name_panels
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.problem_files import ProblemFile
@@ -19,7 +19,7 @@ KIND_LABELS = {
     "surrogate": "best i.i.d. draws, surrogate",
 }
 KIND_PLAYERS = {
-    "panels": "a mixture of full panels (the optimum of distinct and noisy-or)",
+    "panels": "a mixture of {panels} (the optimum of {players})",
     "exact": "independent draws (the optimum of tangent)",
     "surrogate": "independent draws under the paper's surrogate (the optimum of omd)",
 }
@@ -157,7 +157,10 @@ def list_main_numbers(report: OptimumReport) -> dict[str, str]:
         none = "none: no distribution was found that keeps the limits"
         return {"best reward": none, "upper bound": ceiling}
     one = max(report.found.values(), key=lambda found: found.best.value)
-    reward = f"{file.to_reward(one.best.value):.6g} per request, by {KIND_PLAYERS[one.kind]}"
+    fewest, most = file.problem.min_members, min(file.problem.draws, file.problem.size)
+    players = "distinct and noisy-or" if fewest == most else "noisy-or"
+    by = KIND_PLAYERS[one.kind].format(panels=name_panels(fewest, most), players=players)
+    reward = f"{file.to_reward(one.best.value):.6g} per request, by {by}"
     asked, costs = report.shares @ one.inclusion, file.problem.costs
     spend = file.format_spend({name: float(costs[name] @ asked) for name in file.units})
     numbers = {"best reward": reward, "upper bound": ceiling}

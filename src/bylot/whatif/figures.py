@@ -16,7 +16,7 @@ MAX_EXPERT_ROWS = 40
 MAX_PERIOD_LINES = 20
 VIOLATED_COLOUR = "#f3d9d0"
 REFERENCE_LINES: dict[str, tuple[str, Any]] = {
-    "panels": ("best full panels under the limits", "solid"),
+    "panels": ("best {panels} under the limits", "solid"),
     "exact": ("best independent draws under the limits", (0, (6, 2))),
     "set": ("best fixed panel under the limits", (0, (3, 1, 1, 1))),
     "equal": ("all experts equally often", (0, (1, 2))),
@@ -65,7 +65,7 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
         one = results.reference(name)
         if one is not None and (one.kept or name == "equal"):
             note = "" if one.kept else ", not allowed"
-            label = f"{label}{note}: {one.value:.3f}"
+            label = f"{label.format(panels=plan.panels)}{note}: {one.value:.3f}"
             axes.axhline(one.value, color=style.BLACK, linewidth=1.2, linestyle=dashes, label=label)
     draw_period_ends(axes, plan)
     axes.set(xlabel="requests", ylabel="reward", xlim=(0, plan.rounds))
@@ -174,6 +174,7 @@ def draw_bound_sweep(results: WhatifResults, folder: Path) -> list[Path]:
         best = [results.reference(kind, level) for _, level in plan.bounds]
         y = [np.nan if one is None else one.value for one in best]
         x = [bound for bound, _ in plan.bounds]
+        label = label.format(panels=plan.panels)
         axes.plot(x, y, color=style.BLACK, linestyle=dashes, linewidth=1.2, label=label)
     for policy, series in style.assign_styles(plan.policies).items():
         draw_sweep_line(axes, results, policy, series)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot._text import join_words
+from bylot._text import join_words, name_panels
 from bylot.environments import CallCosts, Environment, Given, Outcomes
 from bylot.errors import BylotError, InfeasibleLimits
 from bylot.numerics.jit import Floats
@@ -133,6 +133,12 @@ class WhatifPlan:
     @property
     def problem(self) -> Problem:
         return self.file.problem
+
+    @property
+    def panels(self) -> str:
+        """The panels of different experts that mixtures are of, in a sentence."""
+        problem = self.problem
+        return name_panels(problem.min_members, min(problem.draws, problem.size))
 
     @property
     def horizon(self) -> int | None:

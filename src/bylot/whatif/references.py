@@ -23,7 +23,7 @@ REFERENCE_SLACK = 1e-9  # in units of the largest cost: an optimum lies on its l
 class DistributionKind(NamedTuple):
     """A kind of distribution that policies play."""
 
-    best: str  # the best of the kind, in a sentence
+    best: str  # the best of the kind, in a sentence, with `WhatifPlan.panels`
     plays: str  # what the policies of this kind play
     label: str  # the best of the kind, in a column
     free: str  # the reference for the best of the kind without limits
@@ -31,7 +31,7 @@ class DistributionKind(NamedTuple):
 
 DISTRIBUTION_KINDS = {
     "panels": DistributionKind(
-        "mixture of full panels", "panels of different experts", "best panels", "free-panels"
+        "mixture of {panels}", "panels of different experts", "best panels", "free-panels"
     ),
     "exact": DistributionKind(
         "distribution of independent draws", "independent draws", "best draws", "free-draws"
@@ -66,11 +66,11 @@ def compute_reference(plan: WhatifPlan, problem: Problem, job: WhatifJob) -> Ref
             problem = problem.replace(costs=plan.mean_costs)
         return REFERENCES[job.name](plan, problem, priced=priced)
     except InfeasibleLimits:
-        return MISSING_REASONS.get(job.name, "does not exist")
+        return MISSING_REASONS.get(job.name, "does not exist").format(panels=plan.panels)
 
 
 MISSING_REASONS = {
-    "panels": "does not exist: full panels of different experts cannot keep the limits",
+    "panels": "does not exist: {panels} cannot keep the limits",
     "exact": "not found",
     "surrogate": "does not exist: the surrogate is infeasible, although the limits are not",
 }

@@ -159,8 +159,9 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     references, notes = [], []
     for name, one in results.references.items():
         note, cells = (one, ("-", "-", "-")) if isinstance(one, str) else (one.note, one.cells)
-        references.append((REFERENCE_LABELS[name], *cells))
-        notes += [f"{REFERENCE_LABELS[name]}: {note}."] if note else []
+        label = REFERENCE_LABELS[name].format(panels=results.plan.panels)
+        references.append((label, *cells))
+        notes += [f"{label}: {note}."] if note else []
     if references:
         blocks.append(make_table(TEXTS["tables"]["references"], references))
     if notes:
@@ -228,7 +229,9 @@ def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Bl
     more = f" The {MAX_EXPERT_ROWS} asked most often are shown." * (len(experts) > MAX_EXPERT_ROWS)
     return [
         Heading("Who is asked"),
-        *figure_blocks(paths, "experts", best=kind.best, more=more),
+        *figure_blocks(
+            paths, "experts", best=kind.best.format(panels=results.plan.panels), more=more
+        ),
         make_table(TEXTS["tables"]["experts"], rows, list(asked), count=len(rows)),
     ]
 

@@ -153,7 +153,7 @@ def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:
 def describe_reward(results: WhatifResults) -> str:
     """The headline policy against references and other policies that keep the limits."""
     one, plan = results.headline, results.plan
-    best = f"the best {DISTRIBUTION_KINDS[one.kind].best}"
+    best = f"the best {DISTRIBUTION_KINDS[one.kind].best.format(panels=plan.panels)}"
     parts = []
     for name, label in {one.kind: best, **COMPARED_REFERENCES}.items():
         found = results.reference(name)
