@@ -92,6 +92,28 @@ def test_few_rounds_and_heavy_weights_break_all_intervals_but_the_finite_sample_
     assert coverage["set weights"] < 0.8
 
 
+def test_doubly_robust_intervals_cover_although_few_rounds_tell_about_the_target() -> None:
+    rng, logs, n, panels = np.random.default_rng(0), 1_200, 800, 21
+    law = np.append(0.99, np.full(panels - 1, 0.01 / (panels - 1)))  # of a router that has learned
+    covered, skewed, effective = [], [], []
+    for _ in range(logs):
+        worth, drawn = rng.uniform(0.2, 0.9, panels), rng.choice(panels, n, p=law)
+        w, r = 1.0 / panels / law[drawn], worth[drawn]
+        predicted, expected, half = np.full(n, 0.5), np.full(n, 0.5), n // 2
+        counts = (np.bincount(drawn[:half], one, panels) for one in (r[:half], np.ones(half)))
+        model = np.divide(*(some + prior for some, prior in zip(counts, (0.5, 1.0), strict=True)))
+        predicted[half:], expected[half:] = model[drawn[half:]], model.mean()
+        found = estimate_doubly_robust(w, r, predicted, expected, 0.95).interval
+        other = make_skewness_corrected_interval(expected + w * (r - predicted), 0.95)
+        covered.append(found.low <= worth.mean() <= found.high)
+        skewed.append(other.low <= worth.mean() <= other.high)
+        effective.append(w.sum() ** 2 / (w @ w))
+    margin = 3 * math.sqrt(0.95 * 0.05 / logs)
+    assert 5 < np.median(effective) < 20
+    assert np.mean(covered) >= 0.95 - margin
+    assert np.mean(skewed) < 0.95 - margin  # the interval of many rounds would not do
+
+
 SKEWED = [
     (SetGame([0.7, 0.15, 0.1, 0.05], [0.2, 0.2, 0.3, 0.3]), 2_400),
     (SetGame([0.8, 0.1, 0.06, 0.04], [0.3, 0.3, 0.2, 0.2]), 1_800),

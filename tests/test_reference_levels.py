@@ -1,5 +1,7 @@
 """Reference levels of a log: random panels, and the best fixed mixture that keeps the limits."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -17,16 +19,21 @@ BEST_REWARD = (
 )
 
 
-def make_log(rounds: int = 2_000, known: bool = True, seed: int = 1) -> list[LogEntry]:
+def make_log(
+    rounds: int = 2_000,
+    known: bool = True,
+    seed: int = 1,
+    chances: Mapping[tuple[str, str], float] = PANELS,
+) -> list[LogEntry]:
     """Panels drawn by fixed probabilities, with noise on their rewards."""
-    rng, names = np.random.default_rng(seed), [*PANELS]
+    rng, names = np.random.default_rng(seed), [*chances]
     return [
         LogEntry(
             id=f"d{t}",
             t=t,
-            draws=(panel := names[rng.choice(len(names), p=[*PANELS.values()])]),
+            draws=(panel := names[rng.choice(len(names), p=[*chances.values()])]),
             reward=float(np.clip(REWARDS[panel] + rng.normal(0, 0.05), 0, 1)),
-            propensity=PANELS[panel] if known else None,
+            propensity=chances[panel] if known else None,
         )
         for t in range(rounds)
     ]
@@ -41,6 +48,19 @@ def test_both_levels_agree_with_their_exact_values() -> None:
         assert level.reason is None
         numbers = [level.low, level.value, level.high]
         assert numbers == sorted(numbers, key=float)  # type: ignore[arg-type]
+
+
+def test_a_router_that_has_learned_has_a_level_of_random_panels() -> None:
+    learned = {("a", "b"): 0.02, ("a", "c"): 0.96, ("b", "c"): 0.02}
+    log = log_from_entries(PROBLEM, make_log(600, chances=learned))
+    random, _ = estimate_reference_levels(log, (0.0, 1.0))  # 600 rounds are worth 50 of random ones
+    assert random.low is not None
+    assert random.high is not None
+    assert random.low <= RANDOM_REWARD <= random.high <= random.low + 0.3
+    few = log_from_entries(PROBLEM, make_log(100, chances=learned))
+    random, _ = estimate_reference_levels(few, (0.0, 1.0))
+    assert random.value is None
+    assert "an interval needs at least 20" in (random.reason or "")
 
 
 def test_the_best_mixture_keeps_the_limits() -> None:
@@ -66,11 +86,11 @@ def test_a_log_without_propensities_has_no_levels_but_reasons() -> None:
 
 
 def test_a_short_log_has_no_levels_but_reasons() -> None:
-    log = log_from_entries(PROBLEM, make_log(rounds=30))
+    log = log_from_entries(PROBLEM, make_log(rounds=20))
     for level in estimate_reference_levels(log, (0.0, 1.0)):
         assert (level.value, level.low, level.high) == (None, None, None)
         assert level.reason
-    assert "no panel was drawn 40 times in 15 decisions" in str(level)
+    assert "no panel was drawn 40 times in 10 decisions" in str(level)
 
 
 def test_a_log_of_one_decision_has_no_levels_but_reasons() -> None:

@@ -19,6 +19,7 @@ DRAW_WEIGHTS, SET_WEIGHTS = "draw weights", "set weights"
 SELF_NORMALISED, DOUBLY_ROBUST, FINITE_SAMPLE = "self-normalised", "doubly robust", "finite-sample"
 AS_PLAYED = "as played"
 PLAYED_WIDENING = 1.1  # of errors: the distance of distributions played lately from the present one
+FEW_ROUNDS = 100.0  # effective ones, below which errors are underestimated
 LAMBDA_GRID = 0.5 ** np.arange(1, 13)  # lambda below: for samples of a dozen to 10^8
 RIDGE_PENALTY = 1.0  # as if each expert had been seen in one more round, adding nothing
 MAX_LOG_PARTS = 64  # the first 1/64 of a log is predicted without a model
@@ -104,11 +105,21 @@ def estimate_doubly_robust(
 ) -> RewardEstimate:
     """V = mean_t m_t(P') + w_t (r_t - m_t(A_t)), unbiased for any model m_t of earlier rounds.
 
-    m_t(P') is the model's expectation under the target.
+    m_t(P') is the model's expectation under the target. If few rounds tell about the target, those
+    with the largest weights may not have come up yet, and the error is underestimated. It is then
+    at least s / sqrt(n_eff) with s^2 = sum_t w_t (r_t - m_t)^2 / sum_t w_t, as of n_eff rounds of
+    the target itself, and the interval is Student's with n_eff - 1 degrees of freedom.
     """
-    terms = expected + weights * (rewards - predicted)
-    interval = make_skewness_corrected_interval(terms, level)
-    return RewardEstimate(DOUBLY_ROBUST, *compute_mean_and_error(terms), interval)
+    residuals, total, square = rewards - predicted, float(weights.sum()), float(weights @ weights)
+    terms = expected + weights * residuals
+    value, error = compute_mean_and_error(terms)
+    effective = total**2 / square if square > 0.0 else 0.0
+    if not 1.0 < effective < FEW_ROUNDS:
+        interval = make_skewness_corrected_interval(terms, level)
+        return RewardEstimate(DOUBLY_ROBUST, value, error, interval)
+    error = max(error, math.sqrt(float(weights @ residuals**2) / total / effective))
+    far = float(stdtrit(effective - 1.0, (1.0 + level) / 2.0)) * error
+    return RewardEstimate(DOUBLY_ROBUST, value, error, ConfidenceInterval(value - far, value + far))
 
 
 def estimate_finite_sample(

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from bylot.distributions import FixedSizeSets, MixedSets
 from bylot.errors import BylotError, InsufficientOverlap
+from bylot.evaluate.estimators import DOUBLY_ROBUST
 from bylot.evaluate.importance_weights import select_usable_rounds
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import evaluate_target
@@ -17,6 +18,7 @@ from bylot.numerics.jit import Bools
 from bylot.optima.polytope import maximise_linear
 
 MIN_PANEL_ROUNDS = 40  # in which a panel of the mixture was drawn
+MIN_LEVEL_ROUNDS = 20.0  # effective ones: a router that has learned seldom draws other panels
 
 
 class ReferenceLevel(Struct, frozen=True, kw_only=True):
@@ -45,9 +47,10 @@ def estimate_reference_levels(
         name: str, log: DecisionLog, make: Callable[[], EvaluationTarget]
     ) -> ReferenceLevel:
         try:
-            found = evaluate_target(log, make(), rewards=rewards).main_estimate
+            result = evaluate_target(log, make(), rewards=rewards, least=MIN_LEVEL_ROUNDS)
         except BylotError as error:
             return ReferenceLevel(name=name, reason=error.what)
+        found = next(one for one in result.estimates if one.name == DOUBLY_ROBUST)
         return ReferenceLevel(name=name, value=found.value, **found.interval._asdict())
 
     best_mixture = partial(make_best_mixture_target, earlier)
