@@ -243,7 +243,6 @@ def play_rounds(
     order of their decisions.
     """
     everyone, unknown = np.empty(0, np.bool_), np.empty(0)
-    # Fields are taken out of the loop: compiled code counts a reference at every access.
     draws, q, rewards, spend, feasible, visited, propensities, replaced = record[:8]
     distributions, scores, winners = record[8:]
     due, order, arrived = late.due, late.order, late.arrived[0]

@@ -261,7 +261,7 @@ def jit_entry(function: FunctionT, **options: str) -> FunctionT:
 def jit_inline(function: FunctionT) -> FunctionT:
     """Compile a small function of the hot loop and inline it into its callers.
 
-    A call would count a reference for every array argument, which costs more than the work.
+    A call would copy every field of its arguments, which costs more than the work.
     """
     return jit_entry(function, inline="always")
 
