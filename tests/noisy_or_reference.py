@@ -4,6 +4,8 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, Ints
 
+MAX_BETA = 0.3
+
 
 class ReferenceBelief:
     """What contexts share, what they add, and the scale of rewards."""
@@ -71,7 +73,7 @@ class ReferenceBelief:
         den = mu * (one @ Px + extra) + phi
         step = 0.0 if known else (y - mu) / den
         shorter = step / max(1.0, np.abs(Px[A] * step).max())
-        self.beta = np.clip(self.beta + Px * shorter, -8, 0.3)
+        self.beta = np.clip(self.beta + Px * shorter, -8, MAX_BETA)
         self.P = self.P - mu / den * np.outer(Px, Px)
         self.n += 1
         if self.pooled:
@@ -108,3 +110,63 @@ class ReferenceBelief:
             P = self.P * np.outer(S, S)
             reset = np.where(fired, np.maximum(1 / self.members - np.diag(P), 0), 0)
             self.P, self.e = P + np.diag(reset), np.where(fired, 0.0, self.e)
+
+
+class ReferenceModel(ReferenceBelief):
+    """With a second belief that forgets, and bets that it predicts better."""
+
+    adopted = 0
+
+    def restart(self) -> None:
+        super().restart()
+        self.recent_beta, self.recent_P, self.evidence = self.beta.copy(), self.P.copy(), 0.0
+
+    def learn(self, x: int, A: Ints, reward: float) -> None:
+        changed, was = self.compare_recent(x, A, reward), self.width
+        super().learn(x, A, reward)
+        if self.width != was:
+            self.recent_beta, self.recent_P = self.beta.copy(), self.P.copy()
+        elif changed:
+            (X, K), self.adopted = self.info.shape, self.adopted + 1
+            self.beta, self.P = self.recent_beta.copy(), self.recent_P.copy()
+            self.evidence, self.e = 0.0, np.zeros(K)
+            self.info, self.moment = np.zeros((X, K)), np.zeros((X, K))
+            self.a, self.V = np.zeros(X), np.full(X, 0.03)
+
+    def compare_recent(self, x: int, A: Ints, reward: float) -> bool:
+        y = float(np.clip((self.low + self.width - reward) / self.width, 0, 1))
+        one = np.isin(np.arange(self.size), A).astype(float)
+        mean, extra, D = 0.0, 0.0, self.variances(x)
+        if self.pooled:
+            mean, extra = one @ (self.moment[x] * D) + self.a[x], one @ D + self.V[x]
+        expected, mu = (
+            float(np.clip(np.exp(one @ beta + mean), 0.003, 1))
+            for beta in (self.beta, self.recent_beta)
+        )
+        Px = self.recent_P @ one
+        den = mu * (one @ Px + extra) + self.phi
+        if self.n >= 200:
+            d = mu - expected
+            bet = d / (mu * den + d**2)
+            bet = min(max(bet, -0.5 / max(1 - expected, 1e-3)), 0.5 / expected)
+            self.evidence = min((1 + self.evidence) * (1 + bet * (y - expected)), 1e6)
+        step = 0.0 if mu <= 0.003 and y < 0.003 else (y - mu) / den
+        step /= max(1.0, np.abs(Px[A] * step).max())
+        self.recent_beta = np.clip(self.recent_beta + Px * step, -8, MAX_BETA)
+        self.recent_P = self.recent_P - mu / den * np.outer(Px, Px)
+        if self.n % 10 == 0:
+            self.forget_older()
+        return self.evidence >= 1e6
+
+    def forget_older(self) -> None:
+        prior, g = 1 / self.members, 2 ** (10 / 300)
+        known = np.maximum(1 - np.diag(self.P) / prior, 0)
+        weight = known.sum() + 2
+        mean = (known @ self.beta + 2 * np.log(0.4) / self.members) / weight
+        most = (known @ ((self.beta - mean) ** 2 + np.diag(self.P)) + 2 * prior) / weight
+        most, v = min(most, prior), np.diag(self.recent_P)
+        self.recent_beta = self.recent_beta + (1 - 1 / g) * np.minimum(v / most, 1) * (
+            mean - self.recent_beta
+        )
+        S = np.sqrt(np.minimum(g, np.maximum(most / v, 1)))
+        self.recent_P = self.recent_P * np.outer(S, S)

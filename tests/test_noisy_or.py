@@ -20,7 +20,7 @@ from bylot.policies.budget import fill_paced_bounds, open_budget
 from bylot.policies.guard import guard_panel
 from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, NoisyOrRule, count_posterior_bytes
 from bylot.router.core import iterate_arrays
-from noisy_or_reference import ReferenceBelief
+from noisy_or_reference import ReferenceModel
 from sample_problem import (
     SKILLS,
     make_five_expert_problem,
@@ -79,7 +79,7 @@ class ReferenceNoisyOr:
     def __init__(self, rule: NoisyOrRule, contexts: int) -> None:
         K, d = rule.A.shape[1], rule.units.size
         self.rule, self.recent, self.K = rule, list[int](), K
-        self.belief = ReferenceBelief(K, rule.explorer.members, contexts)
+        self.belief = ReferenceModel(K, rule.explorer.members, contexts)
         self.lam, self.G2, self.width = np.zeros(d), np.full(d, 0.01), 1.0
         self.account, self.bounds, self.moved = open_budget(rule.guard), rule.guard.b.copy(), False
 

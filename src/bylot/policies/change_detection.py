@@ -1,7 +1,10 @@
-"""A test for an abrupt fall of rewards, after which a policy starts to learn anew.
+"""Two tests for an abrupt change, after which a policy starts to learn anew.
 
-Page's cumulative sums of (baseline - reward) / sd - drift, one for each of three sizes of a fall.
-With independent rewards, a million of them pass between two false alarms.
+A fall of rewards: Page's cumulative sums of (baseline - reward) / sd - drift, one for each of three
+sizes of a fall. With independent rewards, a million of them pass between two false alarms.
+
+Other skills, even if rewards do not fall: bets that a recent belief, which forgets, predicts what
+panels miss better than the belief in use (`add_evidence`).
 """
 
 import math
@@ -16,6 +19,12 @@ FALL_LIMITS = np.array([12.6, 31.5, 77.0])  # of the sums
 PRIOR_REWARDS = 20.0  # of the initial variance
 VARIANCE_RATE = 0.002  # per reward; more until there are 1 / rate
 INITIAL_VARIANCE, MIN_VARIANCE = 0.1, 1e-6
+MAX_LOSS, MIN_CHANCE = 0.5, 1e-3  # share of what was won that a bet may lose; of no miss at all
+CHANGE_EVIDENCE = 1e6  # from which skills have changed: so many rewards between false alarms
+FIRST_BET = 200.0  # rewards before the first bet
+RECENT_HALF_LIFE, RECENT_BATCH = 300.0, 10  # of a recent belief, in rewards; between two times
+RECENT_GROWTH = 2.0 ** (RECENT_BATCH / RECENT_HALF_LIFE)  # of variances in a batch
+PRIOR_EXPERTS = 2.0  # experts that the prior counts for, in the spread of skills
 
 
 class ChangeTest(NamedTuple):
@@ -73,6 +82,62 @@ def detect_fall(test: ChangeTest, x: int) -> bool:
         test.variance[x] = max(test.variance[x] + rate * (mean - test.variance[x]), MIN_VARIANCE)
     test.arrived[x] = test.excess[x] = test.squares[x] = 0.0
     if fell:
-        for k in range(FALL_DRIFTS.size):
-            test.sums[x, k] = 0.0
+        restart_sums(test, x)
     return fell
+
+
+@jit
+def restart_sums(test: ChangeTest, x: int) -> None:
+    """No fall yet."""
+    for k in range(FALL_DRIFTS.size):
+        test.sums[x, k] = 0.0
+
+
+@jit
+def add_evidence(
+    evidence: Floats, expected: float, recent: float, variance: float, miss: float
+) -> bool:
+    """Bet on a miss; returns whether there is enough evidence of a change.
+
+    R = (1 + R) (1 + bet (miss - expected)), where the bet grows fastest if the recent belief is
+    right: bet = d / (variance + d^2) with d = recent - expected. If misses have the expected mean,
+    whatever else their distribution, a factor is 1 on average and R - n a martingale: R reaches
+    10^6 after 10^6 rewards or more on average, and among n of them with probability n / 10^6 at
+    most (Shiryaev and Roberts).
+    """
+    d = recent - expected
+    bet = d / (variance + d * d)
+    bet = min(max(bet, -MAX_LOSS / max(1.0 - expected, MIN_CHANCE)), MAX_LOSS / expected)
+    factor = 1.0 + bet * (miss - expected)
+    evidence[0] = min((1.0 + evidence[0]) * factor, CHANGE_EVIDENCE)
+    return bool(evidence[0] >= CHANGE_EVIDENCE)
+
+
+@jit
+def fit_skills(
+    beta: Floats, variance: Floats, prior_mean: float, prior_variance: float
+) -> tuple[float, float]:
+    """The mean and variance of skills over experts, from a belief about each.
+
+    After a change, skills are drawn anew, as those before it were. An expert counts as much as is
+    known about it, and the prior as two experts do.
+    """
+    whole, mean, spread = PRIOR_EXPERTS, PRIOR_EXPERTS * prior_mean, PRIOR_EXPERTS * prior_variance
+    for i in range(beta.size):
+        known = max(1.0 - variance[i] / prior_variance, 0.0)
+        whole += known
+        mean += known * beta[i]
+    mean /= whole
+    for i in range(beta.size):
+        known = max(1.0 - variance[i] / prior_variance, 0.0)
+        spread += known * ((beta[i] - mean) ** 2 + variance[i])
+    return mean, min(spread / whole, prior_variance)
+
+
+@jit
+def forget_skill(beta: Floats, i: int, variance: float, mean: float, spread: float) -> float:
+    """Move a recent belief about an expert towards what experts are like, by as much as its
+    variance allows; returns the factor by which that grows, at most to the spread.
+    """
+    beta[i] += (1.0 - 1.0 / RECENT_GROWTH) * min(variance / spread, 1.0) * (mean - beta[i])
+    return float(min(RECENT_GROWTH, max(spread / variance, 1.0)))

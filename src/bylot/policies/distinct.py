@@ -29,7 +29,7 @@ from bylot.policies.budget import (
     get_mean_rows,
     make_pace,
 )
-from bylot.policies.change_detection import detect_fall, note_reward
+from bylot.policies.change_detection import CHANGE_EVIDENCE, detect_fall, note_reward, restart_sums
 from bylot.policies.constraint_rows import solve_max_entropy
 from bylot.policies.guard import (
     bind_guard,
@@ -40,6 +40,8 @@ from bylot.policies.guard import (
 )
 from bylot.policies.member_belief import (
     add_believed_slope,
+    adopt_members,
+    compare_recent,
     exchange_logits,
     forget_members,
     subtract_prediction,
@@ -128,22 +130,27 @@ def move_shared(rule: DistinctRule, state: DistinctState) -> None:
     mirror_ascent.fill_priced_costs(prices, state.multipliers, A)
     exchange_logits(theta, pi, shared.belief, 0, prices, miss)
     if detect_fall(shared.change, 0):
-        forget_all(rule, state)
+        forget_members(shared.recent, 0)
+        forget_members(shared.belief, 0)
+        forget_all(rule, state, mirror_ascent.KEPT_AFTER_FALL)
+    elif shared.evidence[0] >= CHANGE_EVIDENCE:
+        adopt_members(shared.belief, shared.recent)
+        forget_all(rule, state, mirror_ascent.KEPT_AFTER_CHANGE)
     lam = np.empty(state.bounds.size)
     kl_project(theta, pi, lam, theta, A, state.bounds, m, rule.eps, rule.explore.pi)
     mirror_ascent.add_multipliers(state.multipliers, lam, s)
 
 
 @jit
-def forget_all(rule: DistinctRule, state: DistinctState) -> None:
-    """Start to learn anew, in all contexts."""
-    shared, keep = state.shared, mirror_ascent.KEPT_AFTER_FALL
-    theta, start = shared.theta[0], rule.explore.theta
+def forget_all(rule: DistinctRule, state: DistinctState, keep: float) -> None:
+    """Start to learn anew, in all contexts; logits keep a part of what they had learned."""
+    shared, theta, start = state.shared, state.shared.theta[0], rule.explore.theta
     top = conditional_poisson.nth_largest(theta, rule.members)
     for i in range(theta.size):
         theta[i] = start[i] + keep * (theta[i] - top - start[i])
     mirror_ascent.reset_gradient(shared.gradient, 0)
-    forget_members(shared.belief, 0)
+    shared.evidence[0] = 0.0
+    restart_sums(shared.change, 0)
     for x in range(state.delta.shape[0]):
         mirror_ascent.reset_gradient(state.gradient, x)
         for i in range(theta.size):
@@ -262,6 +269,7 @@ def learn_distinct(
 def learn_panel(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
     """Learn from a reward in its context, and for all of them."""
     shared, x, slope = state.shared, ticket.context, state.gradient
+    compare_recent(shared.recent, shared.evidence, shared.belief, ticket.draws, reward)
     update_member_belief(shared.belief, 0, ticket.draws, reward)
     if not ticket.replaced:
         members = base.select_first(ticket.draws, ticket.draws)

@@ -13,6 +13,13 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import is_first_draw
+from bylot.policies.change_detection import (
+    FIRST_BET,
+    RECENT_BATCH,
+    add_evidence,
+    fit_skills,
+    forget_skill,
+)
 
 PRIOR_LOG_MISS, PRIOR_VARIANCE = -0.3, 0.25  # of each b_i
 MIN_LOG_MISS, MAX_LOG_MISS = -8.0, 0.3
@@ -67,18 +74,25 @@ def forget_members(belief: MemberBelief, x: int) -> None:
 
 
 @jit
+def predict_members(belief: MemberBelief, x: int, draws: Ints) -> tuple[float, float]:
+    """What a panel is expected to miss, and the variance of its logarithm."""
+    total, spread = 0.0, 0.0
+    for j in range(draws.size):
+        if is_first_draw(draws, j):
+            total += belief.beta[x, draws[j]]
+            spread += belief.variance[x, draws[j]]
+    return max(math.exp(min(total, 0.0)), MIN_MISS), spread
+
+
+@jit
 def update_member_belief(belief: MemberBelief, x: int, draws: Ints, reward: float) -> None:
     """A step of the extended Kalman filter with a diagonal covariance; no b_i moves by more than 1.
 
     mu = exp(sum_A beta);  den = mu sum_A variance + noise;  step = (1 - reward - mu) / den
     beta_i += variance_i step;  variance_i -= (mu / den) variance_i^2.
     """
-    beta, variance, total, spread = belief.beta[x], belief.variance[x], 0.0, 0.0
-    for j in range(draws.size):
-        if is_first_draw(draws, j):
-            total += beta[draws[j]]
-            spread += variance[draws[j]]
-    mu = max(math.exp(min(total, 0.0)), MIN_MISS)
+    beta, variance = belief.beta[x], belief.variance[x]
+    mu, spread = predict_members(belief, x, draws)
     noise, surprise = belief.noise[x], 1.0 - reward - mu
     den = mu * spread + noise
     for j in range(draws.size):
@@ -92,6 +106,32 @@ def update_member_belief(belief: MemberBelief, x: int, draws: Ints, reward: floa
     belief.known[x] += 1.0
     rate = max(NOISE_RATE, 1.0 / (belief.known[x] + 10.0))
     belief.noise[x] = min(max(noise + rate * (seen - noise), MIN_NOISE), MAX_NOISE)
+
+
+@jit
+def compare_recent(
+    recent: MemberBelief, evidence: Floats, belief: MemberBelief, draws: Ints, reward: float
+) -> None:
+    """Bet that the recent belief, which forgets, predicts a reward better; then update it."""
+    expected, _ = predict_members(belief, 0, draws)
+    mu, spread = predict_members(recent, 0, draws)
+    if recent.known[0] >= FIRST_BET:
+        variance = mu * (mu * spread + recent.noise[0])
+        add_evidence(evidence, expected, mu, variance, 1.0 - reward)
+    update_member_belief(recent, 0, draws, reward)
+    if recent.known[0] % RECENT_BATCH == 0:
+        beta, widths = belief.beta[0], belief.variance[0]
+        mean, most = fit_skills(beta, widths, PRIOR_LOG_MISS, PRIOR_VARIANCE)
+        for i in range(beta.size):
+            growth = forget_skill(recent.beta[0], i, recent.variance[0, i], mean, most)
+            recent.variance[0, i] *= growth
+
+
+@jit
+def adopt_members(belief: MemberBelief, recent: MemberBelief) -> None:
+    """Believe what the recent belief says."""
+    for i in range(belief.beta.shape[1]):
+        belief.beta[0, i], belief.variance[0, i] = recent.beta[0, i], recent.variance[0, i]
 
 
 @jit

@@ -27,6 +27,7 @@ from bylot.problem import Problem
 MAX_LOGIT_STEP = 1.0  # of one step, unless it is not clipped
 BASELINE_REWARDS = 2_000.0  # rewards that a baseline is the mean of
 KEPT_AFTER_FALL = 0.25  # of what logits had learned when rewards fell
+KEPT_AFTER_CHANGE = 0.5  # when skills changed, but rewards did not fall
 MULTIPLIER_DECAY = 0.99  # of a step's weight, at every later step
 
 

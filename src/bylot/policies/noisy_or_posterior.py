@@ -62,12 +62,7 @@ class Posterior(NamedTuple):
         for was, now in ((self.beta, new.beta), (self.drift, new.drift)):
             now[there] = was[here]
         new.noise[:], new.rewards[:] = self.noise, self.rewards
-        if change.old.experts == change.new.experts:
-            new.root[:] = self.root
-        else:
-            P, known = new.prior[1] * np.eye(new.beta.size), self.root[:, here]
-            P[np.ix_(there, there)] = known.T @ known
-            fill_cholesky_root(new.root, P)
+        migrate_root(self.root, new.root, change)
         self.deviations.migrate(new.deviations, change)
         for other, field in zip(self.scale, new.scale, strict=True):
             field[:] = other
@@ -75,9 +70,7 @@ class Posterior(NamedTuple):
     def is_valid(self, rule: Any) -> bool:
         variances, noise = (self.root**2).sum(axis=0), self.noise
         return bool(
-            ((self.beta >= MIN_BETA) & (self.beta <= MAX_BETA)).all()
-            and (np.diag(self.root) > 0).all()
-            and (np.tril(self.root, -1) == 0).all()
+            are_valid_skills(self.beta, self.root)
             and (variances < max(self.prior[1], PRIOR_PANEL_VARIANCE) * 1.001).all()
             and np.isfinite(self.prior).all()
             and self.prior[1] > 0
@@ -88,6 +81,27 @@ class Posterior(NamedTuple):
             and self.deviations.is_valid(rule)
             and self.scale.is_valid(rule)
         )
+
+
+def are_valid_skills(beta: Floats, root: Floats) -> bool:
+    """Is this a mean and the triangle of a covariance?"""
+    return bool(
+        ((beta >= MIN_BETA) & (beta <= MAX_BETA)).all()
+        and (np.diag(root) > 0).all()
+        and np.isfinite(root).all()
+        and (np.tril(root, -1) == 0).all()
+    )
+
+
+def migrate_root(root: Floats, new: Floats, change: ProblemChange) -> None:
+    """Keep the covariance of experts that stay; others keep the variance of `new`."""
+    here, there = change.experts
+    if change.old.experts == change.new.experts:
+        new[:] = root
+    else:
+        P, known = new.T @ new, root[:, here]
+        P[np.ix_(there, there)] = known.T @ known
+        fill_cholesky_root(new, P)
 
 
 def make_prior(
@@ -115,17 +129,13 @@ def make_prior(
 @jit
 def restart_posterior(belief: Posterior) -> None:
     """Forget all but the scale of rewards."""
-    beta, root, drift, deviations = belief.beta, belief.root, belief.drift, belief.deviations
+    beta, root, drift = belief.beta, belief.root, belief.drift
     for i in range(beta.size):
         beta[i], drift[i] = belief.prior[0], 0.0
         for k in range(beta.size):
             root[i, k] = math.sqrt(belief.prior[1]) if i == k else 0.0
     belief.noise[0], belief.noise[1], belief.rewards[0] = PRIOR_NOISE * PRIOR_MISS, PRIOR_MISS, 0
-    for x in range(deviations.offset.size):
-        deviations.offset[x], deviations.learned[x] = 0.0, 0
-        deviations.offset_variance[x] = pooled.PRIOR_OFFSET_VARIANCE
-        for i in range(beta.size):
-            deviations.info[x, i], deviations.moment[x, i] = 0.0, 0.0
+    pooled.restart_deviations(belief.deviations)
 
 
 @jit

@@ -12,10 +12,11 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
-from bylot.policies import base, pooled_contexts, request_classes
+from bylot.policies import base, pooled_contexts, recent_belief, request_classes
 from bylot.policies import noisy_or_posterior as posterior
 from bylot.policies.base import Feedback, FeedbackKind, Ticket
 from bylot.policies.noisy_or_posterior import Posterior as Posterior
+from bylot.policies.recent_belief import RecentBelief
 from bylot.policies.request_classes import RequestClasses
 from bylot.policies.request_evidence import SCORED, UNKNOWN_SCORE, UNKNOWN_WINNER, RequestEvidence
 from bylot.policies.reward_scale import RewardScale, compute_miss
@@ -35,19 +36,20 @@ class PanelModel(NamedTuple):
 
     belief: Posterior
     requests: RequestClasses  # without rows if only rewards are reported
+    recent: RecentBelief  # without rows if more is reported
 
     def is_valid(self, rule: Any) -> bool:
-        return self.belief.is_valid(rule) and self.requests.is_valid(rule)
+        return all(part.is_valid(rule) for part in self)
 
 
 def make_panel_model(kind: int, contexts: int, size: int, members: int) -> PanelModel:
     """The prior; with scores or winners, the noisy-or model is of what these leave unexplained."""
     requests = request_classes.make_request_classes(contexts, size, members, kind != PANEL)
-    if kind == PANEL:
-        return PanelModel(posterior.make_prior(contexts, size, members), requests)
-    belief = posterior.make_prior(contexts, size, members, 0.0, RESIDUAL_VARIANCE)
-    belief.deviations.spread[0] = pooled_contexts.MIN_SPREAD
-    return PanelModel(belief, requests)
+    belief = posterior.make_prior(contexts, size, members)
+    if kind != PANEL:
+        belief = posterior.make_prior(contexts, size, members, 0.0, RESIDUAL_VARIANCE)
+        belief.deviations.spread[0] = pooled_contexts.MIN_SPREAD
+    return PanelModel(belief, requests, recent_belief.make_recent_belief(belief, kind == PANEL))
 
 
 @jit
@@ -107,10 +109,15 @@ def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback
     if request_classes.are_used(requests):
         log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
         offset = request_classes.compute_linked_miss(requests, log_miss)
-    ones = np.ones(members.size)
+    recent, ones, changed = model.recent, np.ones(members.size), False
+    if recent.beta.size > 0:
+        changed = recent_belief.compare_recent_belief(recent, belief, x, members, feedback.reward)
     moved = posterior.update_posterior(belief, x, members, members, ones, offset, feedback.reward)
     if moved:
         request_classes.restart_classes(requests)
+        recent_belief.restart_recent(recent, belief)
+    elif changed:
+        recent_belief.adopt_recent(recent, belief)
     if request_classes.are_used(requests):
         evidence = make_evidence(kind, belief.scale, ticket.draws, members, feedback)
         noise = posterior.estimate_noise(belief)

@@ -73,6 +73,16 @@ def make_deviations(contexts: int, size: int) -> ContextDeviations:
     )
 
 
+@jit
+def restart_deviations(deviations: ContextDeviations) -> None:
+    """Forget what contexts add, but not by how much they differ."""
+    for x in range(deviations.offset.size):
+        deviations.offset[x], deviations.learned[x] = 0.0, 0
+        deviations.offset_variance[x] = PRIOR_OFFSET_VARIANCE
+        for i in range(deviations.info.shape[1]):
+            deviations.info[x, i], deviations.moment[x, i] = 0.0, 0.0
+
+
 def count_deviation_bytes(size: int) -> int:
     """Bytes of what is learned about one more context."""
     return 8 * (2 * size + 3)

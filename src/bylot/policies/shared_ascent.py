@@ -29,6 +29,8 @@ class SharedAscent(NamedTuple):
     gradient: GradientState
     belief: MemberBelief
     change: ChangeTest
+    recent: MemberBelief  # what the last rewards alone say
+    evidence: Floats  # one number: for that, against the belief
     decisions: Ints  # one number
     contexts: Ints  # one number: how many were seen
 
@@ -38,8 +40,8 @@ class SharedAscent(NamedTuple):
         one.copy_state(self, new, ("inclusion",))
 
     def is_valid(self, rule: Any) -> bool:
-        parts = self.gradient, self.belief, self.change
-        counts = self.counted, self.decisions, self.contexts
+        parts = self.gradient, self.belief, self.change, self.recent
+        counts = self.counted, self.decisions, self.contexts, self.evidence
         return all(part.is_valid(rule) for part in parts) and all((n >= 0).all() for n in counts)
 
 
@@ -54,6 +56,8 @@ def make_shared_ascent(theta: Floats, inclusion: Floats) -> SharedAscent:
         gradient=make_gradient_state(1, K),
         belief=make_member_belief(1, K),
         change=make_change_test(1),
+        recent=make_member_belief(1, K),
+        evidence=np.zeros(1),
         decisions=np.zeros(1, np.int64),
         contexts=np.zeros(1, np.int64),
     )
