@@ -159,6 +159,14 @@ def test_a_distribution_that_has_not_moved_is_judged_by_all_rounds_since() -> No
     assert 400 < found.counts.used <= 600
 
 
+def test_panels_that_the_guard_replaced_lately_are_left_out_and_noted() -> None:
+    router, log = play_coins(0)
+    entries = [one._replace(replaced=one.t in (550, 580)) for one in log.entries]
+    found = evaluate_target(log_from_entries(COINS, entries), make_router_target(COINS, router))
+    assert (found.counts.used, found.counts.replaced) == (118, 2)
+    assert any("the guard replaced 2 panels" in note for note in found.notes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "omd"])
 def test_intervals_cover_what_was_learned_from_their_log(policy: str) -> None:

@@ -150,7 +150,8 @@ def evaluate_target(
     """
     check_logged_rewards(log, *rewards)
     used, sample, as_played, how = find_judging_rounds(log, target, least)
-    importance_weights.check_overlap(sample, least)
+    if not as_played:  # else nothing is weighted
+        importance_weights.check_overlap(sample, least)
     estimates: tuple[RewardEstimate, ...]
     if as_played:
         finite = estimators.estimate_finite_sample(sample.weights, sample.rewards, *rewards, level)
