@@ -1,4 +1,4 @@
-"""What calls really cost: other means than declared, noise, heavy tails, and what is reported."""
+"""What calls really cost in a simulation: other means than declared, noise, heavy tails."""
 
 import math
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """The contract of all policies: settings, a rule, a state, and four compiled steps.
 
+A fifth step, `settle` in `spend_settlement`, is for policies that learn what calls cost.
+
 A *policy* holds settings and describes itself; `bind` makes a *rule*, a NamedTuple bound to a
 problem, `start` a *state*, a NamedTuple of arrays that the steps write into. Simulator, router
 and server call the same steps; they keep a ticket between a decision and its reward.
@@ -316,9 +318,8 @@ class Policy:
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
     checks: ClassVar[Mapping[str, SettingKind]] = {}  # what each setting may be
     uses_limits: ClassVar[bool] = True
-    feedback: ClassVar[tuple[FeedbackKind, ...]] = (
-        "panel",
-    )  # kinds of which it uses all that they say
+    feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel",)
+    """Kinds of feedback of which it uses everything that is reported."""
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies
     draws_sets: ClassVar[bool] = False  # is a panel drawn as one set from a known distribution?
     derived: ClassVar[tuple[str, ...]] = ()  # fields of the state that `derive` computes

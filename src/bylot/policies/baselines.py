@@ -190,7 +190,7 @@ def has_valid_totals(drawn: Ints, credited: Ints, total: Floats) -> bool:
 
 
 class BaselinePolicy(Policy):
-    """What the paper's learning baselines share; states have `drawn` and `multipliers`."""
+    """What the learning baselines share; states have `drawn` and `multipliers`."""
 
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "c": NOT_NEGATIVE,

@@ -53,8 +53,8 @@ class Budget(NamedTuple):
     rounds: Ints  # so far; before this period; before the period before
     left: Ints  # rounds of this period still to play, this one included
     place: Ints  # of the schedule, to be played next
-    replaced: Ints  # rounds in which the guard played the schedule instead, in all periods
-    missed: Ints  # (d,) periods that ended outside a limit, which takes an outage
+    replaced: Ints  # rounds in which the guard replaced the drawn panel, in all periods
+    missed: Ints  # (d,) periods that ended outside a limit: by an outage, or by what calls cost
     short: Bools  # (d,) would the available experts miss a limit?
     alarm: Bools  # any of them? Asked in every round, which a call would make slow
     costs: LearnedCosts
@@ -321,8 +321,8 @@ def make_pace(pace: float | None, margin: float, A: Floats, members: int, full: 
 @jit
 def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
     """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
-    b_j + (high - 1) |b_j|, with n of P rounds left. A minimum that this period has reached already
-    no longer binds.
+    b_j + (high - 1) |b_j|, with n of P rounds left. Calls without a report count at their
+    learned means, with a reserve. A minimum that this period has reached already no longer binds.
     """
     P, n, costs, margin = guard.period, budget.left[0], budget.costs, pace.margin
     if costs.plans[2] > 0:

@@ -1,10 +1,11 @@
 """Two tests for an abrupt change, after which a policy starts to learn anew.
 
 A fall of rewards: Page's cumulative sums of (baseline - reward) / sd - drift, one for each of three
-sizes of a fall. With independent rewards, a million of them pass between two false alarms.
+sizes of a fall. About a million independent rewards pass between two false alarms on average.
 
 Other skills, even if rewards do not fall: bets that a recent belief, which forgets, predicts what
-panels miss better than the belief in use (`add_evidence`).
+panels miss better than the belief in use (`add_evidence`). `recent_belief` and `member_belief` have
+these beliefs.
 """
 
 import math
@@ -19,16 +20,16 @@ FALL_LIMITS = np.array([12.6, 31.5, 77.0])  # of the sums
 PRIOR_REWARDS = 20.0  # of the initial variance
 VARIANCE_RATE = 0.002  # per reward; more until there are 1 / rate
 INITIAL_VARIANCE, MIN_VARIANCE = 0.1, 1e-6
-MAX_LOSS, MIN_CHANCE = 0.5, 1e-3  # share of what was won that a bet may lose; of no miss at all
+MAX_LOSS, MIN_CHANCE = 0.5, 1e-3  # share that a bet may lose; the least 1 - expected in its bound
 CHANGE_EVIDENCE = 1e6  # from which skills have changed: so many rewards between false alarms
 FIRST_BET = 200.0  # rewards before the first bet
-RECENT_HALF_LIFE, RECENT_BATCH = 300.0, 10  # of a recent belief, in rewards; between two times
+RECENT_HALF_LIFE, RECENT_BATCH = 300.0, 10  # rewards; a recent belief forgets after every batch
 RECENT_GROWTH = 2.0 ** (RECENT_BATCH / RECENT_HALF_LIFE)  # of variances in a batch
 PRIOR_EXPERTS = 2.0  # experts that the prior counts for, in the spread of skills
 
 
 class ChangeTest(NamedTuple):
-    """A row per distribution that moves."""
+    """The test for a fall, with a row per distribution that moves."""
 
     sums: Floats  # (R, 3)
     arrived: Floats  # (R,) rewards since the last step
@@ -88,7 +89,7 @@ def detect_fall(test: ChangeTest, x: int) -> bool:
 
 @jit
 def restart_sums(test: ChangeTest, x: int) -> None:
-    """No fall yet."""
+    """Start the cumulative sums again."""
     for k in range(FALL_DRIFTS.size):
         test.sums[x, k] = 0.0
 

@@ -1,6 +1,7 @@
 """The guard: a panel is played only if the rest of the period can still satisfy every limit.
 
-The rest is the cost of the fallback schedule from its next place on, which is known exactly.
+The rest is the cost of the fallback schedule from its next place on. That is known exactly if calls
+cost what is declared; else it is that of the largest costs, or of learned means with a reserve.
 """
 
 import math
@@ -47,7 +48,7 @@ class AdmittedPanel(NamedTuple):
     """The panel that is played."""
 
     members: Ints
-    replaced: bool  # by that of the schedule
+    replaced: bool  # by that of the schedule, or by the cheapest
     kept: bool  # can every limit still hold after it?
 
 
@@ -188,8 +189,9 @@ def compute_overrun(guard: Guard, budget: Budget, members: Ints, cost: Floats, p
 def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> AdmittedPanel:
     """Admit a panel, or replace it by the next of the schedule; either is charged.
 
-    The schedule misses nothing unless there was an outage in this period. Then the panel that
-    misses least is played: the drawn one, the schedule's, or the cheapest.
+    The schedule misses nothing, unless experts were unavailable in this period or calls cost more
+    than was counted on. Then the panel that misses least is played: the drawn one, the schedule's,
+    or the cheapest.
     """
     place, varies = budget.place[0], has_varying_cost(guard.risk, budget.costs)
     cost = compute_panel_cost(guard.A, members)
@@ -209,7 +211,7 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
             if new < overrun:
                 members, cost, overrun, replaced, next_place = panel, paid, new, True, then
             if overrun <= 0.0:
-                break  # as for the schedule's, unless there was an outage
+                break  # nearly always after the schedule's
     budget.place[0] = next_place
     budget.replaced[0] += replaced
     book_round(guard, budget, members, cost)

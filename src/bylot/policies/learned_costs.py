@@ -70,8 +70,8 @@ class LearnedCosts(NamedTuple):
     waiting: Ints  # (K,) calls of this period whose cost was not reported
     planned: Floats  # (d, K) the means that the schedule was computed from
     margin: Floats  # one number: of the schedule
-    plans: Ints  # reports so far; at which the next schedule is due; schedules computed
-    schedule: FallbackSchedule  # derived; used once one was computed
+    plans: Ints  # decisions settled; at how many the next schedule is due; schedules put to use
+    schedule: FallbackSchedule  # derived; used once there is one
 
     def is_valid(self) -> bool:
         """Can learning have led here?"""
@@ -125,13 +125,13 @@ def is_uncertain(risk: CostRisk, costs: LearnedCosts, j: int) -> bool:
 
 @jit
 def is_varying(risk: CostRisk, costs: LearnedCosts, j: int) -> bool:
-    """Does the cost of a row differ from the declared one, as far as the guard knows?"""
+    """Does the guard count calls of a row at their largest or learned costs, not as declared?"""
     return bool(risk.varies[j] and (risk.certain[j] or costs.reports[j] > 0))
 
 
 @jit
 def has_varying_cost(risk: CostRisk, costs: LearnedCosts) -> bool:
-    """Does the cost of any row?"""
+    """Is the cost of any row varying?"""
     some = False
     for j in range(risk.varies.size):
         some |= is_varying(risk, costs, j)
@@ -204,11 +204,12 @@ def compute_open_cost(costs: LearnedCosts, j: int, row: Floats, declared: Floats
 def compute_reserve(
     risk: CostRisk, costs: LearnedCosts, j: int, n: int, quota: Floats, members: Ints
 ) -> float:
-    """3 standard errors of the cost of n rounds of quotas p, of a panel, and of open calls.
+    """3 standard errors of the cost of n rounds of quotas p, of a panel, and of open calls; and one
+    call of the largest excess so far.
 
     With a_i = n p_i + waiting_i, rho^2 sum_i (a_i + [i in panel]) s_i^2 is the noise of calls, and
     sum_i a_i^2 s_i^2 (rho^2 / w_i + (3 / 2 w_i)^2) that of the means, whose second part is what
-    is left of the error of the declared cost. One call may cost as much as the dearest so far.
+    is left of the error of the declared cost.
     """
     noise, means, weight = compute_noise(costs, j), costs.means[j], costs.weight[j]
     total, largest, bias = 0.0, 0.0, DECLARED_REPORTS * DECLARED_ERROR

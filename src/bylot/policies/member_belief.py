@@ -1,5 +1,7 @@
 """A rough belief about every expert, with which mirror ascent reduces noise and escapes lock-in.
 
+It is learned from the rewards of panels, whatever feedback is declared.
+
 E[1 - reward | A] = exp(sum of b_i over A), with independent b_i ~ N(beta_i, variance_i). No limit
 and no propensity depends on it. The gradient stays unbiased, but for a bonus for little-known
 experts: what the belief predicts of a reward is subtracted from it, and the gradient of the

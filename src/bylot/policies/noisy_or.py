@@ -291,8 +291,8 @@ class NoisyOr(base.Policy):
     pace:    factor by which bounds in force may exceed the limits after cheap rounds; 1: not at
              all, None keeps the bounds fixed
     guard:   replace panels after which the limits could not be guaranteed
-    forget:  half-life of what is learned, in rewards; None: nothing is forgotten, only alarms
-             widen the belief
+    forget:  half-life of what is learned, in rewards; None: nothing is forgotten, unless alarms or
+             bets on a recent belief show a change
     """
 
     explore: float = 0.0

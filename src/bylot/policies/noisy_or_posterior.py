@@ -187,7 +187,7 @@ def update_posterior(
 ) -> bool:
     """Update by the reward of different members; returns whether the scale of rewards changed.
 
-    places, values: the vector u with log mu = u.beta + ...: 1 at every member
+    places, values: the vector u with log mu = u.beta + ..., today 1 at every member
     offset: what is known about log mu otherwise
 
     mu = exp(offset + u.beta + sum_A d + a), v = u'Pu + ..., y = 1 - r,
@@ -250,9 +250,8 @@ def track_drift(belief: Posterior, members: Ints, found: Surprise, phi: float) -
 
     If surprises are skewed, a few large ones in a row are usual: the mean is over more rounds, and
     the threshold higher on that side. If rewards are noisy, a wrong model surprises as much as a
-    change: the mean is over more rounds, and the threshold higher. The skew is that of a coin,
-    y = 0 or 1 with mean mu, if phi = 1 - mu as with one, and less in the way of sqrt(phi) where
-    rewards are quieter.
+    change: the mean is over more rounds, and the threshold higher. The skew is proportional to
+    sqrt(phi); with phi = 1 - mu it is that of y = 0 or 1 with mean mu.
     """
     mu, drift = found.mu, belief.drift
     surprise = 0.0 if found.known else (found.y - mu) / math.sqrt(mu * found.den)

@@ -1,4 +1,4 @@
-"""What a panel misses: the model of `noisy-or`, of whatever is reported.
+"""What a panel misses: the model of `noisy-or`, learned from whatever is reported.
 
 From rewards alone, a noisy-or model (`noisy_or_posterior`). With scores of members or winners,
 classes of requests say who fails together (`request_classes`), and the noisy-or model learns by

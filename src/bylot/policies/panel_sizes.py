@@ -1,6 +1,7 @@
 """Panels of `min_draws` to M members: the exploration of `noisy-or`, and what panels cost at least.
 
-`distinct`, which explores, draws panels of one size: the largest that keeps the limits by itself.
+`distinct`, which draws the panels of exploration rounds, draws them of one size: the largest that
+keeps the limits by itself.
 """
 
 import numpy as np

@@ -37,7 +37,8 @@ class PlainPolicy(Protocol):
     """What an object needs to be played as a policy. Experts and contexts are numbers from 0.
 
     A play uses a copy of the object, which `start` prepares; the object itself stays as it is. What
-    it draws must come from `rng` only: a play then depends on its seed and on nothing else.
+    it draws must come from `rng` only: a play then depends on its seed and on nothing else. It
+    has no guard: what it chooses is played, whatever the limits.
     """
 
     def start(self, problem: Problem, feedback: FeedbackKind) -> None:
@@ -52,7 +53,9 @@ class PlainPolicy(Protocol):
         """
 
     def learn(self, context: int, members: Sequence[int], feedback: Feedback) -> None:
-        """Learn from the feedback on a panel; its scores are in the order of the members."""
+        """Learn from the feedback on a panel. Its scores are in the order of the members, NaN where
+        one is unknown; there are none if none was reported.
+        """
 
 
 class PlainRule(NamedTuple):

@@ -2,7 +2,7 @@
 
 b_x = beta + d_x + a_x / M with d_x ~ N(0, tau2) for each expert and a_x ~ N(0, 0.03) before the
 first reward: a context that was never seen starts from what all others know. Deviations are
-independent of each other, so a context takes memory for K numbers and not for their pairs; tau2 is
+independent of each other, so a context takes memory for 2 K numbers, not for pairs; tau2 is
 learned. `noisy_or_posterior` has the shared belief. With one context there is nothing to add.
 """
 

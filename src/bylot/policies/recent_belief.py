@@ -4,7 +4,8 @@ Alarms of `noisy_or_posterior` notice an expert whose panels miss more or less t
 skills change, panels in use may miss as much as before, and other experts that were bad may be good
 now: what is believed about them must be forgotten without a reward that says so. The recent belief
 has the form of the shared one, with a half-life of 300 rewards. Bets that it predicts rewards
-better (`change_detection`) win after a change only, and the policy then believes the recent one.
+better (`change_detection`) win nothing on average while the shared belief predicts means right; if
+they have won enough, the policy believes the recent one.
 """
 
 import math

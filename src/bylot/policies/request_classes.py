@@ -58,11 +58,11 @@ class RecentRequests(NamedTuple):
     context: Ints  # (B,)
     share: Floats  # (B, Z) probability of each class, times the share that has not faded
     counted: Floats  # (B, M, Z) expected misses that were added to the counts
-    counts: Ints  # (2,) reports so far, and the one that was assigned again last
+    counts: Ints  # (2,) reports since it was emptied, and the slot that was assigned again last
 
 
 class RequestClasses(NamedTuple):
-    """Expected counts; all arrays are empty if only rewards are reported."""
+    """Expected counts; there are no rows of experts and contexts if only rewards are reported."""
 
     misses: Floats  # (K, Z) of each expert in requests of each class
     hits: Floats  # (K, Z)
@@ -166,8 +166,9 @@ def are_used(classes: RequestClasses) -> bool:
 def update_odds(classes: RequestClasses, i: int) -> None:
     """Odds of a miss of an expert in each class: (misses + c m) / (hits + c (1 - m)).
 
-    The prior m of a class is the share of misses in all classes, moved by the level of the class:
-    before it is known in which classes an expert misses, easy and hard requests are.
+    The prior m of a class is the expert's share of misses in all classes, moved by the level of the
+    class: until it is known in which classes an expert misses, it misses less in the easy ones and
+    more in the hard ones.
     """
     misses, hits = 0.5 * OVERALL_PRIOR_COUNT, 0.5 * OVERALL_PRIOR_COUNT
     for z in range(CLASS_LEVELS.size):
@@ -183,7 +184,7 @@ def update_odds(classes: RequestClasses, i: int) -> None:
 
 @jit
 def fill_class_probabilities(pi: Floats, classes: RequestClasses, x: int) -> None:
-    """pi_xz: the share of each class in a context, drawn to that in all contexts."""
+    """pi_xz: the share of each class in a context, shrunk towards that in all contexts."""
     total, own = 0.0, CONTEXT_PRIOR_COUNT
     for z in range(pi.size):
         pi[z] = CLASS_PRIOR_COUNT + classes.total[z]
@@ -226,7 +227,8 @@ def sample_classes(
 ) -> tuple[Floats, Floats, Xoshiro]:
     """The weight of each class, and sampled probabilities of a miss in it times factors, (Z, K).
 
-    Weights are those of what a panel misses, near the usual: prices are in rewards.
+    Weights are the probabilities of the classes times the slope of the link at usual panels: what a
+    panel misses is then in units of rewards, as prices are.
     """
     Z, K = CLASS_LEVELS.size, factors.size
     weights, miss, slope = np.empty(Z), np.empty((Z, K)), compute_link_slope(classes)
@@ -253,7 +255,7 @@ def sample_classes(
 def assign_request(classes: RequestClasses, slot: int, pooled: bool, first: bool) -> None:
     """Compute the classes of a request from what is known now, and count it by them.
 
-    At first its context learns too, and surprises are recorded.
+    The first time, its context learns too, and surprises are recorded.
     """
     ring, Z, n = classes.recent, CLASS_LEVELS.size, 0
     while n < ring.members.shape[1] and ring.members[slot, n] >= 0:
@@ -301,8 +303,11 @@ def learn_members(
     found: Assignment,
     pooled: bool,
 ) -> None:
-    """Update what a context adds, o += v step and v -= f v^2, by the information of a coin, less
-    what is unknown; after surprises of one sign, count an expert anew.
+    """Update what a context adds to the log odds; after surprises of one sign, forget most counts.
+
+    An offset o of variance v moves by o += v (missed - expected) / (1 + f v) with the information f
+    of a miss or hit, less what had to be inferred; v -= f v^2 / (1 + f v). After an alarm a quarter
+    of all counts is kept, and few of the expert that raised it.
     """
     fired = -1
     for j in range(members.size):
@@ -423,7 +428,7 @@ def compute_link_slope(classes: RequestClasses) -> float:
 
 @jit
 def learn_link(classes: RequestClasses, log_miss: float, miss: float, noise: float) -> None:
-    """Fit c and g to what a panel missed, as the noisy-or model is."""
+    """Fit c and g to what a panel missed, by the step that `update_posterior` takes for beta."""
     link, P = classes.link, classes.link_covariance
     first = 1.0 / max(classes.total.sum(), 1.0)
     classes.typical[0] += max(first, TYPICAL_RATE) * (log_miss - classes.typical[0])

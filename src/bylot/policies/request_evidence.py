@@ -1,7 +1,7 @@
 """What a report says about the class of a request, and about who missed it.
 
 Given its class, members miss a request independently. The report has scores of members, or names
-the winner, or neither; the others are inferred. `request_classes` counts them.
+the winner, or neither; what it does not say about members is inferred. `request_classes` counts it.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,8 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, jit
 
-UNKNOWN_SCORE = -1.0  # instead of a miss
-SCORED, UNKNOWN_WINNER = -2, -1  # instead of a place of the winner: what else is known
+UNKNOWN_SCORE = -1.0  # in the place of 1 - score
+SCORED, UNKNOWN_WINNER = -2, -1  # in the place of the winner: scores are reported; nobody is named
 
 # Nodes and weights of Gauss and Legendre on [0, 1]: exact for panels of up to 8 members.
 TIE_NODES = 0.5 + 0.5 * np.polynomial.legendre.leggauss(4)[0]
@@ -44,9 +44,9 @@ def infer_misses(missed: Floats, p: Floats, evidence: RequestEvidence, demand: f
 
     p: (n,) probabilities of a miss in one class
 
-    A winner had the best value; of several members with a hit each is as likely to be named:
-    P = (1 - p_w) int_0^1 prod_{j != w} (1 - t (1 - p_j)) dt, where t is the share of the others
-    that would be named before it.
+    A winner had the best value; of several members with a hit each is as likely to be named, as if
+    the first in a random order was. With t the uniform place of the winner in it, no other member
+    may have a hit and an earlier place: P = (1 - p_w) int_0^1 prod_{j != w} (1 - t (1 - p_j)) dt.
     """
     n, everyone, likelihood = p.size, 1.0, 1.0
     for j in range(n):

@@ -135,9 +135,9 @@ def make_planning_rows(guard: Guard, means: Floats) -> Floats:
 def update_schedule(guard: Guard, budget: Budget) -> None:
     """Compute the schedule of the learned costs, and use it if that endangers no certain limit.
 
-    A certain limit, as a share, was kept so far by the schedule in use: the other one must keep it
-    too from here on, spent + n F + ahead <= P b. At the start of a period it does, if that is long
-    enough.
+    A limit without a reserve, such as a share, was kept so far by the schedule in use: the new one
+    must keep it too from here on, spent + n F + ahead <= P b. At the start of a period it does, if
+    that is long enough.
     """
     costs, n = budget.costs, budget.left[0]
     rows = make_planning_rows(guard, costs.means)
