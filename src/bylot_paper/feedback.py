@@ -1,4 +1,7 @@
-"""What feedback is worth: policies played with one score, with member scores, with the winner."""
+"""What feedback is worth: policies played with one score, with member scores, with the winner.
+
+The tables are of `question_scenarios`; `report/feedback` writes what was found.
+"""
 
 import time
 from collections.abc import Mapping

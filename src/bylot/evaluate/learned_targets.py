@@ -79,8 +79,8 @@ def weight_target(log: DecisionLog, target: EvaluationTarget) -> WeightedSample:
 
 
 def has_learned_from(router: Router, log: DecisionLog) -> bool:
-    """Whether a router may have decided rounds of a log: its own number and sum of rewards do not
-    contradict that. Rewards of the log may have arrived after the router was saved.
+    """Whether a router may have decided rounds of a log: the number and the sum of rewards that it
+    has learned do not contradict that. Rewards may have arrived after the router was saved.
     """
     own = [entry for entry in (*log.earlier, *log.entries) if entry.t < router.t]
     known, totals = [one.reward for one in own if one.reward is not None], router.core.totals

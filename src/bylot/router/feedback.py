@@ -20,7 +20,7 @@ from bylot.problem.limits import MAX_COST
 from bylot.problem.validation import suggest_known_name
 
 MAX_ABS_REWARD = 1e300
-MAX_SPEND_FACTOR = 1_000  # actual costs may be so many times those of the dearest panel
+MAX_SPEND_FACTOR = 1_000  # actual costs may be so many times the stated ones of the dearest panel
 NOTHING_CHANGED = "nothing was changed"
 
 SpendReport = Mapping[str, float | Mapping[str, float]]
@@ -62,7 +62,7 @@ class Reported(Protocol):
 
 
 def check_same_report(old: Reported, new: Reported, id: str, which: str = "") -> None:
-    """Refuse another report than the old one."""
+    """Refuse another report than the old one; `which` follows what that said in the message."""
     for what, was, now in (
         ("reward", old.value, new.value),
         ("members", old.members, new.members),
@@ -104,7 +104,9 @@ def check_report(
     winner: Any = None,
     spend: Any = None,
 ) -> RewardReport:
-    """A report, checked except for its names of members (`check_panel_names`)."""
+    """A report, checked except for what depends on the decision and on later edits: names of
+    members (`check_panel_names`) and how high its costs may be (`check_spend_range`).
+    """
     if members is None and winner is None and spend is None:
         return RewardReport(check_score(run, value, id))
     scores = check_member_scores(run, id, members)

@@ -155,7 +155,8 @@ class Router:
         Parameters
         ----------
         context : str, optional
-            The kind of request; each context learns its own distribution.
+            The kind of request. Each context has its own distribution; with `distinct` and
+            `noisy-or`, contexts share what they learn.
         available : iterable of str, optional
             The experts that can be asked now, by default all.
 
