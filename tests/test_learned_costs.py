@@ -488,6 +488,13 @@ def test_calls_have_the_mean_that_was_asked_for() -> None:
     assert (np.array(many)[:, 1] == 0).all()  # an expert is asked once
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_no_call_costs_more_than_its_largest_cost_with_or_without_noise(noise: float) -> None:
+    table = CallCosts(means={"usd": 3.0 * np.array(USD)}, noise=noise).bind(make_pool(1.2))
+    drawn = draw_call_costs(table, np.array([0, 5, 2]), RngKey(1, 0))[0]
+    assert drawn.tolist() == pytest.approx([1.2 * USD[i] for i in (0, 5, 2)])
+
+
 @pytest.mark.parametrize(
     "wrong", [{"noise": -1.0}, {"tail": 1.0}, {"report": "all"}, {"noise": 0.1, "tail": 2.0}]
 )

@@ -28,7 +28,7 @@ class CallCosts:
     """What each call of an expert costs in a simulation, and what is reported to the router.
 
     Calls are independent; the mean cost of an expert is the declared one, or that of `means`. No
-    call costs more than `max_costs` of the problem, which lowers the mean if noise exceeds them.
+    call costs more than `max_costs` of the problem, which lowers the mean where it would.
 
     Parameters
     ----------
@@ -80,6 +80,8 @@ class CallCosts:
                 rows[j] = means.get(limit.name, rows[j])
                 most[j] = problem.max_costs.get(limit.name, most[j])
                 stream[j] = CALL_COST_STREAM + names.index(limit.name)
+                if self.noise == 0.0 and self.tail is None:  # else each call is capped
+                    rows[j] = np.minimum(rows[j], most[j])
         reported = get_args(SpendReport).index(self.report)
         tail = 0.0 if self.tail is None else float(self.tail)
         unit = -problem.signs * compute_row_units(problem)
