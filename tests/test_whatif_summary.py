@@ -16,7 +16,7 @@ from bylot.problem_files import read
 from bylot.scenario import synthetic_scenario
 from bylot.whatif import Reference, WhatifPlan, WhatifResults
 from bylot.whatif.plan import WhatifJob
-from bylot.whatif.report import describe_policy
+from bylot.whatif.report import describe_policy, describe_setup
 from bylot.whatif.results import find_reward_interval
 from bylot.whatif.summary import compare_rewards, make_advice, summarize_results
 
@@ -173,6 +173,16 @@ def test_missing_answers_are_a_warning_if_they_are_many(whatif_results: WhatifRe
         last = summarize(replace(whatif_results, plan=plan))[-1]
         expected = "3% of the answers in the table are missing and count as 0: rewards may be"
         assert last.startswith(expected) == warned  # of 1,000 answers
+
+
+def test_a_report_says_which_policies_share_what_contexts_teach(
+    whatif_results: WhatifResults,
+) -> None:
+    scenario = replace(whatif_results.plan.scenario, contexts=("chest pain", "headache"))
+    plan = replace(whatif_results.plan, scenario=scenario)
+    lines = list(describe_setup(replace(whatif_results, plan=plan)))
+    shared = "distinct and noisy-or share among them what they learn, others learn each alone"
+    assert f"Contexts: chest pain, headache; {shared}." in lines
 
 
 def test_a_policy_that_is_as_good_is_named_as_such(whatif_results: WhatifResults) -> None:

@@ -109,7 +109,8 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         more = ", ..." if len(scenario.unused) > 8 else ""
         yield f"Unused columns of the table: {', '.join(scenario.unused[:8])}{more}."
     if scenario.contexts:
-        yield f"Contexts, which policies learn separately: {', '.join(scenario.contexts)}."
+        learning = "distinct and noisy-or share among them what they learn, others learn each alone"
+        yield f"Contexts: {', '.join(scenario.contexts)}; {learning}."
     for spec in plan.policies:
         yield describe_policy(spec, plan.policy_at(spec))
     for spec, reason in results.refused.items():
