@@ -69,7 +69,7 @@ def make_parser() -> VerbParser:
     top = VerbParser(
         prog="bylot",
         description="Route each request to a small panel of experts, learn from one reward per "
-        "panel, and keep long-run limits, both upper and lower.",
+        "panel or from scores of its members, and keep long-run limits, both upper and lower.",
     )
     top.add_argument("--version", action="version", version=f"bylot {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
