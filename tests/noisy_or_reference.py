@@ -4,7 +4,7 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, Ints
 
-MAX_BETA = 0.3
+MAX_BETA = 1.0
 
 
 class ReferenceBelief:
@@ -145,7 +145,7 @@ class ReferenceModel(ReferenceBelief):
         )
         Px = self.recent_P @ one
         den = mu * (one @ Px + extra) + self.phi
-        if self.n >= 200:
+        if self.n >= 200 and self.phi < 0.5:
             d = mu - expected
             bet = d / (mu * den + d**2)
             bet = min(max(bet, -0.5 / max(1 - expected, 1e-3)), 0.5 / expected)

@@ -239,6 +239,22 @@ def test_operations_on_a_root_equal_those_on_the_covariance(size: int) -> None:
     assert_allclose(root, np.triu(root))
 
 
+@pytest.mark.parametrize("seed", [1, 7])
+def test_the_belief_does_not_diverge_if_skills_change_again_and_again(seed: int) -> None:
+    rng, size, members = np.random.default_rng(seed), 12, 5
+    belief, miss, errors = make_prior(1, size, members), rng.uniform(0.4, 0.95, size), []
+    for t in range(4_000):
+        if t % 800 == 0:
+            miss = rng.permutation(miss)
+        panel = np.append([0, 1, 2], 3 + rng.permutation(size - 3)[:2])
+        missed = miss[panel].prod()
+        observe(belief, panel, 1 - float(np.clip(missed + rng.normal(0, 0.02), 0, 1)))
+        if t % 800 > 600:
+            low, width = belief.scale.interval
+            errors.append(abs(1 - low - width * (1 - np.exp(belief.beta[panel].sum())) - missed))
+    assert np.mean(errors) < 0.01  # 0.05 and more with a cap of 0.3 on beta
+
+
 def test_growing_variances_stop_at_the_prior() -> None:
     belief = make_prior(1, K, M)
     for members, reward in make_rewards_of_random_sets(1, 300):

@@ -232,7 +232,7 @@ def replace_fields(state: dict[str, Any], edit: dict[str, Any]) -> None:
         ("noisy-or", {"drawn": [[9, 0, 0, 0, 0]] * 2}),
         ("noisy-or", {"rounds": [-1]}),
         ("noisy-or", {"recent": [2] * 64}),
-        ("noisy-or", {"model": {"belief": {"beta": [0.5] * 5}}}),
+        ("noisy-or", {"model": {"belief": {"beta": [1.5] * 5}}}),
         ("noisy-or", {"model": {"belief": {"root": [[0.0] * 5] * 5}}}),
         ("noisy-or", {"model": {"belief": {"root": [[0.1] * 5] * 5}}}),
         ("noisy-or", {"model": {"belief": {"noise": [0.1, 0.0]}}}),

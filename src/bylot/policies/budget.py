@@ -341,3 +341,16 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
             bounds[j] = min(max(fair, low), high)
             if b < 0.0 and pace.high > 1.0 and spent <= P * b:
                 bounds[j] = 0.0
+
+
+@jit
+def loosen_bounds(guard: Guard, bounds: Floats) -> Floats:
+    """(d,) the looser of the bounds in force and the limits.
+
+    Mirror ascent projects its logits onto these, and only what it plays onto the bounds in force:
+    otherwise the tight bounds of the last rounds of a period would move logits for the next one.
+    """
+    loose = np.empty(bounds.size)
+    for j in range(bounds.size):
+        loose[j] = max(bounds[j], guard.b[j])
+    return loose

@@ -23,6 +23,7 @@ INITIAL_VARIANCE, MIN_VARIANCE = 0.1, 1e-6
 MAX_LOSS, MIN_CHANCE = 0.5, 1e-3  # share that a bet may lose; the least 1 - expected in its bound
 CHANGE_EVIDENCE = 1e6  # from which skills have changed: so many rewards between false alarms
 FIRST_BET = 200.0  # rewards before the first bet
+MAX_BET_NOISE = 0.5  # variance of a miss over its mean: where it is more, a wrong model may win
 RECENT_HALF_LIFE, RECENT_BATCH = 300.0, 10  # rewards; a recent belief forgets after every batch
 RECENT_GROWTH = 2.0 ** (RECENT_BATCH / RECENT_HALF_LIFE)  # of variances in a batch
 PRIOR_EXPERTS = 2.0  # experts that the prior counts for, in the spread of skills

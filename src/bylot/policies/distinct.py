@@ -27,6 +27,7 @@ from bylot.policies.budget import (
     Pace,
     fill_paced_bounds,
     get_mean_rows,
+    loosen_bounds,
     make_pace,
 )
 from bylot.policies.change_detection import CHANGE_EVIDENCE, detect_fall, note_reward, restart_sums
@@ -104,7 +105,7 @@ class DistinctState(NamedTuple):
 
 @jit
 def move_shared(rule: DistinctRule, state: DistinctState) -> None:
-    """One step of mirror ascent with the rewards of all contexts, projected onto the bounds.
+    """One step of mirror ascent with the rewards of all contexts, projected onto the looser bounds.
 
     The gradient in the inclusion probabilities is Cov^-1 times that in theta, with
     Cov ~ diag c - c c' / sum c: on the tangent space it is g / c (`fill_covariance_diagonal`).
@@ -136,8 +137,8 @@ def move_shared(rule: DistinctRule, state: DistinctState) -> None:
     elif shared.evidence[0] >= CHANGE_EVIDENCE:
         adopt_members(shared.belief, shared.recent)
         forget_all(rule, state, mirror_ascent.KEPT_AFTER_CHANGE)
-    lam = np.empty(state.bounds.size)
-    kl_project(theta, pi, lam, theta, A, state.bounds, m, rule.eps, rule.explore.pi)
+    lam, loose = np.empty(state.bounds.size), loosen_bounds(rule.guard, state.bounds)
+    kl_project(theta, pi, lam, theta, A, loose, m, rule.eps, rule.explore.pi)
     mirror_ascent.add_multipliers(state.multipliers, lam, s)
 
 
@@ -170,8 +171,7 @@ def follow_shared(rule: DistinctRule, state: DistinctState, x: int) -> None:
         for i in range(state.delta.shape[1]):
             state.theta[x, i] = shared.theta[0, i] + state.delta[x, i]
         refresh_tables(get_tables(state, x), rule.members)
-        if pooled:
-            project_context(rule, state, x)
+        project_context(rule, state, x, pooled)
         state.moved[x] = shared.decisions[0] // rule.ascent.batch
     if pooled:
         spread = np.empty(state.delta.shape[1])
@@ -194,14 +194,17 @@ def move_context(rule: DistinctRule, state: DistinctState, x: int) -> None:
 
 
 @jit
-def project_context(rule: DistinctRule, state: DistinctState, x: int) -> None:
-    """Project theta + delta onto the bounds in force, as theta is; delta keeps the correction."""
+def project_context(rule: DistinctRule, state: DistinctState, x: int, pooled: bool) -> None:
+    """Project theta + delta onto the bounds in force; where contexts differ, delta keeps the
+    correction.
+    """
     here, A, b = get_tables(state, x), get_mean_rows(rule.guard, state.budget), state.bounds
     if is_outside_bounds(compute_mixture_costs(A, here, rule.explore, rule.eps), b):
         theta, lam = here.theta, np.empty(b.size)
         kl_project(theta, here.pi, lam, theta, A, b, rule.members, rule.eps, rule.explore.pi)
-        for i in range(theta.size):
-            state.delta[x, i] = theta[i] - state.shared.theta[0, i]
+        if pooled:
+            for i in range(theta.size):
+                state.delta[x, i] = theta[i] - state.shared.theta[0, i]
         refresh_tables(here, rule.members)
 
 

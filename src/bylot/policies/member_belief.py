@@ -17,6 +17,7 @@ from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import is_first_draw
 from bylot.policies.change_detection import (
     FIRST_BET,
+    MAX_BET_NOISE,
     RECENT_BATCH,
     add_evidence,
     fit_skills,
@@ -117,7 +118,7 @@ def compare_recent(
     """Bet that the recent belief, which forgets, predicts a reward better; then update it."""
     expected, _ = predict_members(belief, 0, draws)
     mu, spread = predict_members(recent, 0, draws)
-    if recent.known[0] >= FIRST_BET:
+    if recent.known[0] >= FIRST_BET and recent.noise[0] < MAX_BET_NOISE:
         variance = mu * (mu * spread + recent.noise[0])
         add_evidence(evidence, expected, mu, variance, 1.0 - reward)
     update_member_belief(recent, 0, draws, reward)

@@ -25,6 +25,7 @@ from bylot.policies.base import ProblemChange
 from bylot.policies.change_detection import (
     CHANGE_EVIDENCE,
     FIRST_BET,
+    MAX_BET_NOISE,
     RECENT_BATCH,
     add_evidence,
     fit_skills,
@@ -97,7 +98,7 @@ def compare_recent_belief(
     w, Px = np.empty(recent.beta.size), np.empty(recent.beta.size)
     own = fill_root_product(w, recent.root, members, np.ones(members.size))
     den = mu * (own + added.variance) + phi
-    if belief.rewards[0] >= FIRST_BET:
+    if belief.rewards[0] >= FIRST_BET and phi < MAX_BET_NOISE:
         change = add_evidence(recent.evidence, expected, mu, mu * den, y)
     reduce_root(Px, recent.root, w, mu / den, (mu * added.variance + phi) / den)
     known = mu <= MIN_EXPECTED_MISS and y < MIN_EXPECTED_MISS
