@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from bylot import Problem, Router
 from bylot.errors import InsufficientOverlap
@@ -165,6 +166,16 @@ def test_panels_that_the_guard_replaced_lately_are_left_out_and_noted() -> None:
     found = evaluate_target(log_from_entries(COINS, entries), make_router_target(COINS, router))
     assert (found.counts.used, found.counts.replaced) == (118, 2)
     assert any("the guard replaced 2 panels" in note for note in found.notes)
+
+
+def test_a_period_does_not_start_with_the_tight_bounds_at_the_end_of_the_last_one() -> None:
+    problem, spent = make_five_expert_problem().replace(period=1_000), []
+    for seed in range(5):
+        router = Router(problem, "distinct", seed=seed)
+        play(router, 1_000, 1_000 + seed, answer)
+        first = make_router_target(problem, router).distribution(None, ALL_AVAILABLE)
+        spent.append(float(first.inclusion @ problem.costs["usd"]))
+    assert_allclose(spent, 3.0 - 7.0 / 1_000, atol=1e-6)  # the budget, less the reserve of pacing
 
 
 @pytest.mark.slow
