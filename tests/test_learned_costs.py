@@ -443,10 +443,21 @@ def test_the_status_names_the_promise_of_each_limit() -> None:
         assert [one and one.promise for one in current] == [promise, "certain"]
         ticket = router.core.decide(None, ALL).ticket
         router.core.settle(ticket, {"usd": 0.5})
-    assert "kept by a reserve of 3 standard errors" in str(router.status())
+    assert "usd <= kept by a reserve of 3 standard errors" in str(router.status())
     certain = bylot.Router(make_pool(1.5), "distinct").status().limits[0].current
     assert certain is not None
     assert certain.promise == "certain"
+
+
+def test_a_status_does_not_call_a_limit_kept_that_will_be_missed() -> None:
+    router = bylot.Router(make_pool(), "distinct")
+    for _ in range(60):  # no panel costs as little as the budget allows
+        decision = router.decide()
+        router.reward(decision.id, 0.5, spend={"usd": 40.0})
+    limit = router.status().limits[0]
+    assert limit.current is not None
+    assert (limit.verdict, limit.current.promise) == ("will be missed", "reserve")
+    assert "kept by a reserve" not in str(router.status())
 
 
 def test_a_policy_without_a_guard_books_spend_and_learns_no_costs() -> None:

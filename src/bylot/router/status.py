@@ -48,6 +48,11 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     current: LimitInPeriod | None
 
     @property
+    def label(self) -> str:
+        """The cost and the side, as a cost may be limited on both."""
+        return f"{self.cost} {'<=' if self.side == 'at_most' else '>='}"
+
+    @property
     def needs_sentence(self) -> bool:
         """Whether the numbers of a table, and a word, do not say enough."""
         edited = self.current is not None and self.current.mean != self.counted
@@ -251,9 +256,9 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
         lines += [str(one) for one in self.limits if one.needs_sentence]
         lines += [
-            f"{one.cost} {PROMISES[one.current.promise]}"
+            f"{one.label} {PROMISES[one.current.promise]}"
             for one in self.limits
-            if one.current is not None and one.current.promise == "reserve"
+            if one.kept and one.current is not None and one.current.promise == "reserve"
         ]
         if self.period is None:
             return lines
@@ -268,12 +273,11 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
 
 
 def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
-    name = f"{one.cost} {'<=' if one.side == 'at_most' else '>='}"
     now = one.current
     in_period = () if now is None else (now.mean, now.in_force)
     numbers = (one.mean, one.bound, one.slack, *in_period)
     cells = ["-" if x is None else f"{x:.4g}" for x in numbers]
-    return (name, *cells, format_price(one), one.verdict)
+    return (one.label, *cells, format_price(one), one.verdict)
 
 
 def format_price(one: LimitStatus) -> str:
