@@ -224,9 +224,12 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
     for part in text.split(","):
         key, equal, given = (one.strip() for one in part.rpartition("="))
         name, _, expert = key.partition(":")
-        if not equal or (expert and expert not in problem.experts):
+        if not equal:
             expected = "NAME=VALUE, such as noise=0.5, usd=1.3 or usd:EXPERT=1.3, comma-separated"
             raise BylotError("--call-costs", got=part, expected=expected)
+        if expert and expert not in problem.experts:
+            remedy = suggest_known_name(expert, problem.experts, "experts", can_add=False)
+            raise BylotError(f"--call-costs: there is no expert {expert!r}", remedy=remedy)
         if key == "report":
             settings[key] = given
             continue
@@ -238,7 +241,7 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
             settings[key] = value
         elif name not in file.units:
             known = [*file.units, "noise", "tail", "report"]
-            remedy = suggest_known_name(name, known, "costs", can_add=False)
+            remedy = suggest_known_name(name, known, "costs and settings", can_add=False)
             raise BylotError(f"--call-costs: there is no {name!r}", remedy=remedy)
         elif not 0.0 <= value < np.inf:
             raise BylotError(f"--call-costs: {key}", got=given, expected="a factor of 0 or more")
