@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bylot import problem_files
+from bylot import Router, problem_files
 from bylot.errors import ProblemFileError
 from bylot.problem import Problem, at_most
 from bylot.problem_files.check import check_problem, render_check
@@ -85,6 +85,27 @@ def test_the_check_names_the_promise_of_each_limit(tmp_path: Path) -> None:
     found = check_problem(file)
     assert [one["promise"] for one in found["limits"]] == ["declared"]
     assert "usd at_most: certain if calls cost what is declared" in render_check(file, found, True)
+
+
+@pytest.mark.parametrize("fewest", ["", "min_draws: 1\n"])
+@pytest.mark.parametrize("bound", [2.2, 3.2, 9.0])
+def test_the_check_and_a_router_promise_the_same(tmp_path: Path, fewest: str, bound: float) -> None:
+    path = tmp_path / "pool.yaml"  # full panels cost 2 to 5 as declared, and at most 3 to 9
+    path.write_text(
+        f"{fewest}draws: 2\nexperts: [ann, bob, cat]\ncosts: {{usd: [1, 1, 4]}}\n"
+        f"max_costs: {{usd: [1.5, 1.5, 7.5]}}\nlimits: [{{cost: usd, at_most: {bound}}}]\n"
+    )
+    file = problem_files.read(path)
+    found = check_problem(file)
+    text = render_check(file, found, details=True)
+    promises = {}
+    for name, key in (("auto", "promise"), ("noisy-or", "noisy_or_promise")):
+        current = Router(file.problem, name).status().limits[0].current
+        assert current is not None
+        promises[name] = current.promise
+        assert found["limits"][0][key] == current.promise
+    assert ("With noisy-or, usd at_most: certain" in text) == (len(set(promises.values())) > 1)
+    assert "with scores of members or winners, auto selects noisy-or" in text
 
 
 def test_largest_costs_change_no_limit() -> None:

@@ -67,7 +67,7 @@ def test_four_numbers_come_first_and_everything_else_with_details(
         "at once and distinct could keep them",
         f"shortest period  {distinct['shortest_period']} requests: at the end of as many, distinct "
         "can guarantee the limits; the period is 500",
-        "Use --details for costs, groups and the range of each limit.",
+        "Use --details for costs, groups, and the range and the promise of each limit.",
     ]
     assert details.splitlines()[:4] == lines[:4]
     assert [f"{label:15}  {text}" for label, text in data["summary"].items()] == lines[:4]
@@ -129,7 +129,9 @@ def test_a_check_reports_costs_groups_limits_and_policies(
         "lowest": 0.0,
         "highest": 0.5,
         "promise": "certain",
+        "noisy_or_promise": "certain",
     }
+    assert ": certain: it holds at the end of every period.\n" in text  # without largest costs
     assert data["feasible"]
     assert data["experts"] == ["ann", "bob", "cat"]
     assert data["costs"]["usd"] == {

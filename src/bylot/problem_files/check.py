@@ -10,7 +10,7 @@ from bylot import policies
 from bylot._text import format_labels, format_percent, format_sizes, format_table, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
-from bylot.policies.budget import PROMISES, PromiseName
+from bylot.policies.budget import PROMISES
 from bylot.policies.fallback_schedule import find_shortest_period
 from bylot.policies.iid_limits import make_safe_rows
 from bylot.problem import Conflict, Problem
@@ -27,9 +27,13 @@ REPORTED_MEMORY_BYTES = 2**20
 def check_problem(file: ProblemFile) -> dict[str, Any]:
     problem = file.problem
     distinct = check_distinct(problem)
-    promises = guard.find_promises(problem, problem.min_draws or min(problem.draws, problem.size))
-    applies = distinct["applies"]
     contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
+    auto = {
+        spec: policies.policy_to_data(policies.resolve_policy(spec, problem))["name"]
+        for spec in ("auto", f"auto:propensities=false{contexts}")
+    }
+    promises = find_promises(problem, auto["auto"])
+    applies = distinct["applies"]
     conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
     found = {
         "file": str(file.path),
@@ -48,8 +52,8 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         },
         "groups": {name: list(group.members) for name, group in file.groups.items()},
         "limits": [
-            {**find_limit_ranges(written, problem), "promise": promise}
-            for written, promise in zip(file.limits, promises, strict=True)
+            {**find_limit_ranges(written, problem), **promised}
+            for written, promised in zip(file.limits, promises, strict=True)
         ],
         "feasible": True,
         **{
@@ -66,12 +70,21 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
             policies.Tangent.name: check_tangent(problem),
             policies.Strict.name: check_strict(problem),
         },
-        "auto": {
-            spec: policies.policy_to_data(policies.resolve_policy(spec, problem))["name"]
-            for spec in ("auto", f"auto:propensities=false{contexts}")
-        },
+        "auto": auto,
     }
     return {"summary": list_check_numbers(file, found), **found}
+
+
+def find_promises(problem: Problem, default: str) -> list[dict[str, Any]]:
+    """What the default policy promises for each limit, and `noisy-or`, whose panels may be smaller.
+
+    What is certain depends on the panels that a policy may fall back on.
+    """
+    fewest = {policies.Tangent.name: 1, policies.NoisyOr.name: problem.min_members}
+    sizes = fewest.get(default, min(problem.draws, problem.size)), problem.min_members
+    found = {size: guard.find_promises(problem, size) for size in set(sizes)}
+    pairs = zip(*(found[size] for size in sizes), strict=True)
+    return [{"promise": one, "noisy_or_promise": two} for one, two in pairs]
 
 
 def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
@@ -210,7 +223,7 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
     lead = format_labels(found["summary"])
     looser = describe_looser_limits(found)
     if not details:
-        more = "Use --details for costs, groups and the range of each limit."
+        more = "Use --details for costs, groups, and the range and the promise of each limit."
         return "\n".join([*lead, *looser, more])
     problem, (low, high) = file.problem, file.rewards
     source = f" (from {file.csv})" if file.csv else ""
@@ -320,11 +333,24 @@ def describe_limits(file: ProblemFile) -> list[str]:
 
 def describe_promises(found: dict[str, Any]) -> list[str]:
     """What policies with a guard promise for which limits."""
-    by_promise: dict[PromiseName, list[str]] = {}
-    for one in found["limits"]:
+    name, limits = policies.NoisyOr.name, found["limits"]
+    lines = list_promises(limits, "promise")
+    other = [one for one in limits if one["noisy_or_promise"] != one["promise"]]
+    if found["policies"][name]["applies"]:
+        lines += [f"With {name}, {line}" for line in list_promises(other, "noisy_or_promise")]
+    return lines
+
+
+def list_promises(limits: list[dict[str, Any]], key: str) -> list[str]:
+    """A sentence for each promise, after the limits that have it; groups have no largest costs."""
+    by_sentence: dict[str, list[str]] = {}
+    for one in limits:
         name = f"{one.get('cost') or one['group']} {'at_most' if 'at_most' in one else 'at_least'}"
-        by_promise.setdefault(one["promise"], []).append(name)
-    return [f"{join_words(names, 'and')}: {PROMISES[x]}." for x, names in by_promise.items()]
+        sentence = PROMISES[one[key]]
+        if "group" in one:
+            sentence = sentence.partition(", whatever calls cost")[0]
+        by_sentence.setdefault(sentence, []).append(name)
+    return [f"{join_words(names, 'and')}: {text}." for text, names in by_sentence.items()]
 
 
 def describe_looser_limits(found: dict[str, Any]) -> list[str]:
@@ -358,6 +384,9 @@ def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
     line = f"{first}, the default, selects {names[0]}"
     if names[0] != names[1]:
         line += f"; {second}, for logs that nobody will evaluate, selects {names[1]}"
+    judged = policies.resolve_policy("auto", file.problem, "members").name
+    if judged != found["auto"][first]:
+        line += f"; with scores of members or winners, {first} selects {judged}"
     lines, name = [f"{line}."], policies.NoisyOr.name
     posterior = found["policies"][name]
     if posterior["applies"]:
