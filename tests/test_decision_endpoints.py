@@ -309,7 +309,7 @@ def test_scores_of_members_are_recorded_with_their_decision(
     [
         ({"members": {"zoe": 1}}, "has no member 'zoe'"),
         ({"members": {"ann": "1"}}, "expected a number, true or false"),
-        ({"members": {"ann": None}}, "expected a number, true or false"),
+        ({"members": {"ann": None}}, "got null; leave out a member whose score is unknown"),
         ({"members": [1]}, "expected an object or null"),
         ({"members": {"": 1}}, "length"),
         ({"members": {}}, "invalid reward None"),

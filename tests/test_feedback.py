@@ -100,6 +100,7 @@ def test_an_expert_that_is_drawn_twice_has_one_score() -> None:
         ("members", {"members": {}}, "reward None: expected a number, or scores of members"),
         ("members", {}, "reward None: expected a number, or scores of members"),
         ("winner", {"winner": "ann"}, "reward None: expected a number, True or False"),
+        ("members", {"members": {"ann": None}}, "leave out a member whose score is unknown"),
         ("members", {"members": {"ann": 1.5}}, r"score of 'ann' 1\.5: expected a number in \[0"),
         ("members", {"members": {"ann": None}}, "score of 'ann' None: expected a number, True"),
         ("members", {"members": ["ann"]}, "invalid members .* expected scores by name"),

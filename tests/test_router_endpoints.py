@@ -282,6 +282,16 @@ def test_an_invalid_edit_changes_nothing(server: ServerClient, edit: dict[str, A
     assert server.get(router).json() == before
 
 
+def test_an_unknown_word_is_answered_with_those_that_a_field_may_have(server: ServerClient) -> None:
+    body = {"name": "new", "problem": FIVE_EXPERTS, "feedback": "both"}
+    error = assert_error(server.post("/v1/routers", json=body), 422)
+    said = "invalid value 'both': expected 'panel', 'members' or 'winner'"
+    assert (error["field"], error["message"]) == ("feedback", said)
+    edit = {"aggregate": "median"}
+    error = assert_error(server.patch(server.create_router(), json=edit), 422)
+    assert error["message"] == "invalid value 'median': expected 'earliest', 'last' or 'sum'"
+
+
 def test_a_limit_can_be_changed_and_the_version_increases(server: ServerClient) -> None:
     router = server.create_router()
     looser = {"version": 1, "limits": [{"cost": "usd", "at_most": 5.0}], "wait": 9.0}

@@ -85,6 +85,8 @@ def check_score(run: RunConfig, value: Any, id: str, what: str = "reward") -> fl
         expected = "a number, or scores of members,"
     elif not isinstance(value, (int, float, np.integer)):  # True is 1, False is 0
         expected = "a number, True or False"
+        if value is None and what != "reward":
+            remedy += "; leave out a member whose score is unknown"
     elif not -MAX_ABS_REWARD < value < MAX_ABS_REWARD:  # NaN fails this too
         expected = "a finite number"
     elif not is_reward_in_range(float(value), low, high):
