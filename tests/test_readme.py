@@ -25,6 +25,15 @@ def test_the_code_of_the_readme_runs_and_prints_what_it_shows(
     run_page(README, "README.md", capsys)
 
 
+def test_scores_of_members_fit_the_ten_lines_of_the_readme() -> None:
+    code = README.partition("```python\n")[2].partition("```")[0].partition("router.reward")[0]
+    (scores,) = re.findall(r"reward\(decision.id, (members=\{.*?\})\)", README)
+    names: dict[str, Any] = {}
+    exec(code.replace("seed=7", 'seed=7, feedback="members"'), names)
+    exec(f"receipt = router.reward(decision.id, {scores})", names)
+    assert (names["receipt"], names["decision"].propensity) == ("learned", None)
+
+
 def test_every_command_of_the_readme_exists() -> None:
     lines = find_commands(README)
     verbs = [words[1:] for words in lines if words[0] == "bylot"]
