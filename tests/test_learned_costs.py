@@ -381,6 +381,44 @@ def test_a_schedule_that_would_endanger_a_share_is_not_used() -> None:
     assert budget.costs.plans[1] > 30  # it is tried again later
 
 
+def open_dear_guard() -> tuple[Guard, Budget, Floats]:
+    """A guard of a budget and a cap on two experts, and what calls really cost: the other experts
+    are so dear that panels inside the cap cannot keep the budget.
+    """
+    cap = at_most(share("cheap", ["e0", "e1"]), 0.8)
+    limits = [at_most("usd", 2.4), cap]
+    problem = Problem(NAMES[:5], {"usd": [1.0] * 5}, limits, draws=2, period=100)
+    return *open_guard(problem), np.array([0.5, 0.5, 6.0, 6.0, 6.0])
+
+
+def settle_rows(guard: Guard, budget: Budget, t: int, members: Ints, spend: Floats) -> None:
+    """Report what each member cost under the first row, in its units."""
+    more, costs = np.full(guard.b.size, np.nan), np.full((guard.b.size, members.size), np.nan)
+    more[0], costs[0] = spend.sum() - guard.A[0][members].sum(), spend
+    settle_calls(guard, budget, t, members, more, costs)
+
+
+def test_no_certain_limit_is_given_up_for_one_kept_by_a_reserve() -> None:
+    guard, budget, real = open_dear_guard()
+    for t in range(3 * guard.period):
+        drawn = np.array([0, 1] if t % 2 else [2, 3])
+        members = guard_panel(guard, budget, drawn, ALL).members
+        settle_rows(guard, budget, t, members, real[members] * guard.A[0][members])
+    assert budget.missed[0] == 3  # no panels could keep it
+    assert budget.missed[1] == 0
+
+
+def test_a_schedule_must_keep_certain_limits_in_later_periods_too() -> None:
+    guard, budget, real = open_dear_guard()
+    budget.left[0] = 10  # nothing was spent under the cap so far: any schedule keeps it until then
+    for t in range(60):
+        members = np.array([t % 2, 2 + t % 3])
+        settle_rows(guard, budget, t, members, real[members] * guard.A[0][members])
+    plan, most = budget.costs.schedule, compute_allowance(guard.period, guard.b[1])
+    if budget.costs.plans[2] > 0:
+        assert guard.period * plan.mean[1] + plan.ahead[:, 1].max() <= most
+
+
 def test_a_late_report_is_booked_in_the_period_of_its_decision() -> None:
     guard, budget = open_guard(make_pool(period=50))
     panels = [guard_panel(guard, budget, np.array([0, 3, 4]), ALL).members for _ in range(120)]

@@ -34,6 +34,7 @@ from bylot.policies.learned_costs import (
     CostRisk,
     get_guarded_row,
     has_varying_cost,
+    is_uncertain,
     make_declared_risk,
     make_exact_risk,
     make_largest_cost_rows,
@@ -42,6 +43,13 @@ from bylot.problem import Problem
 
 DEFAULT_PERIOD_ROUNDS = 5_000  # without a horizon and a period of the problem
 LIMIT_TOLERANCE = 1e-9  # excess of an expected cost that counts as 0
+
+
+class Overrun(NamedTuple):
+    """By how much limits would be missed, in units of the rows."""
+
+    certain: float  # of the limits that no report can endanger: they come first
+    reserved: float  # of those that are kept by a reserve
 
 
 class AdmittedPanel(NamedTuple):
@@ -169,7 +177,9 @@ def compute_panel_cost(A: Floats, members: Ints) -> Floats:
 
 
 @jit
-def compute_overrun(guard: Guard, budget: Budget, members: Ints, cost: Floats, place: int) -> float:
+def compute_overrun(
+    guard: Guard, budget: Budget, members: Ints, cost: Floats, place: int
+) -> Overrun:
     """By how much would the schedule from this place on miss limits, after a round of this cost?
 
     sum_j (spent + cost + n F + ahead - P b)_j^+ with n rounds left after it, in units of the rows.
@@ -177,12 +187,24 @@ def compute_overrun(guard: Guard, budget: Budget, members: Ints, cost: Floats, p
     can rise): by induction from the period's start it is 0 at its end, n = 0, whatever was drawn in
     between. Where calls may cost more than declared, `compute_later_cost` sets aside the rest.
     """
-    n, total = budget.left[0] - 1, 0.0
+    n, certain, reserved = budget.left[0] - 1, 0.0, 0.0
     for j in range(cost.size):
         later = compute_later_cost(guard, budget, j, n, place, members)
         most = compute_allowance(guard.period, guard.b[j])
-        total += max(budget.spent[j] + cost[j] + later - most, 0.0)
-    return total
+        excess = max(budget.spent[j] + cost[j] + later - most, 0.0)
+        if is_uncertain(guard.risk, budget.costs, j):
+            reserved += excess
+        else:
+            certain += excess
+    return Overrun(certain, reserved)
+
+
+@jit
+def is_smaller(new: Overrun, old: Overrun) -> bool:
+    """Does it miss less? A limit that is certain is never given up for one kept by a reserve."""
+    if new.certain != old.certain:
+        return bool(new.certain < old.certain)
+    return bool(new.reserved < old.reserved)
 
 
 @jit
@@ -198,7 +220,7 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
     counted = compute_guarded_cost(guard, budget, members) if varies else cost
     overrun = compute_overrun(guard, budget, members, counted, place)
     replaced, next_place = False, place
-    if guard.on and overrun > 0.0:
+    if guard.on and overrun.certain + overrun.reserved > 0.0:
         drawn, after = members, (place + 1) % get_schedule(guard, budget).sets.shape[0]
         for planned in (True, False):
             if planned:
@@ -208,14 +230,14 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
             paid = compute_panel_cost(guard.A, panel)
             counted = compute_guarded_cost(guard, budget, panel) if varies else paid
             new = compute_overrun(guard, budget, panel, counted, then)
-            if new < overrun:
+            if is_smaller(new, overrun):
                 members, cost, overrun, replaced, next_place = panel, paid, new, True, then
-            if overrun <= 0.0:
+            if overrun.certain + overrun.reserved <= 0.0:
                 break  # nearly always after the schedule's
     budget.place[0] = next_place
     budget.replaced[0] += replaced
     book_round(guard, budget, members, cost)
-    return AdmittedPanel(members, replaced, overrun <= 0.0)
+    return AdmittedPanel(members, replaced, overrun.certain + overrun.reserved <= 0.0)
 
 
 @jit

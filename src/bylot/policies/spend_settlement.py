@@ -136,8 +136,8 @@ def update_schedule(guard: Guard, budget: Budget) -> None:
     """Compute the schedule of the learned costs, and use it if that endangers no certain limit.
 
     A limit without a reserve, such as a share, was kept so far by the schedule in use: the new one
-    must keep it too from here on, spent + n F + ahead <= P b. At the start of a period it does, if
-    that is long enough.
+    must keep it too from here on, spent + n F + ahead <= P b, and in later periods from any of its
+    places, P F + max ahead <= P b: what was saved in this period proves nothing about the next one.
     """
     costs, n = budget.costs, budget.left[0]
     rows = make_planning_rows(guard, costs.means)
@@ -154,6 +154,7 @@ def update_schedule(guard: Guard, budget: Budget) -> None:
             later = compute_open_cost(costs, j, row, guard.A[j]) + n * made.mean[j]
             most = compute_allowance(guard.period, guard.b[j])
             safe &= budget.spent[j] + later + made.ahead[0, j] <= most
+            safe &= guard.period * made.mean[j] + made.ahead[:, j].max() <= most
     if safe:
         copy_schedule(made, old)
         costs.planned[:, :] = costs.means
