@@ -461,6 +461,33 @@ def test_pacing_counts_what_was_spent() -> None:
     assert later[0] < bounds[0]
 
 
+@pytest.mark.parametrize("edit", ["loosen", "cap a group"])
+def test_an_edit_counts_calls_without_a_report_at_their_largest_cost(edit: str) -> None:
+    usd, largest = [0.4, 0.5, 0.6, 0.7], np.array([1.3, 1.4, 1.8, 2.4])
+    cap = [at_most(share("two", ["e0", "e1"]), 0.7)] if edit == "cap a group" else []
+    before, after = (
+        Problem(
+            NAMES[:4],
+            {"usd": usd},
+            [at_most("usd", bound), *more],
+            draws=1,
+            period=40,
+            max_costs={"usd": largest},
+        )
+        for bound, more in ((1.65, []), (1.8 if edit == "loosen" else 1.65, cap))
+    )
+    router, made = bylot.Router(before, "distinct", seed=3), []
+    while len(made) < 30 or router.status().period.played:
+        if len(made) == 30:
+            router.change(after)
+        made.append(router.decide())
+    for one in made:
+        calls = {name: float(largest[NAMES.index(name)]) for name in one.subset}
+        router.reward(one.id, 0.5, spend={"usd": calls})
+    assert router.status().limits[0].current.promise == "certain"
+    assert router.status().limits[0].current.missed == 0
+
+
 def test_a_changed_problem_keeps_learned_costs_unless_they_are_declared_anew() -> None:
     router, _ = play_router(WRONG, 120)
     means = router.core.state.budget.costs.means[0] * UNIT

@@ -267,29 +267,42 @@ def migrate_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) ->
     A limit with the same bound keeps what was spent or saved; of one with another bound only the
     overspend is kept, as savings were made under another bound; a new one counts as just satisfied.
 
-    The other P - n rounds must suffice for the guard and its schedule from place 0:
-    over + (P - n) F + ahead <= (P - n) b. So n is the number of rounds played, or less: then the
-    period ends later. An overspend that a whole period cannot make up for is dropped and counts as
-    a missed period.
+    The other P - n rounds must suffice for the guard and its schedule from place 0, also for what
+    calls without a report may cost beyond what is booked, open:
+    over + open + (P - n) F + ahead <= (P - n) b. So n is the number of rounds played, or less: then
+    the period ends later. An overspend that a whole period cannot make up for is dropped and counts
+    as a missed period.
     """
     was, now, budget = old.rule.guard, new.rule.guard, new.state.budget
     over, (here, there), played = np.zeros(now.b.size), change.limits, count_played_rounds(*old[1:])
     same = change.old.bounds[here] == change.new.bounds[there]
     unit, units = compute_row_units(change.old)[here], compute_row_units(change.new)[there]
     more = (old.state.budget.spent - played * was.b)[here] * unit / units  # beyond the bounds
-    over[there] = np.where(same, more, np.maximum(more, 0.0))
+    later = compute_open_costs(now, budget)
+    over[there] = np.where(same, more, np.maximum(more, -np.maximum(later[there], 0.0)))
     least = 1
     if now.on:
         room, ahead = now.b - now.schedule.mean, now.schedule.ahead[0]
         most = np.maximum(now.period * room - ahead, 0.0)
         budget.missed[:] += over > most + SUM_TOLERANCE * now.period * np.abs(now.b)
         over = np.minimum(over, most)
+        ahead = ahead + later
         short = over + ahead > SUM_TOLERANCE * np.abs(now.b)
         needed = (over + ahead)[short] / np.maximum(room[short], SUM_TOLERANCE)
         least = math.ceil(min(float(needed.max(initial=1.0)), now.period))
     n = min(played, now.period - least)
     budget.left[0] = now.period - n
     budget.spent[:] = n * now.b + over
+
+
+def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
+    """(d,) what calls without a report may cost beyond what is booked, as the guard counts them."""
+    open_costs, costs = np.zeros(guard.b.size), budget.costs
+    for j in range(guard.b.size):
+        if is_varying(guard.risk, costs, j):
+            row = get_guarded_row(guard.risk, costs, j)
+            open_costs[j] = costs.waiting @ (row - guard.A[j])
+    return open_costs
 
 
 DEFAULT_PACE = 1.25  # by which a limit may be loosened after cheap rounds; 1: not at all
