@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bylot
 from bylot.environments import CallCosts, Noisy
 from bylot.environments.call_costs import draw_call_costs
-from bylot.errors import ProblemError, ValuesError
+from bylot.errors import ProblemError, RewardError, ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.policies import constraint_rows
@@ -33,6 +33,7 @@ from bylot.policies.schedule_planning import fill_schedule, find_quota
 from bylot.policies.spend_settlement import derive_schedule, settle_calls, update_schedule
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.router.core import iterate_arrays
+from bylot.router.decision import Decision
 from logged_aggregate import LoggedRouter
 
 ALL = np.empty(0, np.bool_)
@@ -476,16 +477,16 @@ def test_an_edit_counts_calls_without_a_report_at_their_largest_cost(edit: str) 
         )
         for bound, more in ((1.65, []), (1.8 if edit == "loosen" else 1.65, cap))
     )
-    router, made = bylot.Router(before, "distinct", seed=3), []
-    while len(made) < 30 or router.status().period.played:
+    router, made = bylot.Router(before, "distinct", seed=3), list[Decision]()
+    while len(made) < 30 or router.core.state.budget.left[0] < 40:
         if len(made) == 30:
             router.change(after)
         made.append(router.decide())
     for one in made:
         calls = {name: float(largest[NAMES.index(name)]) for name in one.subset}
         router.reward(one.id, 0.5, spend={"usd": calls})
-    assert router.status().limits[0].current.promise == "certain"
-    assert router.status().limits[0].current.missed == 0
+    assert router.core.rule.guard.risk.certain[0]
+    assert router.core.state.budget.missed[0] == 0
 
 
 def test_a_changed_problem_keeps_learned_costs_unless_they_are_declared_anew() -> None:
@@ -577,3 +578,26 @@ def test_no_call_costs_more_than_its_largest_cost_with_or_without_noise(noise: f
 def test_impossible_costs_of_calls_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValuesError):
         CallCosts(**wrong)  # type: ignore[arg-type]
+
+
+def test_costs_that_are_reported_after_the_reward_are_learned_too() -> None:
+    router = LoggedRouter(make_pool(1.5), seed=1)
+    at_once = LoggedRouter(make_pool(1.5), seed=1)
+    for _ in range(20):
+        of = router.decide()
+        assert router.reward(of, 0.5, key="judge") == "learned"
+        assert router.reward(of, 0.5, key="bill", spend={"usd": 4.0}) == "noted"
+        at_once.reward(at_once.decide(), 0.5, spend={"usd": 4.0})
+    later, known = (one.aggregate.core.state.budget for one in (router, at_once))
+    assert later.costs.reports.tolist() == [20, 0]
+    assert later.costs.waiting.tolist() == [0] * 6
+    assert_array_equal(later.costs.means, known.costs.means)
+    assert router.replay_log().fingerprint() == router.aggregate.fingerprint()
+
+
+def test_a_call_may_cost_what_is_declared_as_its_largest_cost() -> None:
+    pool = Problem(["a", "b"], {"usd": [0.001, 0.001]}, draws=1, max_costs={"usd": [5.0, 5.0]})
+    router = bylot.Router(pool, "distinct")
+    router.reward(router.decide().id, 0.5, spend={"usd": 5.0})
+    with pytest.raises(RewardError, match="spend on 'usd'"):
+        router.reward(router.decide().id, 0.5, spend={"usd": 5.1})

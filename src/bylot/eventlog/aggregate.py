@@ -15,6 +15,7 @@ from bylot.eventlog import commands, config_validation, events, history, reward_
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
+from bylot.policies.base import Ticket
 from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
@@ -189,9 +190,8 @@ class RouterAggregate:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
             first = all(reward.spend is None for reward in one.rewards.values())
-            learn = first and of > self.pool_since
-            ticket, spend = one.ticket if learn else None, body.member_spend
-            self.core.settle(ticket, corrections, spend, t=one.t)
+            ticket = self.find_ticket(of, one) if first and of > self.pool_since else None
+            self.core.settle(ticket, corrections, body.member_spend, t=one.t)
             self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
         if body.receipt == "learned":
@@ -229,6 +229,13 @@ class RouterAggregate:
             if of > self.pool_since:
                 one.ticket = history.ticket_from_body(body, self.core.contexts[body.context])
         return one
+
+    def find_ticket(self, of: int, one: OpenDecision) -> Ticket:
+        """The ticket of a decision of this pool; of one that is no longer open, from the log."""
+        if one.ticket is not None:
+            return one.ticket
+        body = self.decision_body(of)
+        return history.ticket_from_body(body, self.core.contexts[body.context])
 
     def read_closed(self, of: int) -> OpenDecision:
         """A decision that is no longer open, from the log, or from memory if it was read before."""

@@ -213,6 +213,8 @@ def check_spend_range(spend: Mapping[str, float] | None, problem: Problem) -> No
     """Refuse costs so high that sums would lose the costs of other decisions by rounding."""
     for name, cost in (spend or {}).items():
         dearest = problem.draws * (float(problem.costs[name].max()) or 1.0)
+        if name in problem.max_costs and cost <= problem.draws * problem.max_costs[name].max():
+            continue
         if cost > MAX_SPEND_FACTOR * dearest:
             raise RewardError(
                 f"spend on {name!r}",
