@@ -15,6 +15,7 @@ import bylot
 from bylot.environments import CallCosts, Noisy
 from bylot.environments.call_costs import draw_call_costs
 from bylot.errors import ProblemError, RewardError, ValuesError
+from bylot.eventlog.events import BODY_DECODERS
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.policies import constraint_rows
@@ -93,7 +94,7 @@ def test_a_forecast_counts_calls_without_a_report_at_their_learned_means() -> No
     later = float(plan.quota @ budget.costs.means[0]) + plan.ahead[budget.place[0], 0]
     for waiting, room, within_reach in ((0, 0.0, True), (9, 8.9, False), (9, 9.1, True)):
         budget.costs.waiting[:] = 0
-        budget.costs.waiting[members] = waiting  # booked as declared, which `spent` contains
+        budget.costs.waiting[:, members] = waiting  # booked as declared, which `spent` contains
         allowance = compute_allowance(guard.period, guard.b[0])
         budget.spent[0] = allowance - later - room * excess - 1e-9
         report = report_budget(problem, rule, state)
@@ -343,7 +344,7 @@ def test_a_log_with_reported_costs_replays_to_the_same_state() -> None:
     waiting = [logged.aggregate.decision_body(of) for of in made]
     inside = [one for one in waiting if one.t >= state.budget.rounds[1]]
     counts = [sum(name in one.draws for one in inside) for name in NAMES]
-    assert state.budget.costs.waiting.tolist() == counts
+    assert state.budget.costs.waiting[0].tolist() == counts
     assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
 
 
@@ -444,9 +445,9 @@ def test_calls_without_a_report_count_at_their_largest_cost() -> None:
     guard, budget = open_guard(make_pool(1.5))
     for _ in range(3):
         guard_panel(guard, budget, np.array([0, 3, 4]), ALL)
-    assert budget.costs.waiting.tolist() == [3, 0, 0, 3, 3, 0]
+    assert budget.costs.waiting[0].tolist() == [3, 0, 0, 3, 3, 0]
     settle_usd(guard, budget, 1, np.array([0, 3, 4]), [1.0, 1.5, 0.5])
-    assert budget.costs.waiting.tolist() == [2, 0, 0, 2, 2, 0]
+    assert budget.costs.waiting[0].tolist() == [2, 0, 0, 2, 2, 0]
 
 
 def test_pacing_counts_what_was_spent() -> None:
@@ -590,7 +591,7 @@ def test_costs_that_are_reported_after_the_reward_are_learned_too() -> None:
         at_once.reward(at_once.decide(), 0.5, spend={"usd": 4.0})
     later, known = (one.aggregate.core.state.budget for one in (router, at_once))
     assert later.costs.reports.tolist() == [20, 0]
-    assert later.costs.waiting.tolist() == [0] * 6
+    assert later.costs.waiting[0].tolist() == [0] * 6
     assert_array_equal(later.costs.means, known.costs.means)
     assert router.replay_log().fingerprint() == router.aggregate.fingerprint()
 
@@ -601,3 +602,27 @@ def test_a_call_may_cost_what_is_declared_as_its_largest_cost() -> None:
     router.reward(router.decide().id, 0.5, spend={"usd": 5.0})
     with pytest.raises(RewardError, match="spend on 'usd'"):
         router.reward(router.decide().id, 0.5, spend={"usd": 5.1})
+
+
+def test_a_report_of_one_cost_frees_no_reserve_for_another() -> None:
+    """A verifier reports the time of a call, and the bill comes later, at the largest cost."""
+    names, largest = ["a", "b", "c"], np.array([1.3, 1.5, 2.4])
+    problem = Problem(
+        names,
+        {"usd": [0.4, 0.5, 0.6], "ms": [1.0, 1.0, 1.0]},
+        [at_most("usd", 1.65), at_most("ms", 1.5)],
+        draws=1,
+        period=40,
+        max_costs={"usd": largest},
+    )
+    router, made = LoggedRouter(problem, "distinct", seed=1), []
+    for _ in range(40):
+        made.append(router.decide())
+        router.reward(made[-1], 0.9, spend={"ms": 1.0}, key="time")
+    for seq in made:
+        (name,) = set(BODY_DECODERS["decided"](router.log[seq].body).draws)
+        router.reward(seq, 0.9, spend={"usd": float(largest[names.index(name)])}, key="bill")
+    usd = router.aggregate.status().limits[0]
+    assert usd.current is not None
+    assert (usd.current.promise, usd.current.missed) == ("certain", 0)
+    assert usd.mean <= 1.65

@@ -189,9 +189,14 @@ class RouterAggregate:
         if body.spend is not None and one.spend is not None:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
-            first = all(reward.spend is None for reward in one.rewards.values())
-            ticket = self.find_ticket(of, one) if first and of > self.pool_since else None
-            self.core.settle(ticket, corrections, body.member_spend, t=one.t)
+            known = {name for reward in rewards for name in reward.spend or ()}
+            new = {name: more for name, more in corrections.items() if name not in known}
+            again = {name: more for name, more in corrections.items() if name in known}
+            if new:  # the first report of a cost teaches what calls cost
+                ticket = self.find_ticket(of, one) if of > self.pool_since else None
+                self.core.settle(ticket, new, body.member_spend, t=one.t)
+            if again:
+                self.core.settle(None, again, t=one.t)
             self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
         if body.receipt == "learned":

@@ -151,8 +151,8 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
     waiting = budget.costs.waiting
     for j in range(cost.size):
         budget.spent[j] += cost[j]
-    for place in range(members.size):
-        waiting[members[place]] += is_first_draw(members, place)
+        for place in range(members.size):
+            waiting[j, members[place]] += is_first_draw(members, place)
     budget.left[0] -= 1
     budget.rounds[0] += 1
     if budget.left[0] == 0:
@@ -163,8 +163,8 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
             budget.missed[j] += budget.spent[j] > compute_allowance(guard.period, guard.b[j])
             budget.before[j] = budget.spent[j]
             budget.spent[j] = 0.0
-        for i in range(waiting.size):
-            waiting[i] = 0
+            for i in range(waiting.shape[1]):
+                waiting[j, i] = 0
 
 
 PromiseName = Literal["certain", "declared", "reserve"]
@@ -301,7 +301,7 @@ def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
     for j in range(guard.b.size):
         if is_varying(guard.risk, costs, j):
             row = get_guarded_row(guard.risk, costs, j)
-            open_costs[j] = costs.waiting @ (row - guard.A[j])
+            open_costs[j] = costs.waiting[j] @ (row - guard.A[j])
     return open_costs
 
 

@@ -67,7 +67,7 @@ class LearnedCosts(NamedTuple):
     noise: Floats  # (d, 2) squared errors of reports, and the squared means that they belong to
     peak: Floats  # (d,) the largest excess of a report over its mean, in sizes of the largest call
     reports: Ints  # (d,) decisions whose cost was reported
-    waiting: Ints  # (K,) calls of this period whose cost was not reported
+    waiting: Ints  # (d, K) calls of this period whose cost in a row was not reported
     planned: Floats  # (d, K) the means that the schedule was computed from
     margin: Floats  # one number: of the schedule
     plans: Ints  # decisions settled; at how many the next schedule is due; schedules put to use
@@ -89,7 +89,7 @@ def start_learned_costs(A: Floats, risk: CostRisk, members: int) -> LearnedCosts
         noise=np.column_stack([FIRST_NOISE * squares, squares]),
         peak=np.ones(d),
         reports=np.zeros(d, np.int64),
-        waiting=np.zeros(K, np.int64),
+        waiting=np.zeros((d, K), np.int64),
         planned=A.copy(),
         margin=np.zeros(1),
         plans=np.zeros(3, np.int64),
@@ -113,7 +113,9 @@ def migrate_learned_costs(old: LearnedCosts, new: LearnedCosts, change: ProblemC
             new.means[b, k], new.weight[b, k] = old.means[a, i] * factor, old.weight[a, i]
             new.noise[b], new.reports[b] = old.noise[a] * factor**2, old.reports[a]
             new.peak[b] = old.peak[a]
-    new.waiting[yours] = old.waiting[mine]
+    if old.waiting.shape[0] > 0:
+        new.waiting[:, yours] = old.waiting[:, mine].max(axis=0)  # of a cost without a limit so far
+        new.waiting[np.ix_(there, yours)] = old.waiting[np.ix_(here, mine)]
     new.plans[0] = old.plans[0]
 
 
@@ -195,8 +197,8 @@ def compute_open_cost(costs: LearnedCosts, j: int, row: Floats, declared: Floats
     """By how much calls without a report are expected to exceed the declared costs in this row."""
     total = 0.0
     for i in range(row.size):
-        if costs.waiting[i] > 0:
-            total += costs.waiting[i] * (row[i] - declared[i])
+        if costs.waiting[j, i] > 0:
+            total += costs.waiting[j, i] * (row[i] - declared[i])
     return total
 
 
@@ -214,7 +216,7 @@ def compute_reserve(
     noise, means, weight = compute_noise(costs, j), costs.means[j], costs.weight[j]
     total, largest, bias = 0.0, 0.0, DECLARED_REPORTS * DECLARED_ERROR
     for i in range(quota.size):
-        calls = n * quota[i] + costs.waiting[i]
+        calls = n * quota[i] + costs.waiting[j, i]
         if calls > 0.0 or quota[i] > 0.0:
             s = max(abs(means[i]), risk.scale[j, i])
             error = noise / weight[i] + bias * bias / (weight[i] * weight[i])

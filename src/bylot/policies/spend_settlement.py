@@ -45,7 +45,7 @@ def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -
 def settle_calls(
     guard: Guard, budget: Budget, t: int, members: Ints, more: Floats, spend: Floats
 ) -> None:
-    """Book and learn what decision t cost, of which nothing was reported before.
+    """Book and learn what decision t cost; of the costs given, nothing was reported before.
 
     members: distinct; more: (d,) beyond the declared costs, NaN: not reported; spend: (d, members)
     of each member, NaN: not reported
@@ -61,8 +61,8 @@ def settle_calls(
             costs.means[j, i] = clip_mean(costs.means[j, i], guard.A[j, i], sign)
         costs.reports[j] += 1
         uncertain |= is_uncertain(risk, costs, j)
+        forget_calls(budget, t, j, members)
     costs.plans[0] += 1
-    forget_calls(budget, t, members)
     if uncertain and costs.plans[0] >= costs.plans[1]:
         update_schedule(guard, budget)
 
@@ -113,12 +113,12 @@ def learn_calls(
 
 
 @jit
-def forget_calls(budget: Budget, t: int, members: Ints) -> None:
-    """Wait no longer for a report on decision t."""
+def forget_calls(budget: Budget, t: int, j: int, members: Ints) -> None:
+    """Wait no longer for a report of the costs of decision t in row j."""
     waiting = budget.costs.waiting
     if t >= budget.rounds[1]:
         for i in members:
-            waiting[i] = max(waiting[i] - 1, 0)
+            waiting[j, i] = max(waiting[j, i] - 1, 0)
 
 
 @jit
@@ -231,7 +231,8 @@ def cancel_round(
     and reports the limit as out of reach.
     """
     correct_spend(problem, rule, state, {name: -cost for name, cost in spend.items()})
-    forget_calls(state.budget, int(state.budget.rounds[0]), members)
+    for j in range(state.budget.spent.size):
+        forget_calls(state.budget, int(state.budget.rounds[0]), j, members)
     state.budget.left[0] += 1
 
 

@@ -180,7 +180,7 @@ class RouterCore:
     ) -> None:
         """Book what a panel cost beyond what is booked for it, by name; guards continue from there.
 
-        ticket: of the decision, if this is the first report of its costs, and it is of this pool:
+        ticket: of the decision, if this is the first report of these costs, and it is of this pool:
                 what calls cost is learned from it. None: booked, not learned
         spend_by_member: what each member cost, by name of the cost, where that was reported
         t:      number of the decision, if there is no ticket; None: it counts as of now
