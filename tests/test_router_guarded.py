@@ -268,15 +268,26 @@ def test_other_panels_can_keep_limits_that_the_fallback_schedule_misses() -> Non
 
 def test_the_minimum_cost_of_a_panel_depends_on_the_fewest_members_it_may_have() -> None:
     rows = np.array([[3.0, 1.0, 2.0], [-3.0, 1.0, -2.0]])
-    bound = POLICIES["distinct"].bind(make_problem_with_period(80), None).guard._replace(A=rows)
     for fewest, draws, least in [
         (2, 2, [3, -5]),
         (1, 2, [1, -5]),
         (1, 3, [1, -5]),
         (2, 3, [3, -5]),
     ]:
-        assert compute_min_panel_costs(bound._replace(fewest=fewest), draws).tolist() == least
-    assert compute_min_panel_costs(bound._replace(fewest=3), 3).tolist() == [6.0, -4.0]
+        assert compute_min_panel_costs(rows, fewest, draws).tolist() == least
+    assert compute_min_panel_costs(rows, 3, 3).tolist() == [6.0, -4.0]
+
+
+def test_a_limit_that_no_panel_can_keep_at_learned_costs_is_lost() -> None:
+    problem = Problem(["a", "b", "c"], {"usd": [1, 1, 2]}, [at_most("usd", 3)], draws=2, period=200)
+    router, real = Router(problem, "distinct", seed=1), {"a": 1.8, "b": 1.8, "c": 3.6}
+    for _ in range(150):
+        decision = router.decide()
+        spend = {"usd": {name: real[name] for name in decision.subset}}
+        router.reward(decision.id, 0.5, spend=spend)
+    usd = router.status().limits[0]
+    assert usd.current is not None
+    assert usd.current.lost
 
 
 def test_after_a_short_outage_the_period_keeps_its_limits() -> None:

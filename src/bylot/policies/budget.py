@@ -219,7 +219,7 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     A limit is within reach if the fallback schedule would still satisfy it, and so would the
     experts available at the last decision; learned costs are forecast by their means, also those of
     calls without a report, which are booked as declared. It is lost if even the cheapest panels of
-    all experts in every round left would end outside: spent + n least > P b.
+    all experts, at their learned costs, would end outside: spent + n least > P b.
     """
     guard: Guard | None = getattr(rule, "guard", None)
     if guard is None or not guard.on:
@@ -227,7 +227,8 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     budget: Budget = state.budget
     unit = -problem.signs * compute_row_units(problem)  # + 0.0 below turns -0 into 0
     left, place = int(budget.left[0]), int(budget.place[0])
-    played, least = guard.period - left, compute_min_panel_costs(guard, problem.draws)
+    rows, played = get_mean_rows(guard, budget), guard.period - left
+    least = compute_min_panel_costs(rows, guard.fewest, problem.draws)
     bounds = state.bounds if played else guard.b  # a new period has none in force yet
     limits, no_members, plan = [], np.empty(0, np.int64), get_schedule(guard, budget)
     for j, spent in enumerate(budget.spent):
@@ -248,10 +249,10 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     return BudgetReport(guard.period, played, int(budget.replaced[0]), limits)
 
 
-def compute_min_panel_costs(guard: Guard, draws: int) -> Floats:
+def compute_min_panel_costs(A: Floats, fewest: int, draws: int) -> Floats:
     """The cost of the cheapest panel of at most so many members under each row."""
-    ranked = np.sort(guard.A, axis=1)[:, :draws]
-    ranked[:, guard.fewest :] = np.minimum(ranked[:, guard.fewest :], 0.0)
+    ranked = np.sort(A, axis=1)[:, :draws]
+    ranked[:, fewest:] = np.minimum(ranked[:, fewest:], 0.0)
     return np.asarray(ranked.sum(axis=1))
 
 
