@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 from bylot import Problem, Router, at_most, share, simulate
 from bylot.environments import Given
 from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.kl_projection import kl_project
 from bylot.numerics.philox import RngKey
 from bylot.policies import Distinct
 from bylot.policies.base import decide, learn
@@ -65,9 +66,12 @@ def test_a_new_context_starts_from_what_all_others_know() -> None:
 
 
 def test_one_context_has_no_logits_of_its_own() -> None:
-    _, state = make_trained_state(contexts=1, rows=2)
+    rule, state = make_trained_state(contexts=1, rows=2)
     assert not state.delta.any()
-    np.testing.assert_array_equal(state.theta[0], state.shared.theta[0])
+    theta, pi, lam = state.shared.theta[0].copy(), np.empty(5), np.empty(state.bounds.size)
+    A, b, m = rule.guard.A, state.bounds, rule.members
+    kl_project(theta, pi, lam, theta, A, b, m, rule.eps, rule.explore.pi)
+    np.testing.assert_allclose(state.pi[0], pi, atol=1e-8)
 
 
 def make_labelled_rounds(rounds: int, seed: int) -> tuple[Problem, Floats, Ints]:
