@@ -15,7 +15,6 @@ from bylot.eventlog import commands, config_validation, events, history, reward_
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
-from bylot.policies.base import Ticket
 from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
@@ -193,7 +192,7 @@ class RouterAggregate:
             new = {name: more for name, more in corrections.items() if name not in known}
             again = {name: more for name, more in corrections.items() if name in known}
             if new:  # the first report of a cost teaches what calls cost
-                ticket = self.find_ticket(of, one) if of > self.pool_since else None
+                ticket = one.ticket if of > self.pool_since else None
                 self.core.settle(ticket, new, body.member_spend, t=one.t)
             if again:
                 self.core.settle(None, again, t=one.t)
@@ -235,13 +234,6 @@ class RouterAggregate:
                 one.ticket = history.ticket_from_body(body, self.core.contexts[body.context])
         return one
 
-    def find_ticket(self, of: int, one: OpenDecision) -> Ticket:
-        """The ticket of a decision of this pool; of one that is no longer open, from the log."""
-        if one.ticket is not None:
-            return one.ticket
-        body = self.decision_body(of)
-        return history.ticket_from_body(body, self.core.contexts[body.context])
-
     def read_closed(self, of: int) -> OpenDecision:
         """A decision that is no longer open, from the log, or from memory if it was read before."""
         one = self.recent.pop(of, None) or self.read_closed_from_log(of)
@@ -260,8 +252,11 @@ class RouterAggregate:
         body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}
-        seal, stated = found.decided.seal, body.spend
-        return OpenDecision(body.t, NO_DEADLINE, None, stated, body.draws, rewards, seal)
+        one = OpenDecision(body.t, NO_DEADLINE, rewards=rewards, seal=found.decided.seal)
+        one.spend, one.panel = body.spend, body.draws
+        if of > self.pool_since:  # its costs may still be learned
+            one.ticket = history.ticket_from_body(body, self.core.contexts[body.context])
+        return one
 
     def decision_events(self, of: int) -> DecisionEvents:
         """A decision and the events about it up to now."""
