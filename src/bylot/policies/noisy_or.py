@@ -119,7 +119,7 @@ def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
         return rule.A
     rows: Floats = costs.means.copy()
     for j in range(rule.units.size):
-        for i in range(rows.shape[1]):
+        for i in range(rule.A.shape[1]):
             rows[j, i] *= rule.units[j]
     return rows
 
