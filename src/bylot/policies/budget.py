@@ -302,7 +302,7 @@ def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
     for j in range(guard.b.size):
         if is_varying(guard.risk, costs, j):
             row = get_guarded_row(guard.risk, costs, j)
-            open_costs[j] = costs.waiting[j] @ (row - guard.A[j])
+            open_costs[j] = compute_open_cost(costs, j, row, guard.A[j])
     return open_costs
 
 

@@ -116,6 +116,22 @@ def add_evidence(
 
 
 @jit
+def bet_on_recent(
+    evidence: Floats,
+    rewards: float,
+    noise: float,
+    expected: float,
+    recent: float,
+    variance: float,
+    miss: float,
+) -> bool:
+    """`add_evidence`, unless too few rewards are known, or they are nearly all 0 or 1."""
+    if rewards < FIRST_BET or noise >= MAX_BET_NOISE:
+        return False
+    return add_evidence(evidence, expected, recent, variance, miss)
+
+
+@jit
 def fit_skills(
     beta: Floats, variance: Floats, prior_mean: float, prior_variance: float
 ) -> tuple[float, float]:

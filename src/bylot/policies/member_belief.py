@@ -15,14 +15,7 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import is_first_draw
-from bylot.policies.change_detection import (
-    FIRST_BET,
-    MAX_BET_NOISE,
-    RECENT_BATCH,
-    add_evidence,
-    fit_skills,
-    forget_skill,
-)
+from bylot.policies.change_detection import RECENT_BATCH, bet_on_recent, fit_skills, forget_skill
 
 PRIOR_LOG_MISS, PRIOR_VARIANCE = -0.3, 0.25  # of each b_i
 MIN_LOG_MISS, MAX_LOG_MISS = -8.0, 0.3
@@ -118,9 +111,8 @@ def compare_recent(
     """Bet that the recent belief, which forgets, predicts a reward better; then update it."""
     expected, _ = predict_members(belief, 0, draws)
     mu, spread = predict_members(recent, 0, draws)
-    if recent.known[0] >= FIRST_BET and recent.noise[0] < MAX_BET_NOISE:
-        variance = mu * (mu * spread + recent.noise[0])
-        add_evidence(evidence, expected, mu, variance, 1.0 - reward)
+    noise, known = recent.noise[0], recent.known[0]
+    bet_on_recent(evidence, known, noise, expected, mu, mu * (mu * spread + noise), 1.0 - reward)
     update_member_belief(recent, 0, draws, reward)
     if recent.known[0] % RECENT_BATCH == 0:
         beta, widths = belief.beta[0], belief.variance[0]

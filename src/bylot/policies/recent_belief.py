@@ -24,10 +24,8 @@ from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
 from bylot.policies.change_detection import (
     CHANGE_EVIDENCE,
-    FIRST_BET,
-    MAX_BET_NOISE,
     RECENT_BATCH,
-    add_evidence,
+    bet_on_recent,
     fit_skills,
     forget_skill,
 )
@@ -86,7 +84,7 @@ def compare_recent_belief(
     """Bet on a reward, before the shared belief learns from it, and learn from it; returns whether
     skills have changed.
     """
-    added, change = pooled.PanelDeviation(0.0, 0.0, 0.0), False
+    added = pooled.PanelDeviation(0.0, 0.0, 0.0)
     if pooled.are_pooled(belief.deviations):
         added = pooled.predict_deviation(belief.deviations, x, members)
     y, phi, total, expected = compute_miss(belief.scale, reward), estimate_noise(belief), 0.0, 0.0
@@ -98,8 +96,7 @@ def compare_recent_belief(
     w, Px = np.empty(recent.beta.size), np.empty(recent.beta.size)
     own = fill_root_product(w, recent.root, members, np.ones(members.size))
     den = mu * (own + added.variance) + phi
-    if belief.rewards[0] >= FIRST_BET and phi < MAX_BET_NOISE:
-        change = add_evidence(recent.evidence, expected, mu, mu * den, y)
+    change = bet_on_recent(recent.evidence, belief.rewards[0], phi, expected, mu, mu * den, y)
     reduce_root(Px, recent.root, w, mu / den, (mu * added.variance + phi) / den)
     known = mu <= MIN_EXPECTED_MISS and y < MIN_EXPECTED_MISS
     shift_beta(recent.beta, Px, members, 0.0 if known else (y - mu) / den)

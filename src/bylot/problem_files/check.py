@@ -32,7 +32,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         spec: policies.policy_to_data(policies.resolve_policy(spec, problem))["name"]
         for spec in ("auto", f"auto:propensities=false{contexts}")
     }
-    promises = find_promises(problem, auto["auto"])
+    promises = find_limit_promises(problem, auto["auto"])
     applies = distinct["applies"]
     conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
     found = {
@@ -75,7 +75,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
     return {"summary": list_check_numbers(file, found), **found}
 
 
-def find_promises(problem: Problem, default: str) -> list[dict[str, Any]]:
+def find_limit_promises(problem: Problem, default: str) -> list[dict[str, Any]]:
     """What the default policy promises for each limit, and `noisy-or`, whose panels may be smaller.
 
     What is certain depends on the panels that a policy may fall back on.

@@ -1,7 +1,6 @@
 """The price of each limit, averaged over recent decisions, with its spread.
 
-A price is read from the policy, which alone computes it. Single readings swing, most of all at the
-end of a period, when the bounds in force move far.
+A price is read from the policy, which alone computes it. Single readings swing.
 """
 
 import math
