@@ -1,0 +1,112 @@
+"""What members return for a request: answers and failures, and what they cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+
+CHARS_PER_TOKEN = 4  # where a model does not report its usage
+
+
+class Usage(NamedTuple):
+    """Tokens of one call; estimated: the model did not report them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: Any) -> "Usage":
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.estimated or other.estimated,
+        )
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """A member's answer: one choice of a chat completion.
+
+    choice:  as the model sent it: message, finish_reason, logprobs
+    model:   the name that the model calls itself
+    cost:    dollars
+    seconds: from the first byte sent to the last received
+    """
+
+    member: str
+    choice: Mapping[str, Any]
+    model: str
+    usage: Usage
+    cost: float
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """The text of the message; empty if it has none, such as for a tool call."""
+        content = self.choice["message"].get("content")
+        if isinstance(content, list):
+            parts = [one.get("text", "") for one in content if isinstance(one, dict)]
+            return "".join(part for part in parts if isinstance(part, str))
+        return content if isinstance(content, str) else ""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A member that did not answer.
+
+    reason: one word: timeout, unreachable, http_500, rate_limited, garbage, too_large, cancelled...
+    sent:   whether the model may have worked for it, so that it may be billed
+    cost:   dollars that are booked for it
+    """
+
+    member: str
+    reason: str
+    sent: bool
+    cost: float
+    usage: Usage
+    seconds: float
+    status: int | None = None  # of the response, if there was one
+    body: Mapping[str, Any] | None = None  # of an error response
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What a scorer says about answers.
+
+    scores: in [0, 1] by member; a member without a score is left out
+    source: the scorer, such as `exact` or `judge:gpt`; the key of the report to the router
+    winner: the best member; None: the first of the highest score
+    text:   the answer that a judge wrote from all, if it was asked to
+    cost, usage: of a judge
+    """
+
+    scores: dict[str, float]
+    source: str
+    winner: str | None = None
+    text: str | None = None
+    cost: float = 0.0
+    usage: Usage = Usage()
+
+
+class Scorer(Protocol):
+    """Scores answers; a scorer that cannot do so raises ScorerError."""
+
+    source: str
+
+    async def score(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Verdict:
+        """Score the answers to a request, which is the body of a chat completion."""
+        ...
+
+
+class ScorerError(Exception):
+    """A scorer failed; cost and usage: of what it did until then."""
+
+    def __init__(self, message: str, cost: float = 0.0, usage: Usage = Usage()) -> None:
+        super().__init__(message)
+        self.cost, self.usage = cost, usage
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of a text by its length.
+
+    >>> estimate_tokens("eight ch"), estimate_tokens("")
+    (2, 0)
+    """
+    return -(-len(text) // CHARS_PER_TOKEN)
