@@ -23,12 +23,15 @@ class Usage(NamedTuple):
         )
 
 
+NO_USAGE = Usage()
+
+
 class Answer(Struct, frozen=True, kw_only=True):
     """A member's answer: one choice of a chat completion.
 
     choice:  as the model sent it: message, finish_reason, logprobs
     model:   the name that the model calls itself
-    cost:    dollars
+    cost:    dollars; None: the model has no price, so that its declared cost counts
     seconds: from the first byte sent to the last received
     """
 
@@ -36,7 +39,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     choice: Mapping[str, Any]
     model: str
     usage: Usage
-    cost: float
+    cost: float | None
     seconds: float
 
     @property
@@ -54,17 +57,19 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     reason: one word: timeout, unreachable, http_500, rate_limited, garbage, too_large, cancelled...
     sent:   whether the model may have worked for it, so that it may be billed
-    cost:   dollars that are booked for it
+    cost:   dollars; None: it may be billed, so that its declared cost counts
+    retry_after_s: seconds after which the model wants to be asked again
     """
 
     member: str
     reason: str
     sent: bool
-    cost: float
+    cost: float | None
     usage: Usage
     seconds: float
     status: int | None = None  # of the response, if there was one
     body: Mapping[str, Any] | None = None  # of an error response
+    retry_after_s: float | None = None
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -82,7 +87,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     winner: str | None = None
     text: str | None = None
     cost: float = 0.0
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 class Scorer(Protocol):
@@ -98,7 +103,7 @@ class Scorer(Protocol):
 class ScorerError(Exception):
     """A scorer failed; cost and usage: of what it did until then."""
 
-    def __init__(self, message: str, cost: float = 0.0, usage: Usage = Usage()) -> None:
+    def __init__(self, message: str, cost: float = 0.0, usage: Usage = NO_USAGE) -> None:
         super().__init__(message)
         self.cost, self.usage = cost, usage
 

@@ -176,7 +176,9 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         expected = "http://HOST:PORT/v1 or https://..., without a user"
         raise BylotError(f"{what}: api_base", expected=expected)  # it may have a password
-    keeps_prefix = params.get("custom_llm_provider") is None and not known and not is_prefix(provider)
+    keeps_prefix = (
+        params.get("custom_llm_provider") is None and not known and not is_prefix(provider)
+    )
     prices = {**params, **entry.model_info}
     headers = {"content-type": "application/json"}
     if params.get("api_key"):
@@ -189,7 +191,9 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
         headers=headers,
         parameters={name: value for name, value in params.items() if name not in NOT_SENT},
         timeout_s=check_number(what, "timeout", params.get("timeout"), 1e-3, 86_400),
-        max_parallel=check_whole(what, "max_parallel_requests", params.get("max_parallel_requests")),
+        max_parallel=check_whole(
+            what, "max_parallel_requests", params.get("max_parallel_requests")
+        ),
         input_price=check_price(what, prices, "input_cost_per_token"),
         output_price=check_price(what, prices, "output_cost_per_token"),
     )

@@ -1,0 +1,242 @@
+"""Chat completions on the wire: the request, the completion, its chunks, and OpenAI's errors."""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bylot.gateway.answers import Answer, Usage
+
+MODEL_PREFIX = "bylot/"
+GATEWAY_FIELDS = {"model", "stream", "stream_options", "n"}
+METADATA_PREFIX = "bylot_"
+CHUNK_CHARS = 4_000  # of a text that is sent as a stream after it is complete
+
+encode = msgspec.json.Encoder().encode
+
+
+class ChatError(Exception):
+    """An error in OpenAI's envelope: {"error": {"message", "type", "param", "code"}}."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str | None,
+        message: str,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.param = status, code, message, param
+        self.retry_after_s = retry_after_s
+
+    @property
+    def body(self) -> dict[str, Any]:
+        kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+        usual = "invalid_request_error" if self.status < 500 else "server_error"
+        detail = {"message": self.message, "type": kinds.get(self.status, usual)}
+        return {"error": {**detail, "param": self.param, "code": self.code}}
+
+
+def bad_request(message: str, param: str | None = None) -> ChatError:
+    return ChatError(400, "invalid_request", message, param)
+
+
+class ChatRequest(msgspec.Struct, frozen=True):
+    """A checked request for a chat completion.
+
+    router: whose panel is asked
+    body:   as the caller sent it
+    fields: what is sent to the members
+    """
+
+    router: str
+    body: dict[str, Any]
+    fields: dict[str, Any]
+    stream: bool
+    include_usage: bool
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        found = self.body.get("metadata")
+        return found if isinstance(found, dict) else {}
+
+
+def parse_chat_request(content: bytes) -> ChatRequest:
+    """A request, or the error that says what is wrong with it."""
+    try:
+        body = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise bad_request("the body is nested too deeply") from None
+    if not isinstance(body, dict):
+        raise bad_request("the body must be a JSON object")
+    return check_chat_request(body)
+
+
+def check_chat_request(body: dict[str, Any]) -> ChatRequest:
+    """Check what the gateway itself needs; the rest is checked by the models."""
+    router = check_model_name(body.get("model"))
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise bad_request("messages must be a list of at least one message", "messages")
+    for number, one in enumerate(messages):
+        if not isinstance(one, dict) or not isinstance(one.get("role"), str):
+            expected = "an object with a role"
+            raise bad_request(f"messages[{number}] must be {expected}", f"messages[{number}]")
+    if body.get("n") not in (None, 1):
+        message = "n must be 1: the panel has several members, see `answer: all`"
+        raise bad_request(message, "n")
+    stream, options = body.get("stream"), body.get("stream_options")
+    if not isinstance(stream, bool | None):
+        raise bad_request("stream must be true or false", "stream")
+    if not isinstance(options, dict | None) or (options and not stream):
+        message = "stream_options must be an object, and needs stream: true"
+        raise bad_request(message, "stream_options")
+    if not isinstance(body.get("metadata"), dict | None):
+        raise bad_request("metadata must be an object", "metadata")
+    include_usage = bool((options or {}).get("include_usage"))
+    return ChatRequest(router, body, select_fields(body), bool(stream), include_usage)
+
+
+def check_model_name(model: Any) -> str:
+    """The router of a model `bylot/ROUTER`."""
+    if not isinstance(model, str) or not model:
+        raise bad_request("model must be a text such as bylot/NAME", "model")
+    if not model.startswith(MODEL_PREFIX):
+        raise unknown_model(model)
+    return model.removeprefix(MODEL_PREFIX)
+
+
+def unknown_model(model: str) -> ChatError:
+    message = f"the model {model[:100]!r} does not exist; GET /v1/models lists those that do"
+    return ChatError(404, "model_not_found", message, "model")
+
+
+def select_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What is sent to the members: without what only the gateway uses."""
+    fields = {name: value for name, value in body.items() if name not in GATEWAY_FIELDS}
+    metadata = fields.pop("metadata", None)
+    if metadata:
+        kept = {k: v for k, v in metadata.items() if not k.startswith(METADATA_PREFIX)}
+        if kept:
+            fields["metadata"] = kept
+    return fields
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """What the gateway returns for a request.
+
+    choices: of the answers that are returned
+    usage:   of all members and the judge
+    details: the object `bylot` of the response
+    """
+
+    id: str
+    created: int
+    model: str
+    choices: list[Mapping[str, Any]]
+    usage: Usage
+    details: dict[str, Any]
+
+    @property
+    def head(self) -> dict[str, Any]:
+        return {"id": self.id, "created": self.created, "model": self.model}
+
+
+def make_completion_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"
+
+
+def make_completion(
+    router: str, choices: Sequence[Mapping[str, Any]], usage: Usage, details: dict[str, Any]
+) -> Completion:
+    """A completion whose choices are numbered from 0."""
+    numbered: list[Mapping[str, Any]] = [{**one, "index": n} for n, one in enumerate(choices)]
+    made = make_completion_id(), int(time.time()), MODEL_PREFIX + router
+    return Completion(*made, numbered, usage, details)
+
+
+def render_usage(usage: Usage) -> dict[str, int]:
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    sums = {"prompt_tokens": prompt, "completion_tokens": completion}
+    return {**sums, "total_tokens": prompt + completion}
+
+
+def render_completion(made: Completion) -> bytes:
+    """The body of a response that is not streamed."""
+    return encode(
+        {
+            **made.head,
+            "object": "chat.completion",
+            "choices": made.choices,
+            "usage": render_usage(made.usage),
+            "bylot": made.details,
+        }
+    )
+
+
+def render_event(data: Mapping[str, Any]) -> bytes:
+    """A server-sent event."""
+    return b"data: " + encode(data) + b"\n\n"
+
+
+DONE_EVENT = b"data: [DONE]\n\n"
+KEEP_ALIVE_COMMENT = b": waiting for the panel\n\n"
+
+
+def render_chunk(
+    head: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], **more: Any
+) -> bytes:
+    """One chunk of a stream."""
+    return render_event({**head, "object": "chat.completion.chunk", "choices": choices, **more})
+
+
+def iterate_chunks(made: Completion, include_usage: bool) -> Iterator[bytes]:
+    """The events of a complete answer, as a model would have streamed it."""
+    for choice in made.choices:
+        index, message = choice["index"], choice["message"]
+        for delta in iterate_deltas(message):
+            yield render_chunk(made.head, [{"index": index, "delta": delta, "finish_reason": None}])
+        last = {"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}
+        yield render_chunk(made.head, [last])
+    yield render_last_chunk(made.head, made.usage, made.details, include_usage)
+    yield DONE_EVENT
+
+
+def render_last_chunk(
+    head: Mapping[str, Any], usage: Usage, details: Mapping[str, Any], include_usage: bool
+) -> bytes:
+    """The chunk without choices: the decision, and the usage if the caller asked for it."""
+    more = {"usage": render_usage(usage)} if include_usage else {}
+    return render_chunk(head, [], bylot=details, **more)
+
+
+def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A message in parts: the role, the text in pieces, everything else at once."""
+    content = message.get("content")
+    yield {"role": message.get("role", "assistant"), "content": "" if content else content}
+    if isinstance(content, str):
+        for start in range(0, len(content), CHUNK_CHARS):
+            yield {"content": content[start : start + CHUNK_CHARS]}
+    elif content:
+        yield {"content": content}
+    if message.get("tool_calls"):
+        calls = message["tool_calls"]
+        yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(calls)]}
+    rest = {
+        name: value
+        for name, value in message.items()
+        if name not in ("role", "content", "tool_calls") and value is not None
+    }
+    if rest:
+        yield rest
+
+
+def list_choices(answers: Sequence[Answer], winner: str | None) -> list[Mapping[str, Any]]:
+    """The choices of answers, the winner's first."""
+    order = sorted(answers, key=lambda one: one.member != winner)
+    return [one.choice for one in order]

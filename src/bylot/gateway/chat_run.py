@@ -1,0 +1,260 @@
+"""One chat request: decide, ask the panel, score the answers, answer, settle.
+
+The decision is on disk before the first member is asked. However the request ends, the decision is
+settled once, by work that the gateway finishes even if the caller has gone.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bylot.gateway.answers import NO_USAGE, Answer, Failure, ScorerError, Usage, Verdict
+from bylot.gateway.asking import PanelResult, PanelRun
+from bylot.gateway.chat import ChatError, ChatRequest, Completion, list_choices, make_completion
+from bylot.gateway.config import MAX_MEMBERS
+from bylot.gateway.gateway import RouterGateway, log
+from bylot.gateway.settlement import RouterFacts, compute_spend, make_report
+from bylot.gateway.upstream import CALLER_STATUSES, ChatBody
+from bylot.router.decision import Decision
+
+SETTLE_WAIT_S = 2.0  # the longest that an answer waits for its settlement
+
+
+class ChatRun:
+    """The state of one request."""
+
+    facts: RouterFacts
+    decision: Decision
+
+    def __init__(
+        self, gateway: RouterGateway, request: ChatRequest, context: str | None, by: str | None
+    ) -> None:
+        self.gateway, self.request, self.context, self.by = gateway, request, context, by
+        self.entry, self.port = gateway.entry, gateway.gateway.port
+        self.body = ChatBody(request.fields)
+        self.result = PanelResult([], [], {})
+        self.scores: dict[str, float] = {}
+        self.verdict: Verdict | None = None
+        self.judge_cost, self.judge_usage = 0.0, NO_USAGE
+        self.quorum_missed = False
+        self.winner: str | None = None
+
+    async def complete(self) -> Completion:
+        """The completion of this request; the panel is settled before it is returned."""
+        await self.decide()
+        try:
+            await self.ask_panel()
+            if not self.result.answers:
+                raise explain_failures(self.result.failures)
+            if self.entry.ask != "in_turn" or self.entry.answer == "synthesise":
+                await self.score(self.result.answers)
+            return self.make_completion()
+        finally:
+            await self.settle()
+
+    async def decide(self) -> None:
+        """Make the decision. If the caller goes away meanwhile, it is cancelled."""
+        await self.gateway.load_facts()
+        available = self.list_available()
+        work = self.port.decide(self.gateway.router, self.context, available, self.by)
+        task = self.gateway.gateway.spawn(work)
+        try:
+            self.decision = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self.gateway.gateway.spawn(self.cancel_unused(task))
+            raise
+        self.facts = await self.gateway.load_facts(self.decision.version)
+        if len(self.decision.subset) > MAX_MEMBERS:
+            await self.port.cancel(self.decision.id, self.by)
+            message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
+            raise ChatError(500, "panel_too_large", message)
+
+    async def cancel_unused(self, task: "asyncio.Task[Decision]") -> None:
+        """Cancel a decision whose caller has gone before a member was asked."""
+        await asyncio.wait([task])
+        if task.exception() is None:
+            await self.port.cancel(task.result().id, self.by)
+
+    def list_available(self) -> list[str] | None:
+        """The experts that can be asked now; None: all."""
+        facts = self.gateway.facts
+        return self.gateway.health.list_available(facts.experts if facts else ())
+
+    async def ask_panel(self) -> None:
+        """Ask the members of the decision."""
+        members: Sequence[str] = self.decision.subset
+        is_good = None
+        if self.entry.ask != "together":
+            members = self.gateway.stats.order_by_score(members)
+        if self.entry.ask == "in_turn" and self.gateway.scorer is not None:
+            is_good = self.is_good
+        client, health = self.gateway.gateway.client, self.gateway.health
+        run = PanelRun(self.entry, client, health, self.body, members, self.replace, is_good)
+        self.result = run.result  # also if it is cancelled
+        await run.run()
+        self.quorum_missed = run.quorum_missed
+
+    async def replace(self, failed: str) -> str | None:
+        """Replace a member that failed by another one; None if that is not possible."""
+        before, models = set(self.decision.subset), self.gateway.gateway.client.models
+        try:
+            available = self.list_available()
+            decision = await self.port.replace(self.decision.id, failed, available, self.by)
+        except Exception as error:
+            log.warning("decision %s: %s was not replaced: %s", self.decision.id, failed, error)
+            return None
+        if decision is None:
+            return None
+        self.decision = decision
+        added = [name for name in decision.subset if name not in before and name in models]
+        return added[0] if added else None
+
+    async def is_good(self, answer: Answer) -> bool:
+        """Score one answer of several in turn."""
+        await self.score([answer])
+        return self.scores.get(answer.member, 0.0) >= self.entry.good_score
+
+    async def score(self, answers: Sequence[Answer]) -> None:
+        """Score answers; without a scorer, or if it fails, they have no scores."""
+        scorer = self.gateway.scorer
+        if scorer is None:
+            return
+        try:
+            verdict = await scorer.score(self.request.body, answers)
+        except ScorerError as error:
+            log.warning("decision %s has no scores: %s", self.decision.id, error)
+            self.add_judge(error.cost, error.usage)
+            return
+        self.add_judge(verdict.cost, verdict.usage)
+        self.scores |= verdict.scores
+        self.verdict = verdict
+
+    def add_judge(self, cost: float, usage: Usage) -> None:
+        """Add what a judge cost; it may be asked several times."""
+        self.judge_cost += cost
+        self.judge_usage += usage
+
+    def choose_winner(self) -> Answer:
+        """The answer with the highest score; the first of these, and of all without scores."""
+        answers = self.result.answers
+        if self.entry.answer == "first":
+            return answers[0]
+        named = self.verdict.winner if self.verdict is not None else None
+        return max(
+            answers, key=lambda one: (self.scores.get(one.member, -1.0), one.member == named)
+        )
+
+    def make_completion(self) -> Completion:
+        """The completion as the gateway is configured to answer."""
+        best = self.choose_winner()
+        self.winner = best.member
+        choices: list[Mapping[str, Any]] = [best.choice]
+        written = None if self.verdict is None else self.verdict.text
+        if self.entry.answer == "all":
+            choices = list_choices(self.result.answers, best.member)
+        elif self.entry.answer == "synthesise" and written is not None:
+            message = {"role": "assistant", "content": written}
+            choices = [{"message": message, "logprobs": None, "finish_reason": "stop"}]
+        return make_completion(self.request.router, choices, self.usage, self.details)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all members and of the judge."""
+        total = self.judge_usage
+        for one in self.result.calls:
+            total += one.usage
+        return total
+
+    @property
+    def spend(self) -> dict[str, float]:
+        """Dollars by member of the panel."""
+        return compute_spend(self.decision.subset, self.result, self.judge_cost, self.facts)
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The object `bylot` of the response."""
+        spend = self.spend
+        calls = {one.member: one for one in self.result.calls}
+        return {
+            "decision": self.decision.id,
+            "policy_version": self.decision.version,
+            "context": self.context,
+            "members": [
+                describe_member(name, calls.get(name), spend[name], self.scores.get(name))
+                for name in self.decision.subset
+            ],
+            "winner": self.winner,
+            "scores": self.scores,
+            "cost_usd": sum(spend.values()),
+        }
+
+    async def settle(self) -> None:
+        """Report scores and costs; the answer waits for it a while only."""
+        task = self.gateway.gateway.spawn(self.report())
+        await asyncio.wait([task], timeout=SETTLE_WAIT_S)
+
+    async def report(self) -> None:
+        """Count the panel, and report it to the router."""
+        stats = self.gateway.stats
+        verdict = self.verdict and Verdict(scores=self.scores, source=self.verdict.source)
+        stats.add_panel(self.result, self.spend, verdict)
+        stats.quorum_misses += self.quorum_missed
+        if self.winner is not None:
+            stats.get(self.winner).won += 1
+        members = self.decision.subset
+        given = members, self.result, verdict, self.judge_cost, self.facts, self.entry.cost
+        report = make_report(*given)
+        if report is not None:
+            await self.gateway.gateway.report(self.decision.id, report, self.by)
+
+
+def describe_member(
+    name: str, call: Answer | Failure | None, cost: float, score: float | None
+) -> dict[str, Any]:
+    """A member of the panel in the object `bylot`."""
+    status = "not_asked" if call is None else "answered"
+    if isinstance(call, Failure):
+        status = call.reason
+    seconds = None if call is None else round(call.seconds, 4)
+    usage = call.usage if call else NO_USAGE
+    return {
+        "name": name,
+        "status": status,
+        "seconds": seconds,
+        "cost_usd": cost,
+        "score": score,
+        "tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
+def explain_failures(failures: Sequence[Failure]) -> ChatError:
+    """The error if no member has answered. Texts of models are only passed on if they say what is
+    wrong with the request: others may contain secrets.
+    """
+    asked = [one for one in failures if one.reason != "cancelled"] or list(failures)
+    refused = [one for one in asked if one.status in CALLER_STATUSES]
+    if asked and len(refused) == len(asked):
+        return relay_error(refused[0])
+    reasons = ", ".join(f"{one.member}: {one.reason}" for one in asked)
+    message = f"no member of the panel answered ({reasons or 'none was asked'})"
+    if asked and all(one.reason == "rate_limited" for one in asked):
+        waits = [one.retry_after_s or 1.0 for one in asked]
+        return ChatError(429, "rate_limited", message, retry_after_s=min(waits))
+    if asked and all(one.reason == "timeout" for one in asked):
+        return ChatError(504, "timeout", message)
+    return ChatError(502, "no_answer", message, retry_after_s=1.0)
+
+
+def relay_error(failure: Failure) -> ChatError:
+    """What a model said about a wrong request."""
+    found = (failure.body or {}).get("error")
+    error = found if isinstance(found, dict) else {}
+    message = error.get("message")
+    text = message[:2_000] if isinstance(message, str) else "the models refused the request"
+    code, param = error.get("code"), error.get("param")
+    return ChatError(
+        failure.status or 400,
+        code[:100] if isinstance(code, str) else None,
+        text,
+        param[:100] if isinstance(param, str) else None,
+    )

@@ -1,0 +1,169 @@
+"""Gateway: all routers that answer chat requests, their members, and work that must be finished.
+
+It reaches the routers through a `RouterPort`, which the server implements by its writer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from bylot.gateway.answers import Scorer
+from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
+from bylot.gateway.config import GatewayEntry, Model
+from bylot.gateway.health import HealthTable
+from bylot.gateway.member_stats import MemberView, StatsTable
+from bylot.gateway.settlement import RouterFacts
+from bylot.gateway.upstream import UpstreamClient
+from bylot.router.decision import Decision
+
+log = logging.getLogger("bylot.gateway")
+
+FIRST_RETRY_S, MAX_RETRY_S = 0.05, 5.0  # between two tries to report to a router
+REPORT_TRIES = 200  # about a quarter of an hour
+Result = TypeVar("Result")
+
+
+class RouterPort(Protocol):
+    """What the gateway needs of stored routers; `by`: the API key of the caller."""
+
+    async def describe(self, router: str, cost_name: str) -> RouterFacts:
+        """Experts, declared costs and feedback of a router."""
+        ...
+
+    async def decide(
+        self, router: str, context: str | None, available: list[str] | None, by: str | None
+    ) -> Decision:
+        """A decision, once it is on disk."""
+        ...
+
+    async def replace(
+        self, id: str, failed: str, available: list[str] | None, by: str | None
+    ) -> Decision | None:
+        """The decision with a substitute for a member that failed; None if there is none."""
+        ...
+
+    async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> None:
+        """Report scores and costs, once; the same report again has no effect."""
+        ...
+
+    async def cancel(self, id: str, by: str | None) -> None:
+        """Take back a decision of which no member was asked."""
+        ...
+
+    def can_retry(self, error: Exception) -> bool:
+        """Whether the same command may succeed later."""
+        ...
+
+
+class RouterGateway:
+    """The gateway of one router: how its members are asked, and how they have done so far."""
+
+    def __init__(
+        self, gateway: "Gateway", router: str, entry: GatewayEntry, scorer: Scorer | None
+    ) -> None:
+        self.gateway, self.router, self.entry, self.scorer = gateway, router, entry, scorer
+        self.health = HealthTable(entry.cooldown_after, entry.cooldown_s)
+        self.stats = StatsTable()
+        self.facts: RouterFacts | None = None
+
+    async def load_facts(self, version: int | None = None) -> RouterFacts:
+        """What is known of the router, read again if its configuration has changed."""
+        if self.facts is None or (version is not None and version != self.facts.version):
+            self.facts = await self.gateway.port.describe(self.router, self.entry.cost)
+        return self.facts
+
+    def list_members(self) -> list[MemberView]:
+        """The statistics of all members that were asked or can be."""
+        names = dict.fromkeys((*(self.facts.experts if self.facts else ()), *self.stats.members))
+        return [self.stats.get(one).view(one, self.health.is_paused(one)) for one in names]
+
+
+class Gateway:
+    """All gateways of a server.
+
+    tasks: work that goes on although its request has ended, such as a settlement
+    """
+
+    def __init__(
+        self,
+        port: RouterPort,
+        models: Mapping[str, Model],
+        entries: Mapping[str, GatewayEntry],
+        max_chats: int = 256,
+        max_chats_per_key: int = 64,
+    ) -> None:
+        self.port, self.client = port, UpstreamClient(models)
+        self.entries = entries
+        self.routers: dict[str, RouterGateway] = {}
+        self.max_chats, self.max_chats_per_key = max_chats, max_chats_per_key
+        self.chats: dict[str | None, int] = {}  # open requests by key
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Open the pool of connections and make the scorers."""
+        await self.client.start()
+        for router, entry in self.entries.items():
+            scorer = None if entry.scorer is None else self.make_scorer(entry)
+            self.routers[router] = RouterGateway(self, router, entry, scorer)
+
+    def make_scorer(self, entry: GatewayEntry) -> Scorer:
+        raise NotImplementedError
+
+    async def close(self, timeout_s: float) -> None:
+        """Finish settlements, then close the connections."""
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=timeout_s)
+        if self.tasks:
+            log.error("%d panels were not settled: they stay at declared costs", len(self.tasks))
+        for task in self.tasks:
+            task.cancel()
+        await self.client.close()
+
+    def find(self, router: str) -> RouterGateway:
+        """The gateway of a router, or the error of an unknown model."""
+        found = self.routers.get(router)
+        if found is None:
+            raise unknown_model(MODEL_PREFIX + router)
+        return found
+
+    @contextmanager
+    def admit(self, key: str | None) -> Iterator[None]:
+        """Count an open request, or refuse one too many."""
+        own, every = self.chats.get(key, 0), sum(self.chats.values())
+        if own >= self.max_chats_per_key or every >= self.max_chats:
+            which = "of this key " if own >= self.max_chats_per_key else ""
+            message = f"too many open requests {which}({own} of the key, {every} in all); retry"
+            raise ChatError(429, "too_many_requests", message, retry_after_s=1.0)
+        self.chats[key] = own + 1
+        try:
+            yield
+        finally:
+            self.chats[key] -= 1
+            if not self.chats[key]:
+                del self.chats[key]
+
+    def spawn(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        """Start work that is finished even if the request that needs it is cancelled."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> bool:
+        """Report to a router until it is on disk; return whether it is."""
+        wait_s = FIRST_RETRY_S
+        for _ in range(REPORT_TRIES):
+            try:
+                await self.port.report(id, report, by)
+                return True
+            except Exception as error:
+                if not self.port.can_retry(error):
+                    log.error("decision %s was not settled: %s", id, error)
+                    return False
+                log.debug("decision %s is settled later: %s", id, error)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, MAX_RETRY_S)
+        log.error("decision %s was not settled; it stays at its declared cost", id)
+        return False

@@ -1,0 +1,75 @@
+"""Which members can be asked now: pauses of those that fail, and one call that tries them again."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from bylot.gateway.answers import Answer, Failure
+from bylot.gateway.upstream import CALLER_STATUSES
+
+MAX_PAUSE_S = 600.0  # however long a model asks to be left alone
+
+
+class MemberHealth:
+    """The state of one member.
+
+    failures:     in a row
+    paused_until: by the clock; 0: not paused
+    trying:       a call tries whether the member has recovered; no other request asks it
+    """
+
+    __slots__ = ("failures", "paused_until", "trying")
+
+    def __init__(self) -> None:
+        self.failures, self.paused_until, self.trying = 0, 0.0, False
+
+
+class HealthTable:
+    """The members of one gateway.
+
+    A member that fails `after` times in a row is paused for `pause_s` seconds, or as long as it
+    asks for with Retry-After. Then it is available to one request. If its call succeeds, it is
+    available to all; if not, it is paused again.
+    """
+
+    def __init__(
+        self, after: int, pause_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.after, self.pause_s, self.clock = after, pause_s, clock
+        self.members: dict[str, MemberHealth] = {}
+
+    def list_available(self, experts: Iterable[str]) -> list[str] | None:
+        """The experts that can be asked; None: all of them, also if none can."""
+        now, members = self.clock(), self.members
+        paused = {
+            name
+            for name, one in members.items()
+            if one.paused_until and (one.trying or now < one.paused_until)
+        }
+        if not paused:
+            return None
+        found = [name for name in experts if name not in paused]
+        return found or None
+
+    def begin(self, name: str) -> None:
+        """A call to a member begins."""
+        one = self.members.get(name)
+        if one is not None and one.paused_until and self.clock() >= one.paused_until:
+            one.trying = True
+
+    def end(self, outcome: Answer | Failure) -> None:
+        """A call has ended; one that the gateway cancelled says nothing about its member."""
+        one = self.members.setdefault(outcome.member, MemberHealth())
+        one.trying = False
+        if isinstance(outcome, Answer) or outcome.status in CALLER_STATUSES:
+            one.failures, one.paused_until = 0, 0.0
+        elif outcome.reason != "cancelled":
+            one.failures += 1
+            asked_for = outcome.retry_after_s or 0.0
+            if one.failures >= self.after or one.paused_until or asked_for:
+                pause = min(max(asked_for, self.pause_s if not asked_for else 0.0), MAX_PAUSE_S)
+                one.paused_until = self.clock() + pause
+
+    def is_paused(self, name: str) -> bool:
+        """Whether a member is paused or being tried again."""
+        one = self.members.get(name)
+        return one is not None and one.paused_until > 0.0

@@ -1,0 +1,95 @@
+"""What is booked when: the cost of each member of a panel, and the report to the router.
+
+| a member that ... | is booked at |
+|---|---|
+| answered | the price of the tokens that the model reported, else of their estimate by length |
+| answered, and its model has no price | the declared cost |
+| refused (an error status, unreachable, an error in the body) | nothing |
+| was cancelled, timed out or broke off after it was sent | the declared cost |
+| did so in the middle of a stream | the price of what it had streamed |
+| was not asked | nothing |
+| was replaced | nothing of its own: what its call cost is booked with its substitute |
+
+What a judge cost is booked in equal parts with the members that it judged.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bylot.gateway.answers import Verdict
+from bylot.gateway.asking import PanelResult
+
+SETTLEMENT_KEY = "gateway"
+
+
+class RouterFacts(NamedTuple):
+    """What the gateway must know of a router, as of a version of its configuration.
+
+    declared: cost in dollars of one call by expert; empty if the router has no such cost
+    """
+
+    version: int
+    experts: tuple[str, ...]
+    declared: Mapping[str, float]
+    feedback: str
+    rewards: tuple[float, float]
+
+
+def compute_spend(
+    members: Iterable[str], result: PanelResult, judge_cost: float, facts: RouterFacts
+) -> dict[str, float]:
+    """Dollars by member of the panel, as the table above says."""
+    costs: dict[str, float] = {}
+    for one in result.calls:
+        known = facts.declared.get(one.member, 0.0) if one.cost is None else one.cost
+        costs[one.member] = costs.get(one.member, 0.0) + known
+    for one in result.answers:
+        costs[one.member] += judge_cost / len(result.answers)
+    return {name: sum_replaced(name, costs, result.stands_for) for name in members}
+
+
+def sum_replaced(name: str, costs: Mapping[str, float], stands_for: Mapping[str, str]) -> float:
+    """The cost of a member and of all that it stands for.
+
+    >>> sum_replaced("c", {"a": 1.0, "b": 2.0, "c": 4.0}, {"c": "b", "b": "a"})
+    7.0
+    """
+    total, seen = 0.0, set[str]()
+    current: str | None = name
+    while current is not None and current not in seen:
+        seen.add(current)
+        total += costs.get(current, 0.0)
+        current = stands_for.get(current)
+    return total
+
+
+def make_report(
+    members: Sequence[str],
+    result: PanelResult,
+    verdict: Verdict | None,
+    judge_cost: float,
+    facts: RouterFacts,
+    cost_name: str,
+) -> dict[str, Any] | None:
+    """What is reported to the router, as the arguments of `RecordReward`; None: nothing.
+
+    Scores become rewards in the range of the router, in the kind of feedback that it was created
+    for. A member that did not answer has no score: missing is not 0.
+    """
+    report: dict[str, Any] = {"key": SETTLEMENT_KEY}
+    if facts.declared:
+        spend = compute_spend(members, result, judge_cost, facts)
+        report["spend"] = {cost_name: spend}
+    low, high = facts.rewards
+    scores = {} if verdict is None else verdict.scores
+    scores = {k: low + s * (high - low) for k, s in scores.items() if k in members}
+    if scores and verdict is not None:
+        report["key"] = verdict.source
+        best = max(scores, key=lambda name: (name == verdict.winner, scores[name]))
+        if facts.feedback == "members":
+            report["members"] = scores
+        else:
+            report["value"] = max(scores.values())
+        if facts.feedback == "winner" and scores[best] > low:
+            report["winner"] = best
+    return report if len(report) > 1 else None

@@ -1,0 +1,182 @@
+"""The answer `first` as a stream: the first member that starts to stream is passed through."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from bylot.gateway.answers import Answer, Failure
+from bylot.gateway.chat import (
+    DONE_EVENT,
+    MODEL_PREFIX,
+    make_completion_id,
+    render_chunk,
+    render_last_chunk,
+)
+from bylot.gateway.chat_run import ChatRun, explain_failures
+from bylot.gateway.upstream import ModelCall, StreamFailed
+
+MAX_QUEUED_CHUNKS = 64  # of a member whose caller reads slowly
+
+
+class StreamPump:
+    """Reads the stream of one member in a task of its own.
+
+    begun:  done when the member has started to answer, or has failed before
+    chunks: what it sent; None at its end
+    """
+
+    def __init__(self, call: ModelCall) -> None:
+        self.call = call
+        self.chunks: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(MAX_QUEUED_CHUNKS)
+        self.begun: asyncio.Future[Failure | None] = asyncio.get_running_loop().create_future()
+        self.failure: Failure | None = None
+        self.finish_reason: str | None = None
+        self.task = asyncio.create_task(self.read())
+
+    async def read(self) -> None:
+        """Read to the end."""
+        try:
+            async with contextlib.aclosing(self.call.stream()) as stream:
+                async for chunk in stream:
+                    await self.chunks.put(chunk)
+                    if not self.begun.done() and has_content(chunk):
+                        self.begun.set_result(None)
+            if not self.begun.done():
+                self.failure = self.call.fail("garbage")
+        except StreamFailed as error:
+            self.failure = error.failure
+        finally:
+            if not self.begun.done():
+                self.begun.set_result(self.failure or self.call.fail("cancelled"))
+        await self.chunks.put(None)
+
+    async def stop(self) -> None:
+        """Stop reading, and close the connection if the stream has not ended."""
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    @property
+    def outcome(self) -> Answer | Failure:
+        """What became of the call, after its end."""
+        if self.failure is not None:
+            return self.failure
+        if not self.task.done() or self.task.cancelled():
+            return self.call.fail("cancelled")
+        message = {"role": "assistant", "content": self.call.received}
+        choice = {"index": 0, "message": message, "finish_reason": self.finish_reason}
+        return self.call.succeed(choice, self.call.deployment.model)
+
+
+def has_content(chunk: Mapping[str, Any]) -> bool:
+    """Whether a chunk has a part of an answer, not only a role."""
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if isinstance(delta, dict) and any(delta.get(name) for name in delta if name != "role"):
+            return True
+        if isinstance(choice, dict) and choice.get("finish_reason"):
+            return True
+    return False
+
+
+class StreamRun(ChatRun):
+    """One request whose first member to answer is passed through."""
+
+    pumps: list[StreamPump]
+
+    async def begin(self) -> None:
+        """Decide, ask all members, and wait until one starts to answer; the others are stopped.
+
+        Raises the error if none does; then the panel is settled.
+        """
+        await self.decide()
+        self.pumps = []
+        try:
+            for member in self.decision.subset:
+                self.ask(member)
+            self.source = await self.choose_source()
+            self.winner = self.source.call.member
+        except BaseException:
+            await self.finish()
+            raise
+
+    def ask(self, member: str) -> None:
+        """Ask a member for a stream."""
+        client, timeout_s = self.gateway.gateway.client, self.entry.member_timeout_s
+        self.gateway.health.begin(member)
+        self.pumps.append(StreamPump(client.call(member, self.body, timeout_s)))
+
+    async def choose_source(self) -> StreamPump:
+        """The first member that starts to answer; failed ones are replaced meanwhile."""
+        refills, deadline = self.entry.refill, asyncio.get_running_loop().time()
+        deadline += self.entry.timeout_s
+        open_pumps = {one.begun: one for one in self.pumps}
+        while open_pumps:
+            left = max(deadline - asyncio.get_running_loop().time(), 0.0)
+            done, _ = await asyncio.wait(
+                open_pumps, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                break
+            for begun in done:
+                pump = open_pumps.pop(begun)
+                failure = begun.result()
+                if failure is None:
+                    await self.stop_others(pump)
+                    return pump
+                substitute = None
+                if refills > 0:
+                    refills -= 1
+                    substitute = await self.replace(failure.member)
+                if substitute is not None:
+                    self.result.stands_for[substitute] = failure.member
+                    self.ask(substitute)
+                    open_pumps[self.pumps[-1].begun] = self.pumps[-1]
+        failures = [one for pump in self.pumps if isinstance(one := pump.outcome, Failure)]
+        raise explain_failures(failures)
+
+    async def stop_others(self, chosen: StreamPump) -> None:
+        for pump in self.pumps:
+            if pump is not chosen:
+                await pump.stop()
+
+    async def iterate(self) -> AsyncGenerator[bytes]:
+        """The events of the stream, with our names; the panel is settled before the last one."""
+        head = {"id": make_completion_id(), "created": int(time.time())}
+        head["model"] = MODEL_PREFIX + self.request.router
+        try:
+            while (chunk := await self.source.chunks.get()) is not None:
+                choices = chunk.get("choices") or []
+                for choice in choices:
+                    self.source.finish_reason = choice.get("finish_reason")
+                if choices:
+                    yield render_chunk(head, choices)
+            if self.source.failure is not None:
+                raise explain_failures([self.source.failure])
+        finally:
+            await self.finish()
+        yield render_last_chunk(head, self.usage, self.details, self.request.include_usage)
+        yield DONE_EVENT
+
+    async def finish(self) -> None:
+        """Stop all members, and settle the panel. The scorer may take its time: the caller has
+        the answer already.
+        """
+        for pump in self.pumps:
+            await pump.stop()
+            outcome = pump.outcome
+            self.gateway.health.end(outcome)
+            if isinstance(outcome, Answer):
+                self.result.answers.append(outcome)
+            else:
+                self.result.failures.append(outcome)
+        if not self.result.answers:
+            self.winner = None
+        await self.settle()
+
+    async def report(self) -> None:
+        """Score the answer, then report as usual."""
+        if self.result.answers:
+            await self.score(self.result.answers)
+        await super().report()

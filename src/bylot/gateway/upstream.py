@@ -1,0 +1,419 @@
+"""Calls to models over pooled connections: one chat completion, whole or streamed.
+
+Which members are asked, and what is done with their answers, is left to `asking`.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from bylot.gateway.answers import Answer, Failure, Usage, estimate_tokens
+from bylot.gateway.config import Deployment, Model
+
+MAX_ANSWER_BYTES = 16_000_000
+MAX_EVENT_BYTES = 4_000_000  # of one server-sent event
+CONNECT_TIMEOUT_S = 10.0
+KEEP_ALIVE_S = 30.0
+FIRST_BACKOFF_S = 0.2  # doubles with each retry
+RETRIED_STATUSES = (408, 429, 502, 503, 504)
+CALLER_STATUSES = (400, 413, 415, 422)  # the request is wrong, not the model
+JSON_TYPES = ("application/json", "text/json", "text/plain", "")  # some models declare none
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+class ChatBody:
+    """The body of a request to the members, encoded once for all of them.
+
+    fields: of the caller's request, without those that only the gateway uses
+    """
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.fields = fields
+        self.encoded = encode(fields)
+
+    def encode_for(self, deployment: Deployment, *, stream: bool) -> bytes:
+        """The body with the name of the model, its parameters and its bound on tokens."""
+        extra = {"model": deployment.model, **find_missing(deployment.parameters, self.fields)}
+        if stream:
+            extra |= {"stream": True, "stream_options": {"include_usage": True}}
+        overrides = bound_tokens(deployment.parameters, self.fields)
+        if overrides:
+            return encode({**self.fields, **extra, **overrides})
+        head, rest = encode(extra), self.encoded
+        return head if rest == b"{}" else head[:-1] + b"," + rest[1:]
+
+
+def find_missing(parameters: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a model that the caller did not give."""
+    return {name: value for name, value in parameters.items() if name not in fields}
+
+
+def bound_tokens(parameters: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The caller's bounds on tokens, lowered to that of the model.
+
+    >>> bound_tokens({"max_tokens": 100}, {"max_tokens": 500, "seed": 1})
+    {'max_tokens': 100}
+    """
+    most = parameters.get("max_tokens", parameters.get("max_completion_tokens"))
+    if most is None:
+        return {}
+    names = ("max_tokens", "max_completion_tokens")
+    return {name: most for name in names if (fields.get(name) or 0) > most}
+
+
+class UpstreamClient:
+    """All models of a server, with one pool of connections."""
+
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self.models = models
+        self.open_calls: dict[int, int] = {}  # by id of the deployment
+        self.slots: dict[int, asyncio.Semaphore] = {}  # likewise
+        self.session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Open the pool, in the event loop that uses it."""
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
+        self.session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+            auto_decompress=False,
+            headers={"accept-encoding": "identity", "user-agent": "bylot"},
+        )
+        for model in self.models.values():
+            for one in model.deployments:
+                if one.max_parallel is not None:
+                    self.slots[id(one)] = asyncio.Semaphore(one.max_parallel)
+
+    async def close(self) -> None:
+        if self.session is not None:
+            await self.session.close()
+
+    def call(self, name: str, body: ChatBody, timeout_s: float, retries: int = 0) -> "ModelCall":
+        """A call to a model, not yet begun."""
+        return ModelCall(self, self.models[name], body, timeout_s, retries)
+
+    async def ask(self, name: str, fields: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
+        """The answer of one model, such as a judge."""
+        return await self.call(name, ChatBody(fields), timeout_s, retries=1).run()
+
+
+class ModelCall:
+    """One call to a member.
+
+    sent:     the model may be working for it, so that it may be billed
+    received: text of a stream so far
+    usage:    as far as the model has reported it
+    """
+
+    def __init__(
+        self, client: UpstreamClient, model: Model, body: ChatBody, timeout_s: float, retries: int
+    ) -> None:
+        self.client, self.model, self.body = client, model, body
+        self.deployment = model.deployments[0]
+        self.timeout_s = min(timeout_s, self.deployment.timeout_s or timeout_s)
+        self.retries = retries
+        self.sent, self.received = False, ""
+        self.usage: Usage | None = None
+        self.retry_after_s: float | None = None
+        self.started = time.perf_counter()
+
+    @property
+    def member(self) -> str:
+        return self.model.name
+
+    async def run(self) -> Answer | Failure:
+        """The answer, or why there is none; a cancelled call raises CancelledError."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                for attempt in range(self.retries + 1):
+                    outcome = await self.attempt(attempt)
+                    if not self.is_worth_retrying(outcome, attempt):
+                        return outcome
+                    await asyncio.sleep(self.backoff(attempt))
+                return outcome
+        except TimeoutError:
+            return self.fail("timeout")
+
+    def is_worth_retrying(self, outcome: Answer | Failure, attempt: int) -> bool:
+        """Whether the same request may succeed soon."""
+        if isinstance(outcome, Answer) or attempt == self.retries or outcome.sent:
+            return False
+        left = self.timeout_s - (time.perf_counter() - self.started)
+        again = outcome.reason == "unreachable" or outcome.status in RETRIED_STATUSES
+        return again and self.backoff(attempt) < left
+
+    def backoff(self, attempt: int) -> float:
+        """Seconds to wait: what the model asked for, else more with each attempt."""
+        usual = FIRST_BACKOFF_S * 2.0**attempt
+        return usual if self.retry_after_s is None else max(self.retry_after_s, 0.0)
+
+    async def attempt(self, attempt: int) -> Answer | Failure:
+        """One try, by the least busy endpoint of the model, another one each time."""
+        self.deployment = self.choose_deployment(attempt)
+        async with self.hold_slot():
+            return await self.post()
+
+    @contextlib.asynccontextmanager
+    async def hold_slot(self) -> AsyncIterator[None]:
+        """Wait until the endpoint takes one more call, and count it as open."""
+        key, counts = id(self.deployment), self.client.open_calls
+        slot = self.client.slots.get(key)
+        counts[key] = counts.get(key, 0) + 1
+        try:
+            async with slot or contextlib.nullcontext():
+                yield
+        finally:
+            counts[key] -= 1
+
+    def choose_deployment(self, attempt: int) -> Deployment:
+        """The endpoint with the fewest open calls; after a failure, one that was not just used."""
+        choices = self.model.deployments
+        if len(choices) == 1:
+            return choices[0]
+        others = [one for one in choices if attempt == 0 or one is not self.deployment]
+        counts = self.client.open_calls
+        return min(others, key=lambda one: counts.get(id(one), 0))
+
+    def request(self, *, stream: bool) -> Any:
+        """The HTTP request of this call, to be entered."""
+        session, one = self.client.session, self.deployment
+        assert session is not None  # `start` was called
+        data = self.body.encode_for(one, stream=stream)
+        url = f"{one.base}/chat/completions"
+        return session.post(url, data=data, headers=one.headers, allow_redirects=False)
+
+    async def post(self) -> Answer | Failure:
+        """Send the request and read the whole response."""
+        self.sent = True  # from here on, unless the connection or the model refuses it
+        try:
+            async with self.request(stream=False) as response:
+                self.sent = True
+                content = await read_bounded(response)
+                if content is None:
+                    return self.fail("too_large")
+                return self.read_response(response, content)
+        except (TimeoutError, aiohttp.ServerTimeoutError):
+            return self.fail("timeout")
+        except aiohttp.ClientPayloadError:
+            return self.fail("interrupted")
+        except (aiohttp.ClientConnectionError, OSError):
+            self.sent = False  # no byte of a response came
+            return self.fail("unreachable")
+        except (aiohttp.ClientError, ValueError):
+            return self.fail("garbage")
+
+    def read_response(self, response: aiohttp.ClientResponse, content: bytes) -> Answer | Failure:
+        """A whole response: an answer, or the kind of failure that it is."""
+        if response.status != 200:
+            return self.refuse(response, content)
+        if response.content_type not in JSON_TYPES:
+            return self.fail("wrong_type")
+        try:
+            body = decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self.fail("garbage")
+        if isinstance(body, dict) and body.get("error"):
+            self.sent = False
+            return self.fail("error_inside", body=body)
+        choice = find_choice(body)
+        if choice is None:
+            return self.fail("garbage")
+        self.usage = read_usage(body.get("usage"))
+        return self.succeed(choice, str(body.get("model") or self.deployment.model))
+
+    def refuse(self, response: aiohttp.ClientResponse, content: bytes) -> Failure:
+        """An error status: nothing is billed."""
+        self.sent = False
+        self.retry_after_s = read_retry_after(response.headers.get("retry-after"))
+        try:
+            body = decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            body = None
+        reason = "rate_limited" if response.status == 429 else f"http_{response.status}"
+        body = body if isinstance(body, dict) else None
+        return self.fail(reason, status=response.status, body=body)
+
+    async def stream(self) -> AsyncGenerator[dict[str, Any]]:
+        """The chunks of a streamed completion; raises StreamFailed if it breaks."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                async for chunk in self.read_stream():
+                    yield chunk
+        except TimeoutError:
+            raise StreamFailed(self.fail("timeout")) from None
+
+    async def read_stream(self) -> AsyncGenerator[dict[str, Any]]:
+        """The chunks of one streamed completion."""
+        self.deployment = self.choose_deployment(0)
+        try:
+            async with self.hold_slot(), self.request(stream=True) as response:
+                self.sent = True
+                if response.status != 200:
+                    content = await read_bounded(response) or b""
+                    raise StreamFailed(self.refuse(response, content))
+                if response.content_type != "text/event-stream":
+                    raise StreamFailed(self.fail("wrong_type"))
+                done = False
+                async for event in read_events(response):
+                    if event == b"[DONE]":
+                        done = True
+                        break
+                    yield self.read_chunk(event)
+                if not done:
+                    raise StreamFailed(self.fail("interrupted"))
+        except (aiohttp.ServerTimeoutError, aiohttp.ClientPayloadError):
+            raise StreamFailed(self.fail("interrupted")) from None
+        except (aiohttp.ClientConnectionError, OSError):
+            self.sent = bool(self.received)
+            raise StreamFailed(self.fail("unreachable")) from None
+        except (aiohttp.ClientError, ValueError):
+            raise StreamFailed(self.fail("garbage")) from None
+
+    def read_chunk(self, event: bytes) -> dict[str, Any]:
+        """One chunk, with what it adds to text and usage."""
+        try:
+            chunk = decode(event)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise StreamFailed(self.fail("garbage")) from None
+        if not isinstance(chunk, dict) or chunk.get("error"):
+            reason = "error_inside" if isinstance(chunk, dict) else "garbage"
+            raise StreamFailed(self.fail(reason, body=chunk if reason != "garbage" else None))
+        self.usage = read_usage(chunk.get("usage")) or self.usage
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") if isinstance(choice, dict) else None
+            if isinstance(delta, dict) and isinstance(delta.get("content"), str):
+                self.received += delta["content"]
+        return chunk
+
+    def succeed(self, choice: Mapping[str, Any], model: str) -> Answer:
+        """The answer of this call, with its cost by the usage that the model reported."""
+        text = choice["message"].get("content")
+        usage = self.usage or self.estimate_usage(text if isinstance(text, str) else "")
+        return Answer(
+            member=self.member,
+            choice=choice,
+            model=model,
+            usage=usage,
+            cost=self.price(usage),
+            seconds=self.seconds,
+        )
+
+    def fail(
+        self, reason: str, status: int | None = None, body: Mapping[str, Any] | None = None
+    ) -> Failure:
+        """The failure of this call. One that was sent may be billed: its cost is not known."""
+        usage = self.usage or (self.estimate_usage(self.received) if self.received else Usage())
+        known = 0.0 if not self.sent else self.price(usage) if self.received else None
+        return Failure(
+            member=self.member,
+            reason=reason,
+            sent=self.sent,
+            cost=known,
+            usage=usage,
+            seconds=self.seconds,
+            status=status,
+            body=body,
+            retry_after_s=self.retry_after_s,
+        )
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def estimate_usage(self, text: str) -> Usage:
+        """Tokens by the length of prompt and answer."""
+        prompt = len(self.body.encoded) // 4
+        return Usage(prompt, estimate_tokens(text), estimated=True)
+
+    def price(self, usage: Usage) -> float | None:
+        """Dollars; None if the model has no price."""
+        one = self.deployment
+        if one.input_price == 0 and one.output_price == 0:
+            return None
+        return one.input_price * usage.prompt_tokens + one.output_price * usage.completion_tokens
+
+
+class StreamFailed(Exception):
+    """A stream broke, or did not begin."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+async def read_bounded(response: aiohttp.ClientResponse) -> bytes | None:
+    """The body of a response; None if it is too large."""
+    if (response.content_length or 0) > MAX_ANSWER_BYTES:
+        return None
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The data of server-sent events; comments and other fields are left out."""
+    buffer, total = b"", 0
+    async for part in response.content.iter_any():
+        total += len(part)
+        buffer += part.replace(b"\r\n", b"\n")
+        if len(buffer) > MAX_EVENT_BYTES or total > MAX_ANSWER_BYTES:
+            raise ValueError("a stream is too large")
+        *events, buffer = buffer.split(b"\n\n")
+        for event in events:
+            lines = [one[5:].strip() for one in event.split(b"\n") if one.startswith(b"data:")]
+            if lines:
+                yield b"\n".join(lines)
+
+
+def find_choice(body: Any) -> Mapping[str, Any] | None:
+    """The first choice of a completion, None if it is none."""
+    choices = body.get("choices") if isinstance(body, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+        return None
+    message = choice["message"]
+    usable = ("content", "tool_calls", "refusal", "function_call", "audio")
+    return choice if any(message.get(name) is not None for name in usable) else None
+
+
+def read_usage(data: Any) -> Usage | None:
+    """Reported tokens; None if they are missing or make no sense."""
+    if not isinstance(data, dict):
+        return None
+    prompt, completion = data.get("prompt_tokens"), data.get("completion_tokens", 0)
+    for count in (prompt, completion):
+        if type(count) is not int or not 0 <= count < 2**40:
+            return None
+    assert prompt is not None
+    return Usage(prompt, completion)
+
+
+def read_retry_after(text: str | None) -> float | None:
+    """Seconds of a Retry-After header, which may be a date.
+
+    >>> read_retry_after("2"), read_retry_after("soon"), read_retry_after(None)
+    (2.0, None, None)
+    """
+    if text is None:
+        return None
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None

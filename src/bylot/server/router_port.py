@@ -1,0 +1,67 @@
+"""How the gateway reaches stored routers: commands to the writer, configurations by the reader."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bylot.errors import RouterNotFound
+from bylot.eventlog import commands
+from bylot.eventlog.repository import read_stored_config
+from bylot.gateway.settlement import RouterFacts
+from bylot.router.config import RouterConfig
+from bylot.router.decision import Decision
+from bylot.server.http_errors import to_api_error
+from bylot.server.metrics import ServerMetrics
+from bylot.server.writer import Reader, Writer
+from bylot.store import Store
+
+
+class WriterPort:
+    """`gateway.RouterPort` by the writer of a server."""
+
+    def __init__(self, writer: Writer, reader: Reader, metrics: ServerMetrics) -> None:
+        self.writer, self.reader, self.metrics = writer, reader, metrics
+
+    async def describe(self, router: str, cost_name: str) -> RouterFacts:
+        """Experts, declared costs and feedback of a router."""
+
+        def read(store: Store) -> RouterConfig | None:
+            row = store.find(router)
+            return None if row is None else read_stored_config(store, row)
+
+        config = await self.reader.read(read)
+        if config is None:
+            raise RouterNotFound(f"no router named {router!r}", remedy="create it")
+        problem = config.problem
+        experts = tuple(problem["experts"])
+        declared = problem["costs"].get(cost_name) or ()
+        costs = dict(zip(experts, declared, strict=False))
+        return RouterFacts(config.version, experts, costs, config.feedback, config.rewards)
+
+    async def decide(
+        self, router: str, context: str | None, available: list[str] | None, by: str | None
+    ) -> Decision:
+        """A decision, once it is on disk."""
+        names = None if available is None else tuple(available)
+        command = commands.MakeDecision(router, context, names, by=by)
+        decision: Decision = await self.writer.execute(command)
+        self.metrics.count(decision)
+        return decision
+
+    async def replace(
+        self, id: str, failed: str, available: list[str] | None, by: str | None
+    ) -> Decision | None:
+        """The decision with a substitute for a member that failed; None if there is none."""
+        return None
+
+    async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> None:
+        """Report scores and costs, once."""
+        command = commands.RecordReward(id, **{"value": None, **report}, by=by)
+        self.metrics.count(await self.writer.execute(command))
+
+    async def cancel(self, id: str, by: str | None) -> None:
+        """Take back a decision of which no member was asked."""
+        await self.writer.execute(commands.CancelDecision(id, by=by))
+
+    def can_retry(self, error: Exception) -> bool:
+        """Whether the same command may succeed later."""
+        return to_api_error(error).status == 503
