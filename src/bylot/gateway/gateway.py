@@ -109,6 +109,7 @@ class Gateway:
             self.routers[router] = RouterGateway(self, router, entry, scorer)
 
     def make_scorer(self, entry: GatewayEntry) -> Scorer:
+        """The scorer of a gateway."""
         raise NotImplementedError
 
     async def close(self, timeout_s: float) -> None:

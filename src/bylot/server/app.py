@@ -71,10 +71,12 @@ class ServerApp:
         try:
             await self.refresh_keys()
             state.compiler.start()
+            await state.gateway.start()
             refreshing = asyncio.create_task(self.refresh_keys_forever())
             yield
             refreshing.cancel()
         finally:
+            await state.gateway.close(state.settings.drain_timeout_s)
             await state.reader.close()  # the last to close empties the write-ahead log
             await state.writer.close(state.settings.drain_timeout_s)
             state.compiler.close()

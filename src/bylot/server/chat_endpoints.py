@@ -184,7 +184,7 @@ class Exchange:
 
 def error_response(error: ChatError) -> HttpResponse:
     """An error in OpenAI's envelope."""
-    headers = JSON_HEADERS
+    headers: RawHeaders = JSON_HEADERS
     if error.retry_after_s is not None:
         seconds = str(max(1, math.ceil(error.retry_after_s))).encode()
         headers = (*headers, (b"retry-after", seconds))

@@ -9,6 +9,7 @@ from typing import Any
 from bylot import api
 from bylot.errors import BylotError
 from bylot.server import decision_endpoints, personalizer, router_endpoints
+from bylot.server.chat_endpoints import ChatEndpoint, ModelsEndpoint
 from bylot.server.endpoint import (
     ApiRequest,
     ApiRoute,
@@ -101,12 +102,17 @@ def openapi_document() -> bytes:
     return encode_json(build_openapi(ROUTES))
 
 
+AnyEndpoint = Endpoint | ChatEndpoint | ModelsEndpoint
+
+
 class RouteTable:
     """Finds the endpoints of a path by look-ups, since every request passes here."""
 
     def __init__(self, state: ServerState) -> None:
-        self.fixed: dict[str, dict[str, Endpoint]] = {}
-        self.variable: dict[str, dict[str, dict[str, Endpoint]]] = {}  # by prefix, then by suffix
+        self.fixed: dict[str, dict[str, AnyEndpoint]] = {}
+        self.variable: dict[
+            str, dict[str, dict[str, AnyEndpoint]]
+        ] = {}  # by prefix, then by suffix
         for one in ROUTES:
             prefix, brace, rest = one.path.partition("{")
             if brace:
@@ -115,8 +121,10 @@ class RouteTable:
             else:
                 methods = self.fixed.setdefault(prefix, {})
             methods[one.method] = Endpoint(state, one)
+        self.fixed["/v1/chat/completions"] = {"POST": ChatEndpoint(state)}
+        self.fixed["/v1/models"] = {"GET": ModelsEndpoint(state)}
 
-    def find(self, path: str) -> tuple[dict[str, Endpoint] | None, str]:
+    def find(self, path: str) -> tuple[dict[str, AnyEndpoint] | None, str]:
         """The endpoints of a path by method, None if there are none; and its variable part."""
         for prefix, suffixes in self.variable.items():
             if path.startswith(prefix):

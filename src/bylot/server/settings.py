@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 
 from bylot._text import join_words
 from bylot.errors import BylotError, LocatedError
+from bylot.gateway.config import GatewayEntry, ModelEntry
 
 ENV_PREFIX = "BYLOT_"
 CONFIG_VARIABLE = f"{ENV_PREFIX}CONFIG"
@@ -59,6 +60,7 @@ class RouterEntry(Struct, frozen=True, kw_only=True):
     wait: float | None = None
     default: float | None = None
     aggregate: Literal["earliest", "last", "sum"] = "earliest"
+    gateway: GatewayEntry | None = None
 
 
 def describe(text: str, section: str = "") -> Meta:
@@ -91,8 +93,14 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     drain_timeout_s: Annotated[
         Seconds, describe("seconds for open requests at the end, then for snapshots", "limits")
     ] = 30.0
+    max_chat_body_bytes: Annotated[Count, describe("size of a chat request", "gateway")] = (
+        10_000_000
+    )
+    max_chats: Annotated[Count, describe("open chat requests in all", "gateway")] = 256
+    max_chats_per_key: Annotated[Count, describe("open chat requests of a key", "gateway")] = 64
     keys: dict[str, KeyEntry] = {}
     routers: dict[str, RouterEntry] = {}
+    model_list: tuple[ModelEntry, ...] = ()
 
 
 class Setting(NamedTuple):

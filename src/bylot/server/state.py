@@ -4,10 +4,13 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from bylot.gateway.config import build_models
+from bylot.gateway.gateway import Gateway
 from bylot.server.auth import Credentials, RateLimiter
 from bylot.server.metrics import ServerMetrics
 from bylot.server.policy_compiler import PolicyCompiler
 from bylot.server.provision import build_keys
+from bylot.server.router_port import WriterPort
 from bylot.server.settings import ServerSettings
 from bylot.server.telemetry import make_tracer
 from bylot.server.writer import MakeHandler, Reader, Writer, make_command_handler
@@ -35,6 +38,14 @@ class ServerState:
         make = partial(make_command_handler, settings.store, settings.lease_s, check)
         self.writer = Writer(settings, make_handler or make, self.metrics.record_commit)
         self.reader = Reader(settings.store, settings.request_timeout_s)
+        entries = {name: one.gateway for name, one in settings.routers.items() if one.gateway}
+        self.gateway = Gateway(
+            WriterPort(self.writer, self.reader, self.metrics),
+            build_models(settings.model_list),
+            entries,
+            settings.max_chats,
+            settings.max_chats_per_key,
+        )
         self.credentials = Credentials(settings.host, build_keys(settings.keys))
         self.rate_limiter = RateLimiter(settings.rate, settings.burst)
         self.tracer = make_tracer()
