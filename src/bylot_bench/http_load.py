@@ -45,7 +45,8 @@ async def hello_app(
 class ServerProcess:
     """`python -m COMMAND --port PORT` on a free loopback port; it can be killed and restarted.
 
-    ready: path that answers once the server is up; log: file for its output
+    ready: path that answers once the server is up; log: file for its output; executable: what runs
+    the command, if it is not this Python
     """
 
     start_timeout_s = 120.0  # a server may have to compile first
@@ -56,12 +57,13 @@ class ServerProcess:
         ready: str = "/readyz",
         log: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        executable: tuple[str, ...] = (sys.executable, "-m"),
     ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        self.command = [sys.executable, "-m", *command, "--port", str(self.port)]
+        self.command = [*executable, *command, "--port", str(self.port)]
         self.ready, self.log, self.environment = f"{self.url}{ready}", log, environment
         self.start()
 

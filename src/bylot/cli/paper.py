@@ -26,6 +26,7 @@ BENCHES = {
     "simulate": "the compiled loop against a NumPy loop of the same algorithm",
     "scale": "rounds per CPU-second and setup time, from 50 to 10,000 experts",
     "service": "CPU and latency of durable requests against a bare uvicorn",
+    "gateway": "CPU and latency of a panel of three against one call through LiteLLM's proxy",
     "large": "a server on a store of 1,000 routers and 10 million decisions (minutes, gigabytes)",
 }
 
@@ -51,6 +52,7 @@ def add(verbs: Any) -> None:
     for what, count in (("routers", 1_000), ("decisions", 10_000_000)):
         text = f"number of {what} in the store"
         parsers["large"].add_argument(f"--{what}", type=int, default=count, help=text)
+    parsers["gateway"].add_argument("--litellm", help="executable of LiteLLM's proxy")
     text = "seconds for which to keep 64 connections busy and watch the memory"
     parsers["service"].add_count("--soak", None, text)
 
@@ -210,6 +212,7 @@ def run_show_crowd(given: argparse.Namespace) -> None:
 def run_bench(given: argparse.Namespace) -> None:
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
-    options = {name: getattr(given, name, None) for name in ("soak", "routers", "decisions")}
+    names = "soak", "routers", "decisions", "litellm"
+    options = {name: getattr(given, name, None) for name in names}
     result = module.run(**{name: value for name, value in options.items() if value is not None})
     print_result(given, result, module.render(result))

@@ -60,6 +60,8 @@ class PanelRun:
         self.stands_for: dict[str, str] = {}
         self.refills = entry.refill
         self.quorum_missed = False
+        # without a scorer, nothing is learned from answers that come after the first
+        self.grace_s = 0.0 if entry.answer == "first" and not entry.scorer else entry.grace_s
         single = entry.ask != "together" or entry.answer == "first"
         self.quorum = min(entry.quorum or (1 if single else len(members)), len(members))
         self.deadline = asyncio.get_running_loop().time() + entry.timeout_s
@@ -95,7 +97,7 @@ class PanelRun:
                 if await self.take(task.result()):
                     return
             if len(self.answers) >= self.quorum and self.entry.ask != "in_turn":
-                done_at = min(done_at, loop.time() + self.entry.grace_s)
+                done_at = min(done_at, loop.time() + self.grace_s)
                 self.waiting.clear()
             if loop.time() >= done_at:
                 return

@@ -63,11 +63,20 @@ class ChatRun:
         except asyncio.CancelledError:
             self.gateway.gateway.spawn(self.cancel_unused(task))
             raise
-        self.facts = await self.gateway.load_facts(self.decision.version)
+        self.facts = await self.load_facts()
         if len(self.decision.subset) > MAX_MEMBERS:
             await self.port.cancel(self.decision.id, self.by)
             message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
             raise ChatError(500, "panel_too_large", message)
+
+    async def load_facts(self) -> RouterFacts:
+        """What is known of the router; of an older version if the store cannot be read now."""
+        try:
+            return await self.gateway.load_facts(self.decision.version)
+        except Exception as error:
+            log.warning("router %s cannot be read: %s", self.gateway.router, error)
+            assert self.gateway.facts is not None  # loaded before the decision
+            return self.gateway.facts
 
     async def cancel_unused(self, task: "asyncio.Task[Decision]") -> None:
         """Cancel a decision whose caller has gone before a member was asked."""
@@ -196,7 +205,9 @@ class ChatRun:
     async def report(self) -> None:
         """Count the panel, and report it to the router."""
         stats = self.gateway.stats
-        verdict = self.verdict and Verdict(scores=self.scores, source=self.verdict.source)
+        verdict = self.verdict
+        if verdict is not None:
+            verdict = Verdict(scores=self.scores, source=verdict.source, winner=self.winner)
         stats.add_panel(self.result, self.spend, verdict)
         stats.quorum_misses += self.quorum_missed
         if self.winner is not None:

@@ -85,7 +85,7 @@ def make_report(
     scores = {k: low + s * (high - low) for k, s in scores.items() if k in members}
     if scores and verdict is not None:
         report["key"] = verdict.source
-        best = max(scores, key=lambda name: (name == verdict.winner, scores[name]))
+        best = max(scores, key=lambda name: (scores[name], name == verdict.winner))
         if facts.feedback == "members":
             report["members"] = scores
         else:

@@ -201,8 +201,9 @@ class ModelCall:
                 if content is None:
                     return self.fail("too_large")
                 return self.read_response(response, content)
-        except (TimeoutError, aiohttp.ServerTimeoutError):
-            return self.fail("timeout")
+        except aiohttp.ConnectionTimeoutError:
+            self.sent = False
+            return self.fail("unreachable")
         except aiohttp.ClientPayloadError:
             return self.fail("interrupted")
         except (aiohttp.ClientConnectionError, OSError):
