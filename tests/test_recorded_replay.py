@@ -9,28 +9,23 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot import simulate
 from bylot.environments import Given
 from bylot.outcome_tables.recorded import read_recorded_answers
-from recorded_answers import (
-    PRICES,
-    RecordedQuestions,
-    References,
-    find_recorded_file,
-    read_recorded_questions,
-)
+from recorded_answers import PRICES, find_recorded_file
+from recorded_optima import RecordedTable, References, read_recorded_table
 
 SEEDS = range(8)
 
 
 @pytest.fixture(scope="module")
-def recorded() -> RecordedQuestions:
-    return read_recorded_questions(find_recorded_file())
+def recorded() -> RecordedTable:
+    return read_recorded_table(find_recorded_file())
 
 
 @pytest.fixture(scope="module")
-def references(recorded: RecordedQuestions) -> References:
+def references(recorded: RecordedTable) -> References:
     return recorded.find_references()
 
 
-def test_the_table_is_that_of_the_reader(recorded: RecordedQuestions) -> None:
+def test_the_table_is_that_of_the_reader(recorded: RecordedTable) -> None:
     read = read_recorded_answers(find_recorded_file())
     assert (recorded.models, tuple(recorded.by_id)) == (read.experts, read.questions)
     assert_array_equal(recorded.correct, read.table)
@@ -40,7 +35,7 @@ def test_the_table_is_that_of_the_reader(recorded: RecordedQuestions) -> None:
     assert (recorded.correct - recorded.scores).sum() == 80
 
 
-def test_a_question_is_found_by_its_mark_and_by_its_text(recorded: RecordedQuestions) -> None:
+def test_a_question_is_found_by_its_mark_and_by_its_text(recorded: RecordedTable) -> None:
     texts = [one.text for one in recorded.questions]
     for one in recorded.questions:
         assert recorded.find(f"Please: {one.prompt}") is one
@@ -50,7 +45,7 @@ def test_a_question_is_found_by_its_mark_and_by_its_text(recorded: RecordedQuest
     assert recorded.find("something else") is None
 
 
-def test_prices_are_spread_tenfold_and_rise_with_accuracy(recorded: RecordedQuestions) -> None:
+def test_prices_are_spread_tenfold_and_rise_with_accuracy(recorded: RecordedTable) -> None:
     assert set(PRICES) == set(recorded.models)
     assert max(PRICES.values()) == pytest.approx(10 * min(PRICES.values()))
     prices = [PRICES[model] for model in recorded.models]
@@ -58,7 +53,7 @@ def test_prices_are_spread_tenfold_and_rise_with_accuracy(recorded: RecordedQues
 
 
 def test_references_agree_with_all_panels_listed(
-    recorded: RecordedQuestions, references: References
+    recorded: RecordedTable, references: References
 ) -> None:
     values = {panel: recorded.expect_score(panel) for panel in combinations(recorded.models, 3)}
     best = max(values, key=lambda panel: values[panel])
@@ -78,21 +73,19 @@ def test_references_agree_with_all_panels_listed(
     assert_allclose(max(worth[cheap].max(), mixed.max()), references.mixture, atol=1e-9)
 
 
-def test_scores_by_category_average_to_the_score(recorded: RecordedQuestions) -> None:
+def test_scores_by_category_average_to_the_score(recorded: RecordedTable) -> None:
     panel = recorded.models[:3]
     parts = [recorded.expect_score(panel, one.category) for one in recorded.questions]
     assert np.mean(parts) == pytest.approx(recorded.expect_score(panel))
 
 
-def test_categories_are_worth_something(
-    recorded: RecordedQuestions, references: References
-) -> None:
+def test_categories_are_worth_something(recorded: RecordedTable, references: References) -> None:
     assert recorded.find_mixture_by_category(references.budget_usd) > references.mixture + 0.03
 
 
 @pytest.mark.slow
 def test_a_router_with_member_scores_comes_near_the_best_mixture(
-    recorded: RecordedQuestions, references: References
+    recorded: RecordedTable, references: References
 ) -> None:
     """The router alone, without a gateway: the mean over seeds, judged by expected scores."""
     problem, reached = recorded.make_problem(references.budget_usd), []
