@@ -1,14 +1,18 @@
 """The gateway as a target of the conformance checks: where a test starts one on upstreams."""
 
 import contextlib
-import importlib
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
+from bylot.gateway.config import GatewayEntry, ModelEntry, ScorerEntry
+from bylot.server.auth import issue_key
+from bylot.server.provision import create_declared_routers
+from bylot.server.settings import SCOPES, RouterEntry
+from bylot.store import open_store
 from conformance import Target
+from live_server import live_server, wait_until
 from upstreams import ReplayUpstream
 
 VOICE = "a"  # all members answer as this model, so that the winner does not matter
@@ -29,14 +33,37 @@ def start_gateway(
     """A server whose router has all models of the upstreams as experts, until the end of a test.
 
     folder: for its store; gateway: more settings of `GatewayEntry`. Requests without a key or with
-    a wrong one are refused. To be connected: until then the test is skipped.
+    a wrong one are refused.
     """
-    try:
-        importlib.import_module("bylot.server.chat_endpoints")
-    except ModuleNotFoundError:
-        pytest.skip("no gateway yet: bylot.server.chat_endpoints cannot be imported")
-    raise NotImplementedError("tests/gateway_target.py: start_gateway must start a server")
-    yield
+    models = [make_model_entry(name, one) for one in upstreams for name in one.models]
+    names = list(dict.fromkeys(one.model_name for one in models))
+    problem = {"experts": names, "costs": {"usd": [1e-4] * len(names)}, "draws": 3}
+    if answer == "pick":
+        gateway = {"scorer": ScorerEntry(regex={"pattern": "."}), **gateway}
+    text, row = issue_key("test", SCOPES, [], at=0)
+    store = f"sqlite:///{folder}/bylot.db"
+    with contextlib.closing(open_store(store)) as opened:
+        opened.add_key(row)
+    path = folder / "problem.json"
+    path.write_text(json.dumps(problem))
+    entry = RouterEntry(problem=path, gateway=GatewayEntry(**{"answer": answer, **gateway}))
+    routers = {"panel": entry}
+    create_declared_routers_in(store, routers)
+    with live_server(folder, model_list=tuple(models), routers=routers) as client:
+        wait_until(lambda: client.get("/readyz").status_code == 200, 300)
+        yield RunningGateway(f"{client.base_url}/v1".replace("//v1", "/v1"), "bylot/panel", text)
+
+
+def make_model_entry(name: str, upstream: ReplayUpstream) -> ModelEntry:
+    """A model of an upstream, as in `model_list`."""
+    params = {"model": f"openai/{name}", "api_base": upstream.url, "api_key": upstream.key}
+    prices = {"input_cost_per_token": 1e-7, "output_cost_per_token": 4e-7}
+    return ModelEntry(model_name=name, litellm_params=params, model_info=prices)
+
+
+def create_declared_routers_in(store: str, routers: dict[str, RouterEntry]) -> None:
+    with contextlib.closing(open_store(store)) as opened:
+        create_declared_routers(opened, store, routers)
 
 
 @contextlib.contextmanager

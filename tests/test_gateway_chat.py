@@ -90,9 +90,11 @@ def test_the_chunks_of_an_answer_add_up_to_it(texts: list[str]) -> None:
     joined = join_stream(events)
     assert [joined[n]["content"] for n in range(len(texts))] == texts
     assert all(len(event) < 10 * CHUNK_CHARS for event in events)
-    last = json.loads(events[-2][6:])
-    assert last["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    last, usage = (json.loads(event[6:]) for event in events[-3:-1])
+    assert usage["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    assert usage["choices"] == []
     assert last["bylot"] == {"decision": "d"}
+    assert last["choices"][0]["finish_reason"] == "stop"
 
 
 def test_tool_calls_are_streamed_with_their_places() -> None:

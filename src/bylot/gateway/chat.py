@@ -10,7 +10,7 @@ import msgspec
 from bylot.gateway.answers import Answer, Usage
 
 MODEL_PREFIX = "bylot/"
-GATEWAY_FIELDS = {"model", "stream", "stream_options", "n"}
+GATEWAY_FIELDS = {"model", "stream", "stream_options"}
 METADATA_PREFIX = "bylot_"
 CHUNK_CHARS = 4_000  # of a text that is sent as a stream after it is complete
 
@@ -84,8 +84,8 @@ def check_chat_request(body: dict[str, Any]) -> ChatRequest:
     if not isinstance(messages, list) or not messages:
         raise bad_request("messages must be a list of at least one message", "messages")
     for number, one in enumerate(messages):
-        if not isinstance(one, dict) or not isinstance(one.get("role"), str):
-            expected = "an object with a role"
+        if not is_message(one):
+            expected = "an object with a role, and content or tool_calls"
             raise bad_request(f"messages[{number}] must be {expected}", f"messages[{number}]")
     if body.get("n") not in (None, 1):
         message = "n must be 1: the panel has several members, see `answer: all`"
@@ -100,6 +100,13 @@ def check_chat_request(body: dict[str, Any]) -> ChatRequest:
         raise bad_request("metadata must be an object", "metadata")
     include_usage = bool((options or {}).get("include_usage"))
     return ChatRequest(router, body, select_fields(body), bool(stream), include_usage)
+
+
+def is_message(data: Any) -> bool:
+    """Whether a model can read this as a message."""
+    if not isinstance(data, dict) or not isinstance(data.get("role"), str):
+        return False
+    return any(data.get(name) is not None for name in ("content", "tool_calls", "function_call"))
 
 
 def check_model_name(model: Any) -> str:
@@ -197,22 +204,31 @@ def render_chunk(
 
 def iterate_chunks(made: Completion, include_usage: bool) -> Iterator[bytes]:
     """The events of a complete answer, as a model would have streamed it."""
+    ends = []
     for choice in made.choices:
         index, message = choice["index"], choice["message"]
         for delta in iterate_deltas(message):
             yield render_chunk(made.head, [{"index": index, "delta": delta, "finish_reason": None}])
-        last = {"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}
+        ends.append({"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")})
+    for last in ends[:-1]:
         yield render_chunk(made.head, [last])
-    yield render_last_chunk(made.head, made.usage, made.details, include_usage)
+    yield from iterate_last_events(made.head, ends[-1:], made.usage, made.details, include_usage)
+
+
+def iterate_last_events(
+    head: Mapping[str, Any],
+    choices: Sequence[Mapping[str, Any]],
+    usage: Usage,
+    details: Mapping[str, Any],
+    include_usage: bool,
+) -> Iterator[bytes]:
+    """The end of a stream. The object `bylot` comes with the last choice: many clients cannot read
+    a chunk without choices, unless they asked for usage.
+    """
+    yield render_chunk(head, choices, bylot=details)
+    if include_usage:
+        yield render_chunk(head, [], usage=render_usage(usage))
     yield DONE_EVENT
-
-
-def render_last_chunk(
-    head: Mapping[str, Any], usage: Usage, details: Mapping[str, Any], include_usage: bool
-) -> bytes:
-    """The chunk without choices: the decision, and the usage if the caller asked for it."""
-    more = {"usage": render_usage(usage)} if include_usage else {}
-    return render_chunk(head, [], bylot=details, **more)
 
 
 def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

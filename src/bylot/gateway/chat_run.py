@@ -188,10 +188,10 @@ class ChatRun:
             "decision": self.decision.id,
             "policy_version": self.decision.version,
             "context": self.context,
-            "members": [
-                describe_member(name, calls.get(name), spend[name], self.scores.get(name))
+            "members": {
+                name: describe_member(calls.get(name), spend[name], self.scores.get(name))
                 for name in self.decision.subset
-            ],
+            },
             "winner": self.winner,
             "scores": self.scores,
             "cost_usd": sum(spend.values()),
@@ -220,7 +220,7 @@ class ChatRun:
 
 
 def describe_member(
-    name: str, call: Answer | Failure | None, cost: float, score: float | None
+    call: Answer | Failure | None, cost: float, score: float | None
 ) -> dict[str, Any]:
     """A member of the panel in the object `bylot`."""
     status = "not_asked" if call is None else "answered"
@@ -229,7 +229,6 @@ def describe_member(
     seconds = None if call is None else round(call.seconds, 4)
     usage = call.usage if call else NO_USAGE
     return {
-        "name": name,
         "status": status,
         "seconds": seconds,
         "cost_usd": cost,

@@ -8,11 +8,10 @@ from typing import Any
 
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.chat import (
-    DONE_EVENT,
     MODEL_PREFIX,
+    iterate_last_events,
     make_completion_id,
     render_chunk,
-    render_last_chunk,
 )
 from bylot.gateway.chat_run import ChatRun, explain_failures
 from bylot.gateway.upstream import ModelCall, StreamFailed
@@ -145,19 +144,22 @@ class StreamRun(ChatRun):
         """The events of the stream, with our names; the panel is settled before the last one."""
         head = {"id": make_completion_id(), "created": int(time.time())}
         head["model"] = MODEL_PREFIX + self.request.router
+        last: list[dict[str, Any]] = []  # held back: the object `bylot` comes with it
         try:
             while (chunk := await self.source.chunks.get()) is not None:
                 choices = chunk.get("choices") or []
                 for choice in choices:
                     self.source.finish_reason = choice.get("finish_reason")
-                if choices:
-                    yield render_chunk(head, choices)
+                if last and choices:
+                    yield render_chunk(head, last)
+                last = choices or last
             if self.source.failure is not None:
                 raise explain_failures([self.source.failure])
         finally:
             await self.finish()
-        yield render_last_chunk(head, self.usage, self.details, self.request.include_usage)
-        yield DONE_EVENT
+        given = head, last, self.usage, self.details, self.request.include_usage
+        for event in iterate_last_events(*given):
+            yield event
 
     async def finish(self) -> None:
         """Stop all members, and settle the panel. The scorer may take its time: the caller has
