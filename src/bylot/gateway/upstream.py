@@ -110,7 +110,7 @@ class ModelCall:
     """One call to a member.
 
     sent:     the model may be working for it, so that it may be billed
-    received: text of a stream so far
+    received: text of a stream so far; finished: the model has said that it is complete
     usage:    as far as the model has reported it
     """
 
@@ -121,7 +121,7 @@ class ModelCall:
         self.deployment = model.deployments[0]
         self.timeout_s = min(timeout_s, self.deployment.timeout_s or timeout_s)
         self.retries = retries
-        self.sent, self.received = False, ""
+        self.sent, self.received, self.finished = False, "", False
         self.usage: Usage | None = None
         self.retry_after_s: float | None = None
         self.started = time.perf_counter()
@@ -218,10 +218,7 @@ class ModelCall:
             return self.refuse(response, content)
         if response.content_type not in JSON_TYPES:
             return self.fail("wrong_type")
-        try:
-            body = decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return self.fail("garbage")
+        body = decode_json(content)
         if isinstance(body, dict) and body.get("error"):
             self.sent = False
             return self.fail("error_inside", body=body)
@@ -235,10 +232,7 @@ class ModelCall:
         """An error status: nothing is billed."""
         self.sent = False
         self.retry_after_s = read_retry_after(response.headers.get("retry-after"))
-        try:
-            body = decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            body = None
+        body = decode_json(content)
         reason = "rate_limited" if response.status == 429 else f"http_{response.status}"
         body = body if isinstance(body, dict) else None
         return self.fail(reason, status=response.status, body=body)
@@ -269,7 +263,7 @@ class ModelCall:
                         done = True
                         break
                     yield self.read_chunk(event)
-                if not done:
+                if not done or not self.finished:
                     raise StreamFailed(self.fail("interrupted"))
         except (aiohttp.ServerTimeoutError, aiohttp.ClientPayloadError):
             raise StreamFailed(self.fail("interrupted")) from None
@@ -281,10 +275,7 @@ class ModelCall:
 
     def read_chunk(self, event: bytes) -> dict[str, Any]:
         """One chunk, with what it adds to text and usage."""
-        try:
-            chunk = decode(event)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise StreamFailed(self.fail("garbage")) from None
+        chunk = decode_json(event)
         if not isinstance(chunk, dict) or chunk.get("error"):
             reason = "error_inside" if isinstance(chunk, dict) else "garbage"
             raise StreamFailed(self.fail(reason, body=chunk if reason != "garbage" else None))
@@ -293,6 +284,7 @@ class ModelCall:
             delta = choice.get("delta") if isinstance(choice, dict) else None
             if isinstance(delta, dict) and isinstance(delta.get("content"), str):
                 self.received += delta["content"]
+            self.finished |= isinstance(choice, dict) and bool(choice.get("finish_reason"))
         return chunk
 
     def succeed(self, choice: Mapping[str, Any], model: str) -> Answer:
@@ -369,7 +361,7 @@ async def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     buffer, total = b"", 0
     async for part in response.content.iter_any():
         total += len(part)
-        buffer += part.replace(b"\r\n", b"\n")
+        buffer = (buffer + part).replace(b"\r\n", b"\n")
         if len(buffer) > MAX_EVENT_BYTES or total > MAX_ANSWER_BYTES:
             raise ValueError("a stream is too large")
         *events, buffer = buffer.split(b"\n\n")
@@ -377,6 +369,14 @@ async def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             lines = [one[5:].strip() for one in event.split(b"\n") if one.startswith(b"data:")]
             if lines:
                 yield b"\n".join(lines)
+
+
+def decode_json(content: bytes) -> Any:
+    """A JSON document; None if it is none."""
+    try:
+        return decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def find_choice(body: Any) -> Mapping[str, Any] | None:
