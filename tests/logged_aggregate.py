@@ -12,6 +12,7 @@ from bylot.eventlog.events import (
     EVENT_BODIES,
     DecisionClosed,
     DecisionMade,
+    EventBody,
     RewardReceived,
 )
 from bylot.eventlog.history import decision_record_from_events
@@ -100,6 +101,12 @@ class LoggedRouter:
         return aggregate
 
 
+def decode_body(event: Event) -> EventBody:
+    """The body of any event."""
+    body: EventBody = BODY_DECODERS[event.kind](event.body)
+    return body
+
+
 def decode_decision(event: Event) -> DecisionMade:
     """The body of the event of a decision."""
     body: DecisionMade = BODY_DECODERS["decided"](event.body)
@@ -139,6 +146,8 @@ def make_log_with_every_event() -> LoggedRouter:
     third, _ = logged.decide(3, defer=True), logged.decide(4, available=("ann", "bob"))
     logged.reward(first, 0.5, 5, key="x", spend={"usd": 2.0}, by="me")
     logged.append(logged.aggregate.activate(6, second))
+    panel = decode_decision(logged.log[second]).draws
+    logged.reward(second, None, 6, key="gateway", spend={"usd": dict.fromkeys(panel, 1.0)})
     logged.append(logged.aggregate.cancel(7, third))
     logged.close(3 * SECOND)
     logged.edit(make_problem_with_frank(3.0), 3 * SECOND)

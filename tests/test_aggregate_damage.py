@@ -97,7 +97,17 @@ def test_a_decision_that_replays_differently_names_another_version() -> None:
 def list_inputs(event: Event) -> Any:
     """The inputs of the caller in an event."""
     body = BODY_DECODERS[event.kind](event.body)
-    names = ("context", "available", "defer", "by", "value", "spend", "key", "config")
+    names = (
+        "context",
+        "available",
+        "defer",
+        "by",
+        "value",
+        "spend",
+        "member_spend",
+        "key",
+        "config",
+    )
     return [getattr(body, name, None) for name in names]
 
 

@@ -68,6 +68,9 @@ def test_the_async_client_sends_scores_of_members(server: ServerProcess) -> None
             scores = dict.fromkeys(decision.subset, True)
             spend = {"usd": dict.fromkeys(decision.subset, 0.5)}
             given: Any = {"members": scores, "spend": spend}
+            paid: Any = {"spend": spend, "key": "gateway"}
+            assert await router.reward(decision.id, **paid) is Receipt.SETTLED
+            assert await router.reward(decision.id, **paid) is Receipt.DUPLICATE
             assert await router.reward(decision.id, **given) is Receipt.LEARNED
             assert await router.reward(decision.id, 1, **given) is Receipt.DUPLICATE
             with pytest.raises(errors.RewardConflict, match="already has spend"):

@@ -262,6 +262,30 @@ def test_a_batch_of_rewards_has_a_result_for_each(server: ServerClient, router: 
     assert receipts == ["learned", "learned", "duplicate"]
 
 
+def test_costs_without_a_reward_are_settled_alone_and_in_batches(
+    server: ServerClient, router: str
+) -> None:
+    id, other = server.decide(router)["id"], server.decide(router)["id"]
+    path, paid = f"/v1/decisions/{id}/reward", {"spend": {"usd": 1.5}, "key": "gateway"}
+    answer = server.post(path, json=paid)
+    assert answer.json() == {"decision": id, "receipt": "settled", "value": None}
+    batch = [{"decision": one, **paid} for one in (id, other)]
+    results = server.post("/v1/rewards:batch", json={"rewards": batch}).json()["results"]
+    assert [one["credited"]["receipt"] for one in results] == ["duplicate", "settled"]
+    assert assert_error(server.post(path, json={**paid, "value": 1}), 409)["code"] == (
+        "reward_conflict"
+    )
+    assert assert_error(server.post(path, json={"key": "k"}), 422)["code"] == "bad_reward"
+    record = server.get(f"/v1/decisions/{id}").json()
+    assert (record["state"], record["learned"], record["rewards"][0]["value"]) == (
+        "waiting",
+        None,
+        None,
+    )
+    assert server.post(path, json={"value": 0.5}).json()["receipt"] == "learned"
+    assert 'bylot_rewards_total{receipt="settled"}' in server.get("/metrics").text
+
+
 @pytest.fixture(scope="module")
 def judged(server: ServerClient) -> str:
     """A router that scores of members are reported to."""

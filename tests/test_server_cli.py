@@ -81,6 +81,7 @@ def test_the_life_of_a_router_from_creation_to_deletion(
     assert created == "life: 4 experts, policy omd\n"
     first = run_verb("decide", "life", "--context", "chest pain").split()[0]
     assert re.fullmatch(r"life\.\d+\.1\.[0-9a-f]{8}", first)
+    assert run_verb("reward", first, "--spend", "usd=2", "--as", "gateway") == "settled\n"
     assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "learned\n"
     assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
     assert "already has reward 0.5" in run_verb("reward", first, "0.6", exit_code=1)

@@ -50,7 +50,7 @@ PolicySetting = bool | int | float | SettingText | None | dict[ShortText, int | 
 BATCH_SIZE = Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
 PAGE_SIZE = Meta(ge=1, le=1_000)
 
-ReceiptName = Literal["learned", "pending", "noted", "late", "duplicate"]
+ReceiptName = Literal["learned", "pending", "noted", "late", "settled", "duplicate"]
 DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
 
 
@@ -138,11 +138,12 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reward of a decision, and what else is known about its panel.
+    """The reward of a decision, and what else is known about its panel; or its costs only.
 
     value: a number, or true for 1 and false for 0; if omitted, the best of the scores of members;
-    spend: the actual costs by name, each a total of the panel or a cost for every member; key:
-    identifies one of several rewards; members: scores of members by name, of which some may be
+    spend: the actual costs by name, each a total of the panel or a cost for every member; without
+    value, members and winner, the costs are booked and the decision still waits for its reward;
+    key: identifies one of several reports; members: scores of members by name, of which some may be
     missing, if the feedback of the router is members; winner: the member that earned the reward, if
     it is winner
     """
@@ -155,7 +156,7 @@ class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewardItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A reward of a batch, with the id of its decision."""
+    """A reward of a batch, or costs only, with the id of its decision."""
 
     decision: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)]
     value: float | bool | None = None
@@ -194,12 +195,12 @@ class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class RewardRecord(Struct, frozen=True, kw_only=True):
     """One reward that a decision received, and what came with it.
 
-    member_spend: those costs of `spend` that were reported by member; from_members: no value was
-    reported, it is the best of the scores
+    value: null if only costs were reported (receipt settled); member_spend: those costs of `spend`
+    that were reported by member; from_members: no value was reported, it is the best of the scores
     """
 
     at: str
-    value: float
+    value: float | None
     receipt: ReceiptName
     spend: dict[str, float] | None
     key: str | None
@@ -227,11 +228,11 @@ class DecisionRecord(Struct, frozen=True, kw_only=True):
 
 
 class RewardReceipt(Struct, frozen=True, kw_only=True):
-    """What the router did with a reward."""
+    """What the router did with a report; value: null if it had no reward."""
 
     decision: str
     receipt: ReceiptName
-    value: float
+    value: float | None
 
 
 class RouterSummary(Struct, frozen=True):

@@ -35,7 +35,8 @@ def add(verbs: Any) -> None:
     reward = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
     reward.add_argument("id", metavar="ID", help="id of the decision")
     text = "a number in the router's reward range; pass, yes or true for 1, fail, no or false for 0"
-    text += " (default: the best of the scores of members)"
+    text += " (default: the best of the scores of members; with --spend alone, the reward is still"
+    text += " to come)"
     kind = options.parse_reward
     reward.add_argument("value", type=kind, metavar="VALUE", nargs="?", help=text)
     text = "score of a member, if the feedback of the router is members; repeatable"
@@ -45,7 +46,7 @@ def add(verbs: Any) -> None:
     text = "what the panel really cost, or each member of it, as in usd=ann:1.2,bob:0.3; repeatable"
     text += " (default: the costs of the problem)"
     reward.add_list("--spend", "COST=AMOUNT", text, parse_spend)
-    text = "key of this reward, if there are several"
+    text = "key of this report, if there are several"
     reward.add_argument("--as", dest="key_name", metavar="NAME", help=text)
     reward.add_server()
 

@@ -223,7 +223,7 @@ class RouterCalls:
         spend: SpendReport | None = None,
         key: str | None = None,
     ) -> HttpCall[Receipt]:
-        """Report the reward of a decision: once, at any time, in any order.
+        """Report the reward of a decision, or only what it cost: once, at any time, in any order.
 
         Parameters
         ----------
@@ -237,14 +237,16 @@ class RouterCalls:
             The member that earned the reward, if the feedback of the router is 'winner'.
         spend : mapping, optional
             Actual costs by name, each a total of the panel or a cost for every member; omitted
-            costs stay as stated.
+            costs stay as stated. Without value, members and winner, they are booked, and the
+            decision still waits for its reward; give them a key of their own then.
         key : str, optional
-            Identifies one of several rewards of the decision.
+            Identifies one of several reports about the decision.
 
         Returns
         -------
         Receipt
-            DUPLICATE if the reward had arrived before, such as before a lost response.
+            DUPLICATE if the report had arrived before, such as before a lost response; SETTLED
+            if it was of costs only.
         """
         if not isinstance(id, str):
             raise RewardError("id", got=id, expected="a str", remedy="pass decision.id")

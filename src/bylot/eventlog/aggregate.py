@@ -146,7 +146,7 @@ class RouterAggregate:
         self.counters.replaced += body.replaced
         self.counters.infeasible += not body.feasible
         for dropped in self.open.drop_before(body.t - self.config.memory + 1):
-            self.counters.missing += not (dropped.is_deferred or dropped.rewards)
+            self.counters.missing += not (dropped.is_deferred or dropped.valued)
         self.latest = event, body
         return event
 
@@ -158,7 +158,7 @@ class RouterAggregate:
     def reward(
         self, at: int, of: int, command: commands.RecordReward, *, replayed: bool = False
     ) -> Event | None:
-        """Apply the reward and the actual cost of a decision; None if they are known already.
+        """Apply the reward, the actual cost of a decision, or both; None if known already.
 
         replayed: rewards of older logs may be more, and costs higher, than new ones
         """
@@ -176,7 +176,7 @@ class RouterAggregate:
             reward_rules.check_reward_count(one, id)
             feedback.check_spend_range(report.spend, problem)
         is_open, same_pool, now = opened is not None, of > self.pool_since, self.local_time(at)
-        receipt = reward_rules.choose_receipt(one, is_open, now, how, same_pool, id)
+        receipt = reward_rules.choose_receipt(one, report, is_open, now, how, same_pool, id)
         if receipt == "pending" and how == "sum":
             reward_rules.check_reward_sum(one, report, self.core.run, id)
         body = RewardReceived(receipt=receipt, key=key, by=command.by, **structs.asdict(report))
@@ -184,7 +184,7 @@ class RouterAggregate:
         return self.append(at, body, of=of)
 
     def apply_reward(self, of: int, one: OpenDecision, body: RewardReceived) -> None:
-        """Book the actual costs of a decision, and do what the receipt of its reward says."""
+        """Book the actual costs of a decision, and do what the receipt of the report says."""
         if body.spend is not None and one.spend is not None:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
@@ -198,7 +198,7 @@ class RouterAggregate:
                 self.core.settle(None, again, t=one.t)
             self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
-        if body.receipt == "learned":
+        if body.receipt == "learned" and body.value is not None:
             self.learn(one, body.value, body.members, body.winner)
             self.counters.learned += 1
             self.open.close(of)
@@ -207,7 +207,7 @@ class RouterAggregate:
         self.counters.noted += body.receipt == "noted"
         if body.receipt == "noted" and self.open.get(of) is not None and not one.pending:
             self.open.close(of)
-        else:  # it stays open, and must recognise this reward again
+        else:  # it stays open, and must recognise this report again
             one.rewards[body.key] = body
 
     def learn(
@@ -282,7 +282,8 @@ class RouterAggregate:
         """Take back a decision that was never used: it has no reward, and no average counts it."""
         one = self.open.get(of)
         if one is None or one.rewards:
-            what = self.describe_decision(of, None if one is None else "rewarded")
+            state = None if one is None else "rewarded" if one.valued else "settled"
+            what = self.describe_decision(of, state)
             raise errors.DecisionStateError(f"{what}; it cannot be cancelled any more")
         body = self.decision_body(of)
         panel = body.draws if of > self.pool_since else ()

@@ -215,9 +215,9 @@ class CommandHandler:
         event = router.reward(self.at, seq, command)
         if event is None:
             value = command.value
-            if value is None:  # as `check_report` has accepted it
-                value = max(command.members.values()) if command.members else 0.0
-            return RewardReceipt(decision=command.id, receipt="duplicate", value=float(value))
+            if value is None and command.members:  # as `check_report` has accepted it
+                value = float(max(command.members.values()))
+            return RewardReceipt(decision=command.id, receipt="duplicate", value=value)
         self.repository.add(event)
         body = BODY_DECODERS["rewarded"](event.body)
         return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)

@@ -71,9 +71,9 @@ class DecisionMade(EventBody, frozen=True, omit_defaults=True):
 
 
 class RewardReceived(EventBody, frozen=True, omit_defaults=True):
-    """A reward; the receipt says what the router did with it."""
+    """A reward, or costs without one; the receipt says what the router did with it."""
 
-    value: float
+    value: float | None  # None: costs only, receipt settled
     receipt: ReceiptName  # never duplicate: those make no event
     spend: dict[str, float] | None = None  # actual cost of the panel; others: as stated
     key: str | None = None  # tells several rewards of one decision apart

@@ -140,7 +140,7 @@ def decision_record_from_events(
         state = "deferred" if opened.is_deferred else "waiting"
     elif "cancelled" in kinds:
         state = "cancelled"
-    elif any(one.receipt != "late" for one in rewards):
+    elif any(one.receipt not in ("late", "settled") for one in rewards):
         state = "rewarded"
     decision = decision_from_event(name, events.decided)
     return DecisionRecord(

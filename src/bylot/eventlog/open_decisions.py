@@ -23,13 +23,18 @@ class OpenDecision(Struct):
     ticket: Ticket | None = None  # what learning needs; None: it is in the log only
     spend: dict[str, float] | None = None  # its stated cost, likewise
     panel: tuple[str, ...] = ()  # the name of each draw, likewise
-    rewards: dict[str | None, RewardReceived] = {}  # those so far, by their keys
+    rewards: dict[str | None, RewardReceived] = {}  # all reports so far, by their keys
     seal: bytes = b""  # of its event; empty: it is in the log only
 
     @property
     def is_deferred(self) -> bool:
         """Whether its wait has not begun."""
         return self.due == NOT_STARTED
+
+    @property
+    def valued(self) -> list[RewardReceived]:
+        """Reports with a reward, in the order they came; the others are of costs only."""
+        return [one for one in self.rewards.values() if one.receipt != "settled"]
 
     @property
     def pending(self) -> list[RewardReceived]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from bylot.api import ReceiptName
-from bylot.errors import DecisionStateError, RewardError
+from bylot.errors import DecisionStateError, RewardConflict, RewardError
 from bylot.eventlog.events import RewardReceived
 from bylot.eventlog.open_decisions import OpenDecision
 from bylot.policies.validation import RunConfig, is_reward_in_range
@@ -25,18 +25,31 @@ def check_reward_count(one: OpenDecision, id: str) -> None:
 
 def check_same_reward(old: RewardReceived, report: RewardReport, id: str) -> None:
     """Refuse another report under the key of an old one."""
-    check_same_report(old, report, id, "" if old.key is None else f" under key {old.key!r}")
+    under = "" if old.key is None else f" under key {old.key!r}"
+    if (old.value is None) != (report.value is None):
+        has = "costs without a reward" if old.value is None else f"reward {old.value}"
+        remedy = "report costs without a reward under a key of their own"
+        raise RewardConflict(f"decision {id} already has {has}{under}", remedy=remedy)
+    check_same_report(old, report, id, under)
 
 
 def choose_receipt(
-    one: OpenDecision, is_open: bool, at: int, how: RewardAggregation, same_pool: bool, id: str
+    one: OpenDecision,
+    report: RewardReport,
+    is_open: bool,
+    at: int,
+    how: RewardAggregation,
+    same_pool: bool,
+    id: str,
 ) -> ReceiptName:
-    """What to do with a reward of a decision."""
-    if not is_open:
-        known = any(reward.receipt != "late" for reward in one.rewards.values())
-        return "noted" if known else "late"
-    if one.is_deferred:
+    """What to do with a report about a decision."""
+    if is_open and one.is_deferred:
         raise DecisionStateError(f"decision {id} is deferred", remedy="activate it first")
+    if report.value is None:
+        return "settled"
+    if not is_open:
+        known = any(reward.receipt != "late" for reward in one.valued)
+        return "noted" if known else "late"
     if not same_pool:
         return "noted"
     if 0 <= one.due < at:
@@ -48,8 +61,9 @@ def choose_receipt(
 
 def check_reward_sum(one: OpenDecision, report: RewardReport, run: RunConfig, id: str) -> None:
     """Sums of rewards, and of the scores of a member, must be in the range of rewards."""
-    pending = one.pending
-    sums = {} if report.from_members else {"rewards": (report.value, sum_values(pending))}
+    pending, sums = one.pending, dict[str, tuple[float, float]]()
+    if report.value is not None and not report.from_members:
+        sums["rewards"] = report.value, sum(list_values(pending))
     totals = combine_scores(pending, "sum")
     for name, score in (report.members or {}).items():
         sums[f"scores of {name!r} for"] = score, totals.get(name, 0.0)
@@ -64,9 +78,10 @@ def check_reward_sum(one: OpenDecision, report: RewardReport, run: RunConfig, id
             )
 
 
-def sum_values(reports: Iterable[RewardReceived]) -> float:
-    """The sum of the rewards that were reported as such."""
-    return sum(one.value for one in reports if not one.from_members)
+def list_values(reports: Iterable[RewardReceived]) -> list[float]:
+    """The rewards that were reported as such."""
+    known = ((one.value, one.from_members) for one in reports)
+    return [value for value, from_members in known if value is not None and not from_members]
 
 
 def combine_scores(reports: Iterable[RewardReceived], how: RewardAggregation) -> dict[str, float]:
@@ -101,12 +116,9 @@ def aggregate_rewards(
 
     scores = {name: clip(score) for name, score in combine_scores(reports, how).items()}
     winner = next((one.winner for one in reversed(reports) if one.winner is not None), None)
-    reported = [one for one in reports if not one.from_members]
-    value = (
-        clip(sum_values(reported) if how == "sum" else reported[-1].value)
-        if reported
-        else max(scores.values())
-    )
+    values = list_values(reports)
+    best = max(scores.values(), default=0.0)
+    value = clip(sum(values) if how == "sum" else values[-1]) if values else best
     return RewardReport(value, scores or None, winner)
 
 

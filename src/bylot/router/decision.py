@@ -64,11 +64,12 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class Receipt(StrEnum):
-    """What happened to a reward; PENDING and NOTED occur on a server only."""
+    """What happened to a report; PENDING and NOTED occur on a server only."""
 
     LEARNED = "learned"  # the policy has learned from it
     PENDING = "pending"  # it counts at the deadline of the decision
     NOTED = "noted"  # stored, not learned: another reward counts, or the pool has changed since
-    DUPLICATE = "duplicate"  # the decision already has this reward; nothing was changed
+    SETTLED = "settled"  # costs without a reward, booked; the decision still waits for its reward
+    DUPLICATE = "duplicate"  # the decision already has this report; nothing was changed
     LATE = "late"  # the decision is no longer held, or its deadline has passed; not learned
     UNKNOWN = "unknown"  # there is no such decision; nothing was changed

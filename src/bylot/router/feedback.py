@@ -30,7 +30,7 @@ SpendReport = Mapping[str, float | Mapping[str, float]]
 class RewardReport(Struct, frozen=True, omit_defaults=True):
     """A checked report about a decision.
 
-    value:        the reward of the panel
+    value:        the reward of the panel; None: only costs were reported
     members:      scores of members by name; None: not reported
     winner:       the member that earned the reward; None: not reported
     spend:        actual costs of the panel by name; None: as stated
@@ -38,7 +38,7 @@ class RewardReport(Struct, frozen=True, omit_defaults=True):
     from_members: no value was reported: it is the best of the scores
     """
 
-    value: float
+    value: float | None
     members: dict[str, float] | None = None
     winner: str | None = None
     spend: dict[str, float] | None = None
@@ -50,7 +50,7 @@ class Reported(Protocol):
     """What a report and its event have in common."""
 
     @property
-    def value(self) -> float: ...
+    def value(self) -> float | None: ...
     @property
     def members(self) -> dict[str, float] | None: ...
     @property
@@ -117,6 +117,8 @@ def check_report(
         if not isinstance(winner, str):
             raise RewardError("winner", got=winner, expected=f"a name for decision {id}")
     settled, by_member = check_spend(spend, problem)
+    if settled and value is None and members is None and winner is None:
+        return RewardReport(None, None, None, settled, by_member)
     from_members = value is None and scores is not None
     best = max(scores.values()) if value is None and scores is not None else value
     reward = check_score(run, best, id)

@@ -31,6 +31,12 @@ SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 3
 OpenDecisionsByT = dict[int, BookedDecision | RewardReport | float]
 """A decision until its reward arrives, then the report about it, or its reward alone."""
 
+SettledByT = dict[int, RewardReport]
+"""Costs that were reported without a reward, by decision."""
+
+RouterParts = tuple[RouterCore, int, OpenDecisionsByT, SettledByT]
+"""Core, memory, open decisions and settled costs of a router."""
+
 
 class CoreData(Struct):
     """What a RouterCore has beyond its configuration; rule: None if it is to be rebound."""
@@ -152,8 +158,11 @@ def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Pr
     return make(**{**data, "limits": [Limit.from_data(limit) for limit in data["limits"]]})
 
 
-def router_to_data(core: RouterCore, memory: int, tickets: OpenDecisionsByT) -> dict[str, Any]:
+def router_to_data(
+    core: RouterCore, memory: int, tickets: OpenDecisionsByT, settled: SettledByT | None = None
+) -> dict[str, Any]:
     """The content of a saved file."""
+    costs = [{"t": t, "report": msgspec.to_builtins(one)} for t, one in (settled or {}).items()]
     return {
         "format": SAVED_FILE_FORMAT,
         "version": SAVED_FILE_VERSION,
@@ -167,11 +176,12 @@ def router_to_data(core: RouterCore, memory: int, tickets: OpenDecisionsByT) -> 
         "memory": memory,
         **msgspec.to_builtins(core_to_data(core)),
         "open": [open_decision_to_data(t, one, core) for t, one in tickets.items()],
+        **({"settled": costs} if costs else {}),
     }
 
 
-def load_router(path: Path) -> tuple[RouterCore, int, OpenDecisionsByT]:
-    """Core, memory and open decisions of a saved file."""
+def load_router(path: Path) -> RouterParts:
+    """The parts of a router in a saved file."""
     data = read_saved_file(path)
     try:
         problem = problem_from_data(data["problem"])
@@ -181,7 +191,13 @@ def load_router(path: Path) -> tuple[RouterCore, int, OpenDecisionsByT]:
         max_contexts = check_at_least_one("max_contexts", data["max_contexts"])
         memory = check_at_least_one("memory", data["memory"])
         core = core_from_data(problem, policy, run, max_contexts, msgspec.convert(data, CoreData))
-        return core, memory, dict(open_decision_from_data(one, core) for one in data["open"])
+        tickets = dict(open_decision_from_data(one, core) for one in data["open"])
+        settled = {
+            one["t"]: msgspec.convert(one["report"], RewardReport)
+            for one in data.get("settled", ())
+            if one["t"] in tickets
+        }
+        return core, memory, tickets, settled
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, MemoryError) as why:
         raise SavedFileError(f"{path} is damaged: {type(why).__name__}: {why}") from why
 

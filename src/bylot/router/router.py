@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from bylot import policies
-from bylot.errors import RewardError
-from bylot.policies.base import FeedbackKind
+from bylot.errors import RewardConflict, RewardError
+from bylot.policies.base import FeedbackKind, Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
 from bylot.policies.validation import check_at_least_one, check_run_config
@@ -95,18 +95,25 @@ class Router:
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
         self._start(core, check_at_least_one("memory", memory), {})
 
-    def _start(self, core: RouterCore, memory: int, tickets: persistence.OpenDecisionsByT) -> None:
+    def _start(
+        self,
+        core: RouterCore,
+        memory: int,
+        tickets: persistence.OpenDecisionsByT,
+        settled: persistence.SettledByT | None = None,
+    ) -> None:
         self.core, self.memory = core, memory
         self.open = tickets  # a decision until its reward arrives, then what was reported
+        self.settled = settled or {}  # costs that were reported without a reward
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
 
-    def __getstate__(self) -> tuple[RouterCore, int, persistence.OpenDecisionsByT]:
-        return self.core, self.memory, self.open
+    def __getstate__(self) -> persistence.RouterParts:
+        return self.core, self.memory, self.open, self.settled
 
-    def __setstate__(self, parts: tuple[RouterCore, int, persistence.OpenDecisionsByT]) -> None:
+    def __setstate__(self, parts: persistence.RouterParts) -> None:
         self._start(*parts)
 
     def __copy__(self) -> "Router":
@@ -175,6 +182,7 @@ class Router:
             ticket = booked.ticket
             self.open[ticket.t] = booked
             self.open.pop(ticket.t - self.memory, None)
+            self.settled.pop(ticket.t - self.memory, None)
             draws = tuple([self.problem.experts[i] for i in ticket.draws.tolist()])
             spend, expected = map(self.core.name_costs, booked.costs)
         known = not math.isnan(booked.propensity)
@@ -202,7 +210,7 @@ class Router:
         winner: str | None = None,
         spend: reports.SpendReport | None = None,
     ) -> Receipt:
-        """Report the reward of a decision: once, at any time, in any order.
+        """Report the reward of a decision, or before it only what it cost: once, in any order.
 
         Parameters
         ----------
@@ -219,6 +227,8 @@ class Router:
         spend : mapping, optional
             Actual costs by name, each a total of the panel or a cost for every member:
             ``{"usd": 1.5}`` or ``{"usd": {"ann": 1.2, "bob": 0.3}}``; others are as stated.
+            Without value, members and winner, they are booked, and the decision still waits for
+            its reward; costs that come with that correct them.
 
         Returns
         -------
@@ -236,12 +246,11 @@ class Router:
         if not isinstance(id, str):
             raise RewardError("decision id", got=id, expected="a string", remedy="pass decision.id")
         core, run = self.core, self.core.run
+        report, score = None, 0.0
         if members is None and winner is None and spend is None:
-            report = None
-            value = reports.check_score(run, value, id)
+            score = reports.check_score(run, value, id)
         else:
             report = reports.check_report(core.problem, run, id, value, members, winner, spend)
-            value = report.value
         t = t_from_decision_id(id)
         with self._lock:
             if t is None or t >= self.t:
@@ -249,30 +258,63 @@ class Router:
             if t not in self.open:
                 return Receipt.LATE
             booked = self.open[t]
+            if report is not None and report.value is None:
+                return self._settle_costs(t, booked, report)
             if not isinstance(booked, BookedDecision):
                 was = reports.RewardReport(booked) if isinstance(booked, float) else booked
-                reports.check_same_report(was, report or reports.RewardReport(value), id)
+                reports.check_same_report(was, report or reports.RewardReport(score), id)
                 return Receipt.DUPLICATE
             if report is None:
-                core.learn(booked.ticket, value)
-                self.open[t] = value
+                core.learn(booked.ticket, score)
+                self.open[t] = score
             else:
-                self._learn_report(booked, report)
+                self._book_spend(booked, report)
+                self._learn_report(booked.ticket, report)
                 self.open[t] = report
             return Receipt.LEARNED
 
-    def _learn_report(self, booked: BookedDecision, report: reports.RewardReport) -> None:
-        """Settle the costs of a decision and learn from all that was reported about it."""
+    def _settle_costs(
+        self,
+        t: int,
+        booked: BookedDecision | reports.RewardReport | float,
+        report: reports.RewardReport,
+    ) -> Receipt:
+        """Book costs that were reported without a reward; once, and not after it."""
+        if t in self.settled:
+            reports.check_same_report(self.settled[t], report, f"d{t}")
+            return Receipt.DUPLICATE
+        if not isinstance(booked, BookedDecision):
+            remedy = f"report costs with the reward, or before it; {reports.NOTHING_CHANGED}"
+            raise RewardConflict(f"decision d{t} already has its reward", remedy=remedy)
+        self._book_spend(booked, report)
+        self.settled[t] = report
+        return Receipt.SETTLED
+
+    def _book_spend(self, booked: BookedDecision, report: reports.RewardReport) -> None:
+        """Check a report, and book its costs; the first report of each cost teaches."""
         core, ticket = self.core, booked.ticket
-        panel = [core.problem.experts[i] for i in ticket.draws.tolist()]
-        reports.check_panel_names(report, panel, f"d{ticket.t}")
-        if report.spend is not None:
-            reports.check_spend_range(report.spend, core.problem)
-            stated = core.name_costs(booked.costs[0])
-            corrections = {name: cost - stated[name] for name, cost in report.spend.items()}
-            core.settle(ticket, corrections, report.member_spend)
+        reports.check_panel_names(report, self._name_panel(ticket), f"d{ticket.t}")
+        reports.check_spend_range(report.spend, core.problem)
+        known = self.settled[ticket.t].spend or {} if ticket.t in self.settled else {}
+        before = {**core.name_costs(booked.costs[0]), **known}
+        more = {name: cost - before[name] for name, cost in (report.spend or {}).items()}
+        new = {name: one for name, one in more.items() if name not in known}
+        again = {name: one for name, one in more.items() if name in known}
+        if new:
+            core.settle(ticket, new, report.member_spend)
+        if again:
+            core.settle(None, again, t=ticket.t)
+
+    def _learn_report(self, ticket: Ticket, report: reports.RewardReport) -> None:
+        """Learn from all that was reported about a decision but its costs."""
+        assert report.value is not None, "costs alone are settled, not learned from"
+        panel = self._name_panel(ticket)
         scores, won = reports.arrange_feedback(report.members, report.winner, panel, ticket)
-        core.learn(ticket, report.value, scores, won)
+        self.core.learn(ticket, report.value, scores, won)
+
+    def _name_panel(self, ticket: Ticket) -> list[str]:
+        """The name of each draw."""
+        return [self.problem.experts[i] for i in ticket.draws.tolist()]
 
     def change(self, problem: Problem) -> None:
         """Continue under another problem, with all that was learned.
@@ -295,6 +337,7 @@ class Router:
             if not self.core.change_problem(problem):
                 kept = self.open.items()
                 self.open = {t: one for t, one in kept if not isinstance(one, BookedDecision)}
+                self.settled = {t: one for t, one in self.settled.items() if t in self.open}
             elif old != list(problem.costs):
                 for t, one in self.open.items():
                     if isinstance(one, BookedDecision):
@@ -331,7 +374,7 @@ class Router:
             If the file cannot be written.
         """
         with self._lock:
-            data = persistence.router_to_data(self.core, self.memory, self.open)
+            data = persistence.router_to_data(self.core, self.memory, self.open, self.settled)
         persistence.write_saved_file(Path(path), data)
 
     @classmethod

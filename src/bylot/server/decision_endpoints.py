@@ -54,7 +54,7 @@ async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
 
 @route("POST /v1/decisions/{id}/reward", "reward", 200, api.RewardReceipt, 409)
 async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpResponse:
-    """Report the reward of a decision: at any time, in any order; it is learned once."""
+    """Report the reward of a decision, or only its costs: at any time, in any order, once."""
     command = make_reward_command(request.target, request.body, request.caller.id)
     receipt = await request.state.writer.execute(command)
     request.state.metrics.count(receipt)

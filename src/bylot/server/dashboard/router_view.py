@@ -160,7 +160,8 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
     one, spend = record.decision, dict(record.decision.spend)
     for reward in record.rewards:
         spend |= reward.spend or {}
-    learned = [reward.value for reward in record.rewards if reward.receipt != "late"]
+    skipped = ("late", "settled")
+    learned = [reward.value for reward in record.rewards if reward.receipt not in skipped]
     inclusion = one.inclusion or {}
     notes = {"replaced by the guard": one.replaced, "a limit could not be met": not one.feasible}
     return LatestDecision(
