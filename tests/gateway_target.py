@@ -12,18 +12,24 @@ from bylot.server.provision import create_declared_routers
 from bylot.server.settings import SCOPES, RouterEntry
 from bylot.store import open_store
 from conformance import Target
-from live_server import live_server, wait_until
+from live_server import ServerClient, live_server, wait_until
 from upstreams import ReplayUpstream
 
 VOICE = "a"  # all members answer as this model, so that the winner does not matter
 
 
 class RunningGateway(NamedTuple):
-    """Where a gateway listens; model: `bylot/ROUTER`; key: one that may ask it."""
+    """Where a gateway listens; model: `bylot/ROUTER`; key: one with all scopes; store: its URL."""
 
     base_url: str
     model: str
     key: str
+    client: ServerClient
+    store: str
+
+    def read(self, path: str) -> Any:
+        """The JSON document at a path of the server."""
+        return self.client.get(path, headers={"authorization": f"Bearer {self.key}"}).json()
 
 
 @contextlib.contextmanager
@@ -51,7 +57,8 @@ def start_gateway(
     create_declared_routers_in(store, routers)
     with live_server(folder, model_list=tuple(models), routers=routers) as client:
         wait_until(lambda: client.get("/readyz").status_code == 200, 300)
-        yield RunningGateway(f"{client.base_url}/v1".replace("//v1", "/v1"), "bylot/panel", text)
+        url = f"http://127.0.0.1:{client.port}/v1"
+        yield RunningGateway(url, "bylot/panel", text, client, store)
 
 
 def make_model_entry(name: str, upstream: ReplayUpstream) -> ModelEntry:

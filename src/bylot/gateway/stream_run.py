@@ -80,25 +80,25 @@ def has_content(chunk: Mapping[str, Any]) -> bool:
 
 
 class StreamRun(ChatRun):
-    """One request whose first member to answer is passed through."""
+    """One request whose first member to answer is passed through.
 
-    pumps: list[StreamPump]
+    Whoever calls `begin` calls `finish` at the end, whatever happens in between.
+    """
+
+    source: StreamPump
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.pumps: list[StreamPump] = []
+        self.is_finished = False
 
     async def begin(self) -> None:
-        """Decide, ask all members, and wait until one starts to answer; the others are stopped.
-
-        Raises the error if none does; then the panel is settled.
-        """
+        """Decide, ask all members, and wait until one starts to answer; the others are stopped."""
         await self.decide()
-        self.pumps = []
-        try:
-            for member in self.decision.subset:
-                self.ask(member)
-            self.source = await self.choose_source()
-            self.winner = self.source.call.member
-        except BaseException:
-            await self.finish()
-            raise
+        for member in self.decision.subset:
+            self.ask(member)
+        self.source = await self.choose_source()
+        self.winner = self.source.call.member
 
     def ask(self, member: str) -> None:
         """Ask a member for a stream."""
@@ -145,26 +145,27 @@ class StreamRun(ChatRun):
         head = {"id": make_completion_id(), "created": int(time.time())}
         head["model"] = MODEL_PREFIX + self.request.router
         last: list[dict[str, Any]] = []  # held back: the object `bylot` comes with it
-        try:
-            while (chunk := await self.source.chunks.get()) is not None:
-                choices = chunk.get("choices") or []
-                for choice in choices:
-                    self.source.finish_reason = choice.get("finish_reason")
-                if last and choices:
-                    yield render_chunk(head, last)
-                last = choices or last
-            if self.source.failure is not None:
-                raise explain_failures([self.source.failure])
-        finally:
-            await self.finish()
+        while (chunk := await self.source.chunks.get()) is not None:
+            choices = chunk.get("choices") or []
+            for choice in choices:
+                self.source.finish_reason = choice.get("finish_reason")
+            if last and choices:
+                yield render_chunk(head, last)
+            last = choices or last
+        if self.source.failure is not None:
+            raise explain_failures([self.source.failure])
+        await self.finish()
         given = head, last, self.usage, self.details, self.request.include_usage
         for event in iterate_last_events(*given):
             yield event
 
     async def finish(self) -> None:
-        """Stop all members, and settle the panel. The scorer may take its time: the caller has
-        the answer already.
+        """Stop all members, and settle the panel, once, if there is a decision. The scorer may take
+        its time: the caller has the answer already.
         """
+        if self.is_finished or not hasattr(self, "decision"):
+            return
+        self.is_finished = True
         for pump in self.pumps:
             await pump.stop()
             outcome = pump.outcome

@@ -118,13 +118,12 @@ class ChatEndpoint:
 
     async def stream_first(self, run: StreamRun, exchange: "Exchange") -> None:
         """Pass the first member through that starts to answer."""
-        await keep_alive_while(asyncio.create_task(run.begin()), exchange, run)
-        events = run.iterate()
         try:
-            async for event in events:
+            await keep_alive_while(asyncio.create_task(run.begin()), exchange, run)
+            async for event in run.iterate():
                 await exchange.send_event(event, describe_run(run))
         finally:
-            await events.aclose()
+            await run.finish()
         await exchange.end()
 
     async def stream_completion(self, run: ChatRun, exchange: "Exchange") -> None:
