@@ -25,6 +25,7 @@ NOISE_RATE = 0.002
 MIN_EXCHANGED_INCLUSION = 0.2  # of the expert that another one replaces
 EXCHANGE_GAP = 1.0  # by which the logit of the other must be lower
 EXCHANGE_DEVIATIONS = 1.5  # by which it must miss less
+TRIAL_DEVIATIONS = 3.0  # by which it may miss less than is believed, if both cost the same
 MAX_BELIEVED_DRAWS = 500.0  # of an expert: older ones are forgotten
 TRUST_DECAY = 0.98  # of what confirmed predictions, at every later step
 
@@ -40,6 +41,7 @@ class MemberBelief(NamedTuple):
     trust: Floats  # (R,) how much of that rewards confirmed, from 0 to 1
     agreement: Floats  # (R,) recent sum of predictions times what came
     strength: Floats  # (R,) and of their squares
+    asked: Floats  # (R, K) draws that are believed
 
     def is_valid(self, rule: Any) -> bool:
         return bool((self.variance > 0).all() and (self.noise >= MIN_NOISE).all())
@@ -56,6 +58,7 @@ def make_member_belief(rows: int, size: int) -> MemberBelief:
         trust=np.zeros(rows),
         agreement=np.zeros(rows),
         strength=np.zeros(rows),
+        asked=np.zeros((rows, size)),
     )
 
 
@@ -64,7 +67,7 @@ def forget_members(belief: MemberBelief, x: int) -> None:
     """Return to the prior."""
     for i in range(belief.beta.shape[1]):
         belief.beta[x, i], belief.variance[x, i] = PRIOR_LOG_MISS, PRIOR_VARIANCE
-        belief.values[x, i] = 0.0
+        belief.values[x, i] = belief.asked[x, i] = 0.0
     belief.noise[x], belief.known[x] = INITIAL_NOISE, 0.0
     belief.trust[x] = belief.agreement[x] = belief.strength[x] = 0.0
 
@@ -98,6 +101,7 @@ def update_member_belief(belief: MemberBelief, x: int, draws: Ints, reward: floa
             beta[i] = min(max(beta[i] + move, MIN_LOG_MISS), MAX_LOG_MISS)
             variance[i] -= mu / den * variance[i] * variance[i]
             variance[i] = max(variance[i], noise / (mu * MAX_BELIEVED_DRAWS))
+            belief.asked[x, i] = min(belief.asked[x, i] + 1.0, MAX_BELIEVED_DRAWS)
     seen = min(surprise * surprise / mu, 10.0 * noise + 0.1)
     belief.known[x] += 1.0
     rate = max(NOISE_RATE, 1.0 / (belief.known[x] + 10.0))
@@ -127,6 +131,7 @@ def adopt_members(belief: MemberBelief, recent: MemberBelief) -> None:
     """Believe what the recent belief says."""
     for i in range(belief.beta.shape[1]):
         belief.beta[0, i], belief.variance[0, i] = recent.beta[0, i], recent.variance[0, i]
+        belief.asked[0, i] = 0.0
 
 
 @jit
@@ -168,6 +173,16 @@ def add_believed_slope(
 
 
 @jit
+def compute_trial_deviation(belief: MemberBelief, x: int, i: int) -> float:
+    """The standard deviation of b_i if panels of one had shown it: sqrt(noise / (n e^b_i)).
+
+    That of the belief is too small after a few rewards of 0 or 1, whose noise is learned later.
+    """
+    draws = belief.asked[x, i] + 1.0
+    return math.sqrt(belief.noise[x] * math.exp(-belief.beta[x, i]) / draws)
+
+
+@jit
 def exchange_logits(
     theta: Floats, pi: Floats, belief: MemberBelief, x: int, prices: Floats, miss: float
 ) -> None:
@@ -175,16 +190,23 @@ def exchange_logits(
 
     Two good experts under one cap are a trap for a gradient: panels with both waste the cap, so
     between one and the other lies a valley, and who was lucky first would stay. Better is who
-    misses less by 1.5 standard deviations, by more than the price of what it costs more.
+    misses less by 1.5 standard deviations, by more than the price of what it costs more. If limits
+    make both pay the same price, better is who may miss less: who has the lower confidence bound,
+    so that an expert with bad luck is tried again, and gives way again if it was not luck.
     """
     beta, variance = belief.beta[x], belief.variance[x]
     best, better, worse = 0.0, -1, -1
     for j in range(theta.size):
         if pi[j] >= MIN_EXCHANGED_INCLUSION:
+            bound = beta[j] - TRIAL_DEVIATIONS * compute_trial_deviation(belief, x, j)
             for i in range(theta.size):
-                less = beta[j] - beta[i]
-                if less > 0.0 and theta[i] < theta[j] - EXCHANGE_GAP:
-                    less -= EXCHANGE_DEVIATIONS * math.sqrt(variance[i] + variance[j])
+                if theta[i] < theta[j] - EXCHANGE_GAP:
+                    if prices[i] == prices[j] and prices[j] > 0.0:
+                        less = bound - beta[i]
+                        less += TRIAL_DEVIATIONS * compute_trial_deviation(belief, x, i)
+                    else:
+                        less = beta[j] - beta[i]
+                        less -= EXCHANGE_DEVIATIONS * math.sqrt(variance[i] + variance[j])
                     gain = miss * (1.0 - math.exp(-less)) - max(prices[i] - prices[j], 0.0)
                     if less > 0.0 and gain > best:
                         best, better, worse = gain, i, j
