@@ -13,6 +13,7 @@ from bylot.gateway.asking import PanelResult, PanelRun
 from bylot.gateway.chat import ChatError, ChatRequest, Completion, list_choices, make_completion
 from bylot.gateway.config import MAX_MEMBERS
 from bylot.gateway.gateway import RouterGateway, log
+from bylot.gateway.judge import Judge
 from bylot.gateway.settlement import RouterFacts, compute_spend, make_report
 from bylot.gateway.upstream import CALLER_STATUSES, ChatBody
 from bylot.router.decision import Decision
@@ -129,7 +130,10 @@ class ChatRun:
         if scorer is None:
             return
         try:
-            verdict = await scorer.score(self.request.body, answers)
+            if self.entry.answer == "synthesise" and isinstance(scorer, Judge):
+                verdict = await scorer.synthesise(self.request.body, answers)
+            else:
+                verdict = await scorer.score(self.request.body, answers)
         except ScorerError as error:
             log.warning("decision %s has no scores: %s", self.decision.id, error)
             self.add_judge(error.cost, error.usage)

@@ -5,15 +5,18 @@ It reaches the routers through a `RouterPort`, which the server implements by it
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from bylot.gateway.answers import Scorer
+from bylot.gateway.answers import Answer, Failure, Scorer
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
-from bylot.gateway.config import GatewayEntry, Model
+from bylot.gateway.config import GatewayEntry, Model, ScorerEntry
+from bylot.gateway.contexts import make_contexts
 from bylot.gateway.health import HealthTable
 from bylot.gateway.member_stats import MemberView, StatsTable
+from bylot.gateway.scoring import make_scorer
 from bylot.gateway.settlement import RouterFacts
 from bylot.gateway.upstream import UpstreamClient
 from bylot.router.decision import Decision
@@ -61,12 +64,26 @@ class RouterGateway:
     """The gateway of one router: how its members are asked, and how they have done so far."""
 
     def __init__(
-        self, gateway: "Gateway", router: str, entry: GatewayEntry, scorer: Scorer | None
+        self, gateway: "Gateway", router: str, entry: GatewayEntry, folder: Path | None
     ) -> None:
-        self.gateway, self.router, self.entry, self.scorer = gateway, router, entry, scorer
+        self.gateway, self.router, self.entry = gateway, router, entry
+        self.scorer = None if entry.scorer is None else self.make_scorer(entry.scorer)
+        file = None if folder is None else folder / f"{router}.clusters.npz"
+        what = f"routers.{router}.gateway.context"
+        self.contexts = make_contexts(entry.context, default_file=file, what=what)
         self.health = HealthTable(entry.cooldown_after, entry.cooldown_s)
         self.stats = StatsTable()
         self.facts: RouterFacts | None = None
+
+    def make_scorer(self, entry: ScorerEntry) -> Scorer:
+        """The scorer of this router; a judge is asked over the same connections as members."""
+        client, timeout_s = self.gateway.client, self.entry.member_timeout_s
+
+        def ask(model: str, body: Mapping[str, Any]) -> Awaitable[Answer | Failure]:
+            return client.ask(model, body, timeout_s)
+
+        what = f"routers.{self.router}.gateway.scorer"
+        return make_scorer(entry, ask, session=client.session, what=what)
 
     async def load_facts(self, version: int | None = None) -> RouterFacts:
         """What is known of the router, read again if its configuration has changed."""
@@ -83,6 +100,7 @@ class RouterGateway:
 class Gateway:
     """All gateways of a server.
 
+    folder: for what routers keep in files, such as clusters of prompts; None: nowhere
     tasks: work that goes on although its request has ended, such as a settlement
     """
 
@@ -93,9 +111,10 @@ class Gateway:
         entries: Mapping[str, GatewayEntry],
         max_chats: int = 256,
         max_chats_per_key: int = 64,
+        folder: Path | None = None,
     ) -> None:
         self.port, self.client = port, UpstreamClient(models)
-        self.entries = entries
+        self.entries, self.folder = entries, folder
         self.routers: dict[str, RouterGateway] = {}
         self.max_chats, self.max_chats_per_key = max_chats, max_chats_per_key
         self.chats: dict[str | None, int] = {}  # open requests by key
@@ -105,12 +124,7 @@ class Gateway:
         """Open the pool of connections and make the scorers."""
         await self.client.start()
         for router, entry in self.entries.items():
-            scorer = None if entry.scorer is None else self.make_scorer(entry)
-            self.routers[router] = RouterGateway(self, router, entry, scorer)
-
-    def make_scorer(self, entry: GatewayEntry) -> Scorer:
-        """The scorer of a gateway."""
-        raise NotImplementedError
+            self.routers[router] = RouterGateway(self, router, entry, self.folder)
 
     async def close(self, timeout_s: float) -> None:
         """Finish settlements, then close the connections."""

@@ -105,7 +105,7 @@ class ChatEndpoint:
         gateway = self.state.gateway.find(request.router)
         caller.check("decide", request.router)
         self.state.rate_limiter.take(caller.id)
-        context = read_context(headers, request)
+        context = gateway.contexts.find(headers.get(b"x-bylot-context"), request.body)
         run = ChatRun(gateway, request, context, caller.id)
         if not request.stream:
             completion = await run.complete()
@@ -204,12 +204,6 @@ async def wait_for_disconnect(receive: AsgiReceive) -> None:
     """Return when the caller has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def read_context(headers: Mapping[bytes, bytes], request: ChatRequest) -> str | None:
-    given = headers.get(b"x-bylot-context")
-    found = given.decode("latin-1") if given else request.metadata.get("bylot_context")
-    return found if found is None else str(found)
 
 
 def describe_run(run: ChatRun) -> RawHeaders:

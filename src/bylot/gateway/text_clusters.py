@@ -1,0 +1,213 @@
+"""Clusters of prompts by what they are about: static embeddings, spherical k-means, a frozen file.
+
+The embedding is the mean of the token vectors that the package `wordllama` carries. Its two files
+are read directly: its own loader may download, and nothing here uses the network.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from bylot._atomic_write import save_file
+from bylot.errors import BylotError, DataError, install_command
+from bylot.numerics.jit import Floats
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+TEXT_MODEL = "wordllama-l2_supercat_256"
+WEIGHTS_FILE = "weights/l2_supercat_256.safetensors"
+TOKENIZER_FILE = "tokenizers/l2_supercat_tokenizer_config.json"
+CLUSTERS_VERSION = 1
+MAX_PROMPT_CHARS = 4_000  # that are embedded
+MAX_CLUSTERS = 64
+RESTARTS, MAX_ITERATIONS = 4, 100
+FILE_REMEDY = "restore the file that belongs to this router, or remove it together with the router"
+
+
+class TextModel(NamedTuple):
+    """A vector for each token; digest: SHA-256 of the file of vectors."""
+
+    digest: str
+    tokenizer: "Tokenizer"
+    vectors: npt.NDArray[np.float32]
+
+    def embed(self, text: str) -> Floats:
+        """The mean vector of the tokens of a text, of length 1; of length 0 without a token."""
+        ids = self.tokenizer.encode(clean_prompt(text), add_special_tokens=False).ids
+        total = self.vectors.take(ids, axis=0).sum(axis=0, dtype=np.float64)
+        length = np.linalg.norm(total)
+        return total / length if length > 0 else np.zeros_like(total)
+
+
+class SavedClusters(Struct, frozen=True, kw_only=True):
+    """The file of clusters: no prompt is in it."""
+
+    version: int
+    model: str
+    digest: str
+    seed: int
+    prompts: int
+    centroids: list[list[float]]
+
+
+class TextClusters(NamedTuple):
+    """Clusters that do not change any more; the most common one is the first.
+
+    centroids: (clusters, dimensions), of length 1
+    prompts:   how many they were fitted on
+    """
+
+    model: TextModel
+    centroids: Floats
+    seed: int
+    prompts: int
+
+    @classmethod
+    def fit(
+        cls, texts: Iterable[str], clusters: int = 16, seed: int = 0, model: TextModel | None = None
+    ) -> "TextClusters":
+        """Fit clusters to texts."""
+        model = model or load_text_model()
+        vectors = np.array([model.embed(text) for text in texts])
+        return cls.fit_vectors(model, vectors, clusters, seed)
+
+    @classmethod
+    def fit_vectors(
+        cls, model: TextModel, vectors: Floats, clusters: int, seed: int = 0
+    ) -> "TextClusters":
+        """Fit clusters to the embeddings of texts."""
+        return cls(model, fit_spherical(vectors, clusters, seed), seed, len(vectors))
+
+    def assign(self, text: str) -> str | None:
+        """The name of the nearest cluster, such as `cluster-07`; None for an empty text."""
+        vector = self.model.embed(text)
+        if not vector.any():
+            return None
+        return f"cluster-{int(np.argmax(self.centroids @ vector)):02d}"
+
+    def save(self, path: Path) -> None:
+        """Write the file of clusters."""
+        saved = SavedClusters(
+            version=CLUSTERS_VERSION,
+            model=TEXT_MODEL,
+            digest=self.model.digest,
+            seed=self.seed,
+            prompts=self.prompts,
+            centroids=self.centroids.tolist(),
+        )
+        save_file(path, msgspec.json.format(msgspec.json.encode(saved), indent=1) + b"\n")
+
+    @classmethod
+    def load(cls, path: Path, model: TextModel | None = None) -> "TextClusters":
+        """Read a file of clusters; one of another model or version is refused."""
+        model = model or load_text_model()
+        try:
+            saved = msgspec.json.decode(path.read_bytes(), type=SavedClusters)
+        except OSError as error:
+            raise DataError(f"it cannot be read: {error.strerror}", path=path) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            what = f"it is not a file of clusters: {error}"
+            raise DataError(what, path=path, remedy=FILE_REMEDY) from error
+        found = saved.version, saved.model, saved.digest
+        wanted = CLUSTERS_VERSION, TEXT_MODEL, model.digest
+        for name, one, other in zip(("version", "model", "digest"), found, wanted, strict=True):
+            if one != other:
+                expected = repr(other)
+                raise DataError(name, got=one, expected=expected, path=path, remedy=FILE_REMEDY)
+        centroids = check_centroids(path, saved.centroids, model.vectors.shape[1])
+        return cls(model, centroids, saved.seed, saved.prompts)
+
+
+def check_centroids(path: Path, rows: list[list[float]], size: int) -> Floats:
+    """Centroids of a file: up to 64 vectors of length 1."""
+    if 1 <= len(rows) <= MAX_CLUSTERS and all(len(row) == size for row in rows):
+        centroids = np.array(rows, np.float64)
+        with np.errstate(over="ignore"):
+            lengths = np.linalg.norm(centroids, axis=1)
+        if (np.abs(lengths - 1) < 1e-6).all():
+            return centroids
+    expected = f"1 to {MAX_CLUSTERS} vectors of {size} numbers, each of length 1"
+    raise DataError("centroids: damaged", expected=expected, path=path, remedy=FILE_REMEDY)
+
+
+def clean_prompt(text: str) -> str:
+    """The part of a prompt that is embedded.
+
+    >>> clean_prompt("  one  line ")
+    'one line'
+    """
+    clean = " ".join(text[:MAX_PROMPT_CHARS].split())
+    return clean.encode(errors="replace").decode()  # without single surrogates
+
+
+@cache
+def load_text_model() -> TextModel:
+    """The vectors and the tokenizer in the folder of `wordllama`, which is not imported."""
+    found = find_spec("wordllama")
+    try:
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError(name="wordllama")
+        from safetensors.numpy import load
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        what = f"clusters of prompts need {error.name}"
+        raise BylotError(what, remedy=install_command("text")) from None
+    folder = Path(found.origin).parent
+    try:
+        content = (folder / WEIGHTS_FILE).read_bytes()
+        vectors = load(content)["embedding.weight"].astype(np.float32)
+        tokenizer = Tokenizer.from_str((folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
+    except Exception as error:  # of safetensors or tokenizers: they have no common base
+        what = f"the files of wordllama cannot be read: {error}"
+        raise BylotError(what, remedy=install_command("text")) from error
+    return TextModel(hashlib.sha256(content).hexdigest(), tokenizer, vectors)
+
+
+def fit_spherical(vectors: Floats, clusters: int, seed: int) -> Floats:
+    """Centroids of length 1 that maximise the sum of cosines (Lloyd's steps from k-means++).
+
+    Of several starts the best one counts. There are fewer centroids if vectors coincide; vectors of
+    length 0 are ignored. Centroids are in the order of the number of their vectors.
+    """
+    vectors = vectors[vectors.any(axis=1)]
+    if not len(vectors):
+        raise BylotError("no prompt has a text", remedy="fit the clusters on other prompts")
+    rng = np.random.default_rng(seed)
+    fits = [climb(vectors, draw_centroids(vectors, clusters, rng)) for _ in range(RESTARTS)]
+    centroids = max(fits, key=lambda fit: (vectors @ fit.T).max(axis=1).sum())
+    sizes = np.bincount((vectors @ centroids.T).argmax(axis=1), minlength=len(centroids))
+    return centroids[np.argsort(-sizes, kind="stable")]
+
+
+def draw_centroids(vectors: Floats, clusters: int, rng: np.random.Generator) -> Floats:
+    """Vectors drawn by k-means++: the next one by 1 - its cosine with the nearest so far."""
+    chosen = [vectors[rng.integers(len(vectors))]]
+    distances = np.maximum(1 - vectors @ chosen[0], 0)
+    while len(chosen) < clusters and distances.max() > 1e-9:
+        drawn = rng.choice(len(vectors), p=distances / distances.sum())
+        chosen.append(vectors[drawn])
+        distances = np.minimum(distances, np.maximum(1 - vectors @ chosen[-1], 0))
+    return np.array(chosen)
+
+
+def climb(vectors: Floats, centroids: Floats) -> Floats:
+    """Move each centroid to the mean direction of its vectors until no vector changes its own."""
+    nearest = None
+    for _ in range(MAX_ITERATIONS):
+        before, nearest = nearest, (vectors @ centroids.T).argmax(axis=1)
+        if before is not None and (before == nearest).all():
+            break
+        sums = np.zeros_like(centroids)
+        np.add.at(sums, nearest, vectors)
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        centroids = np.where(lengths > 1e-9, sums / np.maximum(lengths, 1e-9), centroids)
+    return centroids
