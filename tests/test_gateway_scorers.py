@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -184,7 +185,6 @@ def test_schemas_of_requests_can_do_no_harm(checks: CheckProcess) -> None:
     hostile: dict[str, Any] = {
         "longer than 0.5 s": {"$ref": "#/$defs/d0", "$defs": doubling},
         "longer than 0.5": {"pattern": "(a+)+$"},
-        "Unresolvable": {"$ref": "http://127.0.0.1:9/schema.json"},
         "RecursionError": {"$ref": "#"},
         "SchemaError": {"type": "nonsense"},
         "longer than 100000": {"const": "x" * 100_000},
@@ -193,6 +193,17 @@ def test_schemas_of_requests_can_do_no_harm(checks: CheckProcess) -> None:
         with pytest.raises(ScorerError, match=fault):
             score(scorer, request_with(schema), make_answer("a", json.dumps(CATASTROPHE)))
     assert score(scorer, request_with({"type": "string"}), make_answer("a", '"x"')) == {"a": 1}
+
+
+def test_a_schema_of_a_request_fetches_nothing(checks: CheckProcess) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/schema.json"
+        scorer = JsonSchemaScorer("x", JsonSchemaSettings(), checks)
+        with pytest.raises(ScorerError, match="Unresolvable"):
+            score(scorer, request_with({"$ref": url}), make_answer("a", "{}"))
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            listener.accept()
 
 
 def test_a_missing_jsonschema_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
