@@ -234,7 +234,9 @@ def iterate_last_events(
 def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A message in parts: the role, the text in pieces, everything else at once."""
     content = message.get("content")
-    yield {"role": message.get("role", "assistant"), "content": "" if content else content}
+    empty = {name: None for name, value in message.items() if value is None}
+    role = message.get("role", "assistant")
+    yield {**empty, "role": role, "content": "" if content else content}
     if isinstance(content, str):
         for start in range(0, len(content), CHUNK_CHARS):
             yield {"content": content[start : start + CHUNK_CHARS]}
@@ -246,7 +248,7 @@ def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     rest = {
         name: value
         for name, value in message.items()
-        if name not in ("role", "content", "tool_calls") and value is not None
+        if name not in ("role", "content", "tool_calls") and value
     }
     if rest:
         yield rest
