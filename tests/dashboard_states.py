@@ -5,7 +5,8 @@ writes a picture of each at three widths, light and dark. More arguments name th
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, EditRouter, MakeDecision, RecordReward
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
+from bylot.gateway.answers import Answer, Failure, Usage, Verdict
+from bylot.gateway.asking import PanelResult
+from bylot.gateway.config import GatewayEntry, ModelEntry, build_models
+from bylot.gateway.gateway import Gateway, RouterGateway
+from bylot.gateway.health import HealthTable
 from bylot.problem import Problem, at_least, at_most
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
@@ -32,6 +38,7 @@ from direct_server import DirectServer
 READER = Caller(None, frozenset({"read"}), frozenset())
 WIDTHS = (1440, 768, 390)
 SKILLS = {"ann": 0.95, "bob": 0.7, "cat": 0.5, "dan": 0.45, "eve": 0.3}
+PRICES = (0.0031, 0.0024, 0.00061, 0.00058, 0.0002)  # of one call in dollars
 CONTEXTS = ("chest pain", "headache", None)
 HOUR = 3_600_000_000
 
@@ -44,6 +51,7 @@ class StateServer(DirectServer):
         handler = CommandHandler(RouterRepository(open_store(address), "us"))
         super().__init__(handler, open_store(address))
         self.seed = seed
+        self.panels: dict[str, list[Sequence[str]]] = {}  # by router
 
     def create(self, name: str, policy: str = "distinct", **changes: Any) -> None:
         """A router of five experts, under limits on two costs, that began 30 hours ago."""
@@ -88,6 +96,7 @@ class StateServer(DirectServer):
             self.at += int(self.rng.exponential(number * minutes * HOUR / 60))
             contexts = [CONTEXTS[i] for i in self.rng.integers(len(CONTEXTS), size=number)]
             made = self.check(self.do(*(MakeDecision(name, one, names) for one in contexts)))
+            self.panels.setdefault(name, []).extend(one.subset for one in made)
             rewards = []
             for decision in made:
                 value = max(SKILLS[one] for one in decision.subset) * self.rng.uniform(0.7, 1.0)
@@ -105,7 +114,54 @@ class StateServer(DirectServer):
 
     def source(self, *recent: str) -> ServerSource:
         """The source of a dashboard."""
-        return ServerSource(self, self, recent)  # type: ignore[arg-type]
+        gateway = make_gateway(self.panels.get("chat", ()))
+        return ServerSource(self, self, recent, gateway)  # type: ignore[arg-type]
+
+
+def make_gateway(panels: Iterable[Sequence[str]], seed: int = 0) -> Gateway:
+    """The gateway of the router `chat`, which has asked these panels; one member is paused."""
+    entries = [
+        ModelEntry(model_name=name, litellm_params={"model": f"openai/{name}"}) for name in SKILLS
+    ]
+    gateway = Gateway(None, build_models(entries), {})  # type: ignore[arg-type]
+    gateway.since = time.time() - 26 * 3_600
+    chat = gateway.routers["chat"] = RouterGateway(gateway, "chat", GatewayEntry(), None)
+    chat.health = HealthTable(3, 30.0, clock=lambda: 1_000.0)
+    rng, costs = np.random.default_rng(seed), dict(zip(SKILLS, PRICES, strict=True))
+    for panel in panels:
+        outcomes = [make_outcome(name, rng) for name in panel]
+        answers = [one for one in outcomes if isinstance(one, Answer)]
+        failures = [one for one in outcomes if isinstance(one, Failure)]
+        scores = {one.member: SKILLS[one.member] * rng.uniform(0.7, 1.0) for one in answers}
+        verdict = Verdict(scores=scores, source="exact")
+        spend = {one.member: costs[one.member] for one in answers}
+        chat.stats.add_panel(PanelResult(answers, failures, {}), spend, verdict)
+        chat.stats.add_settlement(settled=True)
+        chat.stats.quorum_misses += not answers
+        if scores:
+            chat.stats.get(max(scores, key=scores.__getitem__)).won += 1
+    for _ in range(3):
+        failure = make_failure("cat", "timeout")
+        chat.health.end(failure)
+        chat.stats.get("cat").add_call(failure)
+    chat.health.clock = lambda: 1_018.2  # 11.8 s of the pause are left
+    return gateway
+
+
+def make_outcome(member: str, rng: np.random.Generator) -> Answer | Failure:
+    """An answer or, from `cat` and `eve`, sometimes a failure."""
+    if member in ("cat", "eve") and rng.random() < 0.06:
+        return make_failure(member, str(rng.choice(["timeout", "http_503", "rate_limited"])))
+    choice = {"message": {"role": "assistant", "content": "yes"}}
+    seconds = float(rng.lognormal(-0.3 if member == "ann" else -1.2, 0.5))
+    usage = Usage(420, 96)
+    return Answer(
+        member=member, choice=choice, model=member, usage=usage, cost=0.01, seconds=seconds
+    )
+
+
+def make_failure(member: str, reason: str) -> Failure:
+    return Failure(member=member, reason=reason, sent=True, cost=None, usage=Usage(), seconds=60.0)
 
 
 def play_new(server: StateServer) -> None:
@@ -152,6 +208,12 @@ def play_unguarded(server: StateServer) -> None:
     server.play("unguarded", 300)
 
 
+def play_chat(server: StateServer) -> None:
+    """A gateway with one paused member."""
+    server.create("chat")
+    server.play("chat", 1_200)
+
+
 STATES = {
     "new": play_new,
     "running": play_running,
@@ -159,6 +221,7 @@ STATES = {
     "recovering": play_recovering,
     "edited": play_edited,
     "unguarded": play_unguarded,
+    "chat": play_chat,
 }
 """One router each."""
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from chat_models import ask_panel, chat_models, chat_server
 from live_server import ServerClient
 
 ROOT = Path(__file__).parents[1]
@@ -19,24 +20,27 @@ ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 BOARD = ROOT / "deploy" / "grafana" / "bylot.json"
 PROMETHEUS_LABELS = {"job": {"bylot"}, "instance": {"a:8000"}}  # which every scraped sample gets
 FUNCTIONS = {"rate", "increase", "sum", "max", "count", "histogram_quantile", "vector"}
-WORDS = {"by", "and", "or"}
+WORDS = {"by", "without", "and", "or"}
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[a-zA-Z_:][a-zA-Z0-9_:]*|\[[^\]]*\]|=~|!~|!=|\S')
 
 Samples = dict[str, dict[str, set[str]]]
 
 
 @pytest.fixture(scope="module")
-def samples(server: ServerClient) -> Samples:
-    """The values of each label of each metric, after a decision and a reward."""
+def samples(server: ServerClient, tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    """The values of each label of each metric, after a decision, a reward and a chat request."""
     router = server.create_router()
     decision = server.decide(router)["id"]
     server.post(f"/v1/decisions/{decision}/reward", json={"value": 1, "spend": {"usd": 2.25}})
+    with chat_models() as models, chat_server(tmp_path_factory.mktemp("chat"), models) as gateway:
+        ask_panel(gateway)
+        texts = [server.get("/metrics").text, gateway.get("/metrics").text]
     found: Samples = {"up": {name: set(values) for name, values in PROMETHEUS_LABELS.items()}}
-    for family in text_string_to_metric_families(server.get("/metrics").text):
-        for one in family.samples:
-            labels = found.setdefault(one.name, {k: set(v) for k, v in PROMETHEUS_LABELS.items()})
-            for name, value in one.labels.items():
-                labels.setdefault(name, set()).add(value)
+    families = [one for text in texts for one in text_string_to_metric_families(text)]
+    for one in (sample for family in families for sample in family.samples):
+        labels = found.setdefault(one.name, {k: set(v) for k, v in PROMETHEUS_LABELS.items()})
+        for name, value in one.labels.items():
+            labels.setdefault(name, set()).add(value)
     return found
 
 
@@ -61,11 +65,12 @@ def list_board_expressions() -> list[str]:
 def find_faults(expression: str, samples: Samples) -> Iterator[str]:
     """The metrics, labels and values of an expression that no sample has."""
     tokens = iter(TOKEN.findall(expression))
-    used, grouped = list[str](), set[str]()
+    used, grouped, dropped = list[str](), set[str](), set[str]()
     for token in tokens:
-        if token == "by":
+        if token in ("by", "without"):
             assert next(tokens) == "("
-            grouped |= {name for name in iter(lambda: next(tokens), ")") if name != ","}
+            names = {name for name in iter(lambda: next(tokens), ")") if name != ","}
+            (grouped if token == "by" else dropped).update(names)
         elif token == "{":
             matchers = "".join(iter(lambda: next(tokens), "}"))
             yield from find_matcher_faults(used[-1], matchers, samples)
@@ -75,6 +80,7 @@ def find_faults(expression: str, samples: Samples) -> Iterator[str]:
                 yield f"no metric {token}"
     known = [samples[name] for name in used if name in samples]
     yield from (f"no label {one}" for one in grouped if any(one not in labels for labels in known))
+    yield from (f"no label {one}" for one in dropped if all(one not in labels for labels in known))
     assert used, expression
 
 
@@ -114,6 +120,7 @@ def test_the_board_uses_what_the_server_exposes(samples: Samples) -> None:
     [
         ("rate(bylot_spent_total[5m])", "no metric bylot_spent_total"),
         ("sum by (expert) (bylot_spend_total)", "no label expert"),
+        ("sum without (reason) (bylot_member_calls_total)", "no label reason"),
         ('bylot_spend_total{price="usd"}', "bylot_spend_total has no label price"),
         (
             'bylot_limit_verdict{verdict="within reach"} == 1',

@@ -202,7 +202,7 @@ def test_numbers_are_formatted_the_same_by_server_and_browser(window: BrowserWin
     numbers = [rng.choice((1, -1)) * 10 ** rng.uniform(-9, 17) for _ in range(3000)]
     numbers += [i / 8 for i in range(-99, 99)] + [i + 0.5 for i in range(995, 1005)]
     numbers += [0.0, 1.0, 999.95, 999.949, 0.0001, 0.00009999, 0.0005, 1e15, 1.25e15, 1.25e-5]
-    names = ["number", "percent", "propensity", "level", "width"]
+    names = ["number", "percent", "hundredths", "propensity", "level", "width"]
     from_browser = page.evaluate(
         "async ([base, names, numbers]) => { const { FORMATS } = await import(base);"
         "return names.map((name) => numbers.map((x) => FORMATS[name](x))); }",

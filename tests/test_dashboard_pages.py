@@ -250,6 +250,21 @@ def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -
     assert HOSTILE_NAME in content.texts
 
 
+def test_the_overview_names_the_models_of_gateways(triage: PlayedRouter) -> None:
+    overview = build_overview({"triage": triage.view(), "gone": None}, ["triage", "other"])
+    assert {one.name: one.model for one in overview.routers} == {
+        "triage": "bylot/triage",
+        "gone": None,
+    }
+
+
+def test_a_router_without_a_gateway_has_no_members(triage: PlayedRouter) -> None:
+    client = open_dashboard(triage)
+    assert client.get("/routers/triage.json").json()["members"] is None
+    text = client.get("/routers/triage").text
+    assert re.search(r'<section aria-labelledby="members" data-bind="[^"]*" hidden="">', text)
+
+
 def test_a_gauge_marks_the_side_outside_the_bound() -> None:
     most = make_gauge("at_most", bound=3.0, mean=2.0, now=None, in_force=3.1)
     least = make_gauge("at_least", bound=3.0, mean=2.0, now=None, in_force=3.1)
@@ -358,6 +373,7 @@ def test_only_the_latest_versions_are_listed_with_their_changes() -> None:
     ("name", "values", "texts"),
     [
         ("propensity", (0.25, 0.00123, 3.2e-9, 0.0, None), ("0.25", "0.00123", "3.2e-9", "–", "–")),
+        ("hundredths", (0.125, 12, 0.0, None), ("0.13", "12.00", "0.00", "–")),
         ("time", ("2026-11-15T17:18:45.123456Z", None), ("2026-11-15 17:18:45", "–")),
         ("level", (0, 0.01, 0.3, 1, None), ("0", "1", "5", "9", "0")),
         ("width", (0.5, 2.0, None), ("50.00%", "100.00%", "0%")),

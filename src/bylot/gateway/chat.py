@@ -18,7 +18,10 @@ encode = msgspec.json.Encoder().encode
 
 
 class ChatError(Exception):
-    """An error in OpenAI's envelope: {"error": {"message", "type", "param", "code"}}."""
+    """An error in OpenAI's envelope: {"error": {"message", "type", "param", "code"}}.
+
+    is_relayed: message and code are those of a model
+    """
 
     def __init__(
         self,
@@ -27,10 +30,11 @@ class ChatError(Exception):
         message: str,
         param: str | None = None,
         retry_after_s: float | None = None,
+        is_relayed: bool = False,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.param = status, code, message, param
-        self.retry_after_s = retry_after_s
+        self.retry_after_s, self.is_relayed = retry_after_s, is_relayed
 
     @property
     def body(self) -> dict[str, Any]:

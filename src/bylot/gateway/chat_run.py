@@ -203,11 +203,21 @@ class ChatRun:
 
     async def settle(self) -> None:
         """Report scores and costs; the answer waits for it a while only."""
-        task = self.gateway.gateway.spawn(self.report())
+        task = self.gateway.gateway.spawn(self.report_and_count())
         await asyncio.wait([task], timeout=SETTLE_WAIT_S)
 
-    async def report(self) -> None:
-        """Count the panel, and report it to the router."""
+    async def report_and_count(self) -> None:
+        """Report, and count whether that succeeded."""
+        settled = False
+        try:
+            settled = await self.report()
+        except Exception as error:
+            log.error("decision %s was not settled", self.decision.id, exc_info=error)
+        finally:
+            self.gateway.stats.add_settlement(settled)
+
+    async def report(self) -> bool:
+        """Count the panel, and report it to the router; return whether the report is on disk."""
         stats = self.gateway.stats
         verdict = self.verdict
         if verdict is not None:
@@ -219,8 +229,22 @@ class ChatRun:
         members = self.decision.subset
         given = members, self.result, verdict, self.judge_cost, self.facts, self.entry.cost
         report = make_report(*given)
-        if report is not None:
-            await self.gateway.gateway.report(self.decision.id, report, self.by)
+        if self.entry.keep_prompts:
+            self.log_texts()
+        if report is None:
+            return True
+        return await self.gateway.gateway.report(self.decision.id, report, self.by)
+
+    def log_texts(self) -> None:
+        """Log prompt and answers, which `keep_prompts` allows."""
+        facts = {
+            "router": self.gateway.router,
+            "decision": self.decision.id,
+            "messages": self.request.body.get("messages"),
+            "answers": {one.member: one.choice["message"] for one in self.result.answers},
+            "winner": self.winner,
+        }
+        log.info("chat", extra=facts)
 
 
 def describe_member(
@@ -271,4 +295,5 @@ def relay_error(failure: Failure) -> ChatError:
         code[:100] if isinstance(code, str) else None,
         text,
         param[:100] if isinstance(param, str) else None,
+        is_relayed=True,
     )

@@ -5,17 +5,19 @@ It reaches the routers through a `RouterPort`, which the server implements by it
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+import time
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from bylot.errors import BylotError
 from bylot.gateway.answers import Answer, Failure, Scorer
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
 from bylot.gateway.config import GatewayEntry, Model, ScorerEntry
 from bylot.gateway.contexts import make_contexts
 from bylot.gateway.health import HealthTable
-from bylot.gateway.member_stats import MemberView, StatsTable
+from bylot.gateway.member_stats import MemberStats, MemberView, StatsTable
 from bylot.gateway.scoring import make_scorer
 from bylot.gateway.settlement import RouterFacts
 from bylot.gateway.upstream import UpstreamClient
@@ -91,10 +93,24 @@ class RouterGateway:
             self.facts = await self.gateway.port.describe(self.router, self.entry.cost)
         return self.facts
 
-    def list_members(self) -> list[MemberView]:
-        """The statistics of all members that were asked or can be."""
-        names = dict.fromkeys((*(self.facts.experts if self.facts else ()), *self.stats.members))
-        return [self.stats.get(one).view(one, self.health.is_paused(one)) for one in names]
+    @property
+    def known_experts(self) -> tuple[str, ...]:
+        """The experts of the router, as far as its configuration was read."""
+        return self.facts.experts if self.facts else ()
+
+    def list_stats(self) -> dict[str, MemberStats]:
+        """The counters of all members of `model_list` that were asked or can be."""
+        names, models = (*self.known_experts, *self.stats.members), self.gateway.client.models
+        return {one: self.stats.get(one) for one in dict.fromkeys(names) if one in models}
+
+    def list_members(self, experts: Iterable[str]) -> list[MemberView]:
+        """The statistics of these members and of all others that were asked."""
+        stats, models = self.stats, self.gateway.client.models
+        asked = [name for name, one in stats.members.items() if one.asked]
+        return [
+            stats.get(one).view(one, one in models, self.health.find_pause(one))
+            for one in dict.fromkeys((*experts, *asked))
+        ]
 
 
 class Gateway:
@@ -102,6 +118,7 @@ class Gateway:
 
     folder: for what routers keep in files, such as clusters of prompts; None: nowhere
     tasks: work that goes on although its request has ended, such as a settlement
+    since: when it began to count, in seconds since 1970
     """
 
     def __init__(
@@ -119,6 +136,21 @@ class Gateway:
         self.max_chats, self.max_chats_per_key = max_chats, max_chats_per_key
         self.chats: dict[str | None, int] = {}  # open requests by key
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.since = time.time()
+
+    @property
+    def open_chats(self) -> int:
+        """How many requests are being served."""
+        return sum(self.chats.values())
+
+    async def load_all_facts(self) -> None:
+        """Read routers that were not read yet, so that their members are counted from 0 on."""
+        for one in self.routers.values():
+            if one.facts is None:
+                try:
+                    await one.load_facts()
+                except BylotError as error:
+                    log.debug("router %s cannot be read: %s", one.router, error)
 
     async def start(self) -> None:
         """Open the pool of connections and make the scorers."""
@@ -146,7 +178,7 @@ class Gateway:
     @contextmanager
     def admit(self, key: str | None) -> Iterator[None]:
         """Count an open request, or refuse one too many."""
-        own, every = self.chats.get(key, 0), sum(self.chats.values())
+        own, every = self.chats.get(key, 0), self.open_chats
         if own >= self.max_chats_per_key or every >= self.max_chats:
             which = "of this key " if own >= self.max_chats_per_key else ""
             message = f"too many open requests {which}({own} of the key, {every} in all); retry"

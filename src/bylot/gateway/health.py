@@ -2,11 +2,23 @@
 
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.upstream import CALLER_STATUSES
 
 MAX_PAUSE_S = 600.0  # however long a model asks to be left alone
+
+
+class Pause(NamedTuple):
+    """A member that failed, until a call to it succeeds.
+
+    left_s: seconds until it may be tried again
+    trying: a call tries it now
+    """
+
+    left_s: float
+    trying: bool
 
 
 class MemberHealth:
@@ -69,7 +81,9 @@ class HealthTable:
                 pause = min(max(asked_for, self.pause_s if not asked_for else 0.0), MAX_PAUSE_S)
                 one.paused_until = self.clock() + pause
 
-    def is_paused(self, name: str) -> bool:
-        """Whether a member is paused or being tried again."""
+    def find_pause(self, name: str) -> Pause | None:
+        """The pause of a member, also while it waits to be tried again; None: it has none."""
         one = self.members.get(name)
-        return one is not None and one.paused_until > 0.0
+        if one is None or not one.paused_until:
+            return None
+        return Pause(max(one.paused_until - self.clock(), 0.0), one.trying)

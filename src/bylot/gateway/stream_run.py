@@ -178,8 +178,8 @@ class StreamRun(ChatRun):
             self.winner = None
         await self.settle()
 
-    async def report(self) -> None:
+    async def report(self) -> bool:
         """Score the answer, then report as usual."""
         if self.result.answers:
             await self.score(self.result.answers)
-        await super().report()
+        return await super().report()

@@ -6,7 +6,8 @@ Which members are asked, and what is done with their answers, is left to `asking
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -99,11 +100,14 @@ class UpstreamClient:
 
     def call(self, name: str, body: ChatBody, timeout_s: float, retries: int = 0) -> "ModelCall":
         """A call to a model, not yet begun."""
-        return ModelCall(self, self.models[name], body, timeout_s, retries)
+        make = CALL_TYPE.get(ModelCall)
+        return make(self, self.models[name], body, timeout_s, retries)
 
     async def ask(self, name: str, fields: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
         """The answer of one model, such as a judge."""
-        return await self.call(name, ChatBody(fields), timeout_s, retries=1).run()
+        call = self.call(name, ChatBody(fields), timeout_s, retries=1)
+        call.purpose = "judge"
+        return await call.run()
 
 
 class ModelCall:
@@ -113,6 +117,8 @@ class ModelCall:
     received: text of a stream so far; finished: the model has said that it is complete
     usage:    as far as the model has reported it
     """
+
+    purpose = "member"
 
     def __init__(
         self, client: UpstreamClient, model: Model, body: ChatBody, timeout_s: float, retries: int
@@ -129,6 +135,10 @@ class ModelCall:
     @property
     def member(self) -> str:
         return self.model.name
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.deployment.headers
 
     async def run(self) -> Answer | Failure:
         """The answer, or why there is none; a cancelled call raises CancelledError."""
@@ -189,7 +199,7 @@ class ModelCall:
         assert session is not None  # `start` was called
         data = self.body.encode_for(one, stream=stream)
         url = f"{one.base}/chat/completions"
-        return session.post(url, data=data, headers=one.headers, allow_redirects=False)
+        return session.post(url, data=data, headers=self.headers, allow_redirects=False)
 
     async def post(self) -> Answer | Failure:
         """Send the request and read the whole response."""
@@ -333,6 +343,10 @@ class ModelCall:
         if one.input_price == 0 and one.output_price == 0:
             return None
         return one.input_price * usage.prompt_tokens + one.output_price * usage.completion_tokens
+
+
+CALL_TYPE: ContextVar[Callable[..., ModelCall]] = ContextVar("bylot_call_type")
+"""What makes the calls of the current request, if it is traced."""
 
 
 class StreamFailed(Exception):

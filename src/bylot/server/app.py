@@ -34,7 +34,7 @@ class ServerApp:
     def __init__(self, settings: ServerSettings, make_handler: MakeHandler | None = None) -> None:
         self.state = state = ServerState(settings, make_handler)
         self.table = RouteTable(state)
-        source = ServerSource(state.writer, state.reader, state.metrics.recent)
+        source = ServerSource(state.writer, state.reader, state.metrics.recent, state.gateway)
         self.starlette = Starlette(
             routes=dashboard_routes(source, state.credentials.find_caller, state.rate_limiter.take),
             lifespan=self.lifespan,

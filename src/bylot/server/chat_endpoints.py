@@ -26,6 +26,7 @@ from bylot.gateway.chat import (
 from bylot.gateway.chat_run import ChatRun
 from bylot.gateway.stream_run import StreamRun
 from bylot.server.auth import Caller
+from bylot.server.chat_tracing import ChatTrace
 from bylot.server.endpoint import JSON_HEADERS, AsgiSend, HttpResponse, send_response
 from bylot.server.http_errors import RawHeaders, to_api_error
 from bylot.server.request_parsing import AsgiReceive, check_duplicate_headers, read_body
@@ -40,31 +41,48 @@ EVENT_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
 )
 CLIENT_GONE = 499  # in logs and metrics: the caller has closed the connection
+REFUSED = "refused"  # in metrics: codes that models gave
 
 
 class ChatEndpoint:
     """Serves `POST /v1/chat/completions`."""
 
-    label = "POST /v1/chat/completions"
+    path = "/v1/chat/completions"
+    label = f"POST {path}"
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
+        self.latencies: dict[int, Any] = {}  # Prometheus histograms by status
 
     async def __call__(
         self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend, target: str
     ) -> None:
         """Serve one request; every error becomes a response."""
-        start = time.perf_counter()
+        start, tracer = time.perf_counter(), self.state.tracer
         exchange = Exchange(send)
+        trace = tracer and ChatTrace(tracer, self.path, exchange, dict(scope["headers"]))
         try:
             await self.respond(scope, receive, exchange)
         except asyncio.CancelledError:
             await exchange.fail(ChatError(503, "draining", "the server is shutting down; retry"))
             raise
         except Exception as error:
-            await exchange.fail(to_chat_error(error))
-        seconds, status = time.perf_counter() - start, str(exchange.status)
-        self.state.metrics.requests.labels(self.label, status).observe(seconds)
+            failure = to_chat_error(error)
+            code = REFUSED if failure.is_relayed else failure.code
+            self.state.metrics.errors.labels(code).inc()
+            await exchange.fail(failure)
+        finally:
+            if trace:
+                trace.end(exchange.status)
+        self.record(exchange.status, time.perf_counter() - start)
+
+    def record(self, status: int, seconds: float) -> None:
+        """Record the latency of one request, until the last byte of a stream."""
+        histogram = self.latencies.get(status)
+        if histogram is None:
+            histogram = self.state.metrics.requests.labels(self.label, str(status))
+            self.latencies[status] = histogram
+        histogram.observe(seconds)
 
     async def respond(
         self, scope: Mapping[str, Any], receive: AsgiReceive, exchange: "Exchange"
@@ -106,13 +124,15 @@ class ChatEndpoint:
         caller.check("decide", request.router)
         self.state.rate_limiter.take(caller.id)
         context = gateway.contexts.find(headers.get(b"x-bylot-context"), request.body)
-        run = ChatRun(gateway, request, context, caller.id)
+        streams_first = gateway.entry.answer == "first" and gateway.entry.ask == "together"
+        kind = StreamRun if request.stream and streams_first else ChatRun
+        run = exchange.run = kind(gateway, request, context, caller.id)
         if not request.stream:
             completion = await run.complete()
             body = render_completion(completion)
             await exchange.answer(HttpResponse(200, body, (*JSON_HEADERS, *describe_run(run))))
-        elif gateway.entry.answer == "first" and gateway.entry.ask == "together":
-            await self.stream_first(StreamRun(gateway, request, context, caller.id), exchange)
+        elif isinstance(run, StreamRun):
+            await self.stream_first(run, exchange)
         else:
             await self.stream_completion(run, exchange)
 
@@ -150,10 +170,14 @@ async def keep_alive_while(task: "asyncio.Task[Any]", exchange: "Exchange", run:
 
 
 class Exchange:
-    """The response to one request: whole, or a stream of events."""
+    """The response to one request: whole, or a stream of events.
+
+    run: what serves the request, once it is known to be valid
+    """
 
     def __init__(self, send: AsgiSend) -> None:
         self.send, self.status = send, 0
+        self.run: ChatRun | None = None
         self.is_streaming = self.is_gone = False
 
     async def answer(self, response: HttpResponse) -> None:

@@ -1,4 +1,4 @@
-"""Prometheus metrics: of requests as they are served, of routers when they are scraped."""
+"""Prometheus metrics: of requests as they are served, of all else when they are scraped."""
 
 import math
 import tomllib
@@ -8,19 +8,31 @@ from typing import Any, get_args
 
 from msgspec import structs
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from bylot.api import ReceiptName, RewardReceipt, RouterView
+from bylot.gateway.gateway import RouterGateway
+from bylot.gateway.member_stats import ANSWERED
 from bylot.router.decision import Decision
 from bylot.router.status import Counters
 from bylot.router.verdict import VERDICTS
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+CHAT_BUCKETS_S = (20.0, 60.0, 120.0)  # also of requests, which may wait for models
 COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
 WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "internal_error")
+WATCHED_OUTCOMES = (ANSWERED, "timeout", "unreachable", "rate_limited", "cancelled")
 LIMIT_LABELS = ("router", "cost", "side")
+MEMBER_LABELS = ("router", "member")
+LabelledRow = tuple[Sequence[str], Mapping[str, Any]]
+"""The values of labels, and numbers by name."""
 METRICS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
 
 
@@ -36,7 +48,11 @@ class ServerMetrics:
         sizes, seconds = COMMIT_SIZE_BUCKETS, LATENCY_BUCKETS_S
         said, labels = "Latency of requests", ["route", "status"]
         self.requests = Histogram(
-            "bylot_request_seconds", said, labels, buckets=seconds, registry=into
+            "bylot_request_seconds",
+            said,
+            labels,
+            buckets=(*seconds, *CHAT_BUCKETS_S),
+            registry=into,
         )
         said = "Commands per commit"
         self.sizes = Histogram("bylot_commit_commands", said, buckets=sizes, registry=into)
@@ -44,6 +60,8 @@ class ServerMetrics:
         self.commits = Histogram("bylot_commit_seconds", said, buckets=seconds, registry=into)
         said = "Commands that wait for their commit"
         self.queue = Gauge("bylot_queue_commands", said, registry=into)
+        said = "Chat requests that are being served"
+        self.open_chats = Gauge("bylot_chats_open", said, registry=into)
         self.ready = Gauge("bylot_ready", "1 if /readyz responds 200", registry=into)
         self.errors = Counter("bylot_errors", "Requests that failed", ["code"], registry=into)
         for code in WATCHED_ERROR_CODES:
@@ -71,10 +89,11 @@ class ServerMetrics:
         if len(recent) > MAX_LABELLED_ROUTERS:
             del recent[next(iter(recent))]
 
-    def render(self, views: Sequence[RouterView]) -> bytes:
+    def render(self, views: Sequence[RouterView], gateways: Sequence[RouterGateway] = ()) -> bytes:
         """All metrics in the text format of Prometheus."""
         each = CollectorRegistry()
         each.register(RouterCollector(views))
+        each.register(GatewayCollector(gateways))
         return generate_latest(self.registry) + generate_latest(each)
 
 
@@ -113,11 +132,46 @@ class RouterCollector(Collector):
         yield from make_families(gauge, "verdict_gauges", every, verdicts)
 
 
+class GatewayCollector(Collector):
+    """Collects what gateways have counted since the server started.
+
+    Only names of `model_list` are labels, and outcomes that the gateway itself names.
+    """
+
+    def __init__(self, gateways: Sequence[RouterGateway]) -> None:
+        self.gateways = gateways
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per number of a router or of one of its members."""
+        routers = [((one.router,), vars(one.stats)) for one in self.gateways]
+        members, calls, tokens = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
+        name, said = METRICS["member_histograms"]["latency"]
+        latencies = HistogramMetricFamily(name, said, labels=MEMBER_LABELS)
+        for gateway in self.gateways:
+            for member, stats in gateway.list_stats().items():
+                labels = gateway.router, member
+                paused = gateway.health.find_pause(member) is not None
+                members.append((labels, {**vars(stats), "paused": paused}))
+                latencies.add_metric(labels, list(stats.iterate_buckets()), stats.seconds_sum)
+                outcomes = dict.fromkeys(WATCHED_OUTCOMES, 0) | stats.failed
+                outcomes[ANSWERED] = stats.answered
+                calls += [((*labels, word), {"calls": n}) for word, n in outcomes.items()]
+                kinds = {"prompt": stats.prompt_tokens, "completion": stats.completion_tokens}
+                tokens += [((*labels, word), {"tokens": n}) for word, n in kinds.items()]
+        gauge, counter = GaugeMetricFamily, CounterMetricFamily
+        yield from make_families(counter, "gateway_counters", ("router",), routers)
+        yield from make_families(counter, "member_counters", MEMBER_LABELS, members)
+        yield from make_families(gauge, "member_gauges", MEMBER_LABELS, members)
+        yield from make_families(counter, "call_counters", (*MEMBER_LABELS, "outcome"), calls)
+        yield from make_families(counter, "token_counters", (*MEMBER_LABELS, "kind"), tokens)
+        yield latencies
+
+
 def make_families(
     make: type[GaugeMetricFamily] | type[CounterMetricFamily],
     table: str,
     labels: Sequence[str],
-    rows: Sequence[tuple[Sequence[str], Mapping[str, Any]]],
+    rows: Sequence[LabelledRow],
 ) -> Iterator[Metric]:
     """A family for each metric of a table, with a sample of every row that has its number; an
     unknown one is NaN.

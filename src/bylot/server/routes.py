@@ -67,6 +67,7 @@ async def get_metrics(request: ApiRequest[None, None]) -> HttpResponse:
     state, metrics, views = request.state, request.state.metrics, list[api.RouterView]()
     try:
         await check_readiness(state)
+        await state.gateway.load_all_facts()
         names = [name for name in metrics.recent if request.caller.can_access(name)]
         found = (await state.writer.show_routers(names)).values()
         views = [one for one in found if isinstance(one, api.RouterView)]
@@ -74,7 +75,10 @@ async def get_metrics(request: ApiRequest[None, None]) -> HttpResponse:
     except BylotError:  # the other metrics say why
         metrics.ready.set(0)
     metrics.queue.set(state.writer.pending)
-    return HttpResponse(200, metrics.render(views), PROMETHEUS_HEADERS)
+    metrics.open_chats.set(state.gateway.open_chats)
+    gateways = state.gateway.routers.values()
+    visible = [one for one in gateways if request.caller.can_access(one.router)]
+    return HttpResponse(200, metrics.render(views, visible), PROMETHEUS_HEADERS)
 
 
 @route("GET /openapi.json", None, 200, dict[str, Any])

@@ -43,11 +43,13 @@ class RequestTracer:
 
     def __init__(self, provider: Any) -> None:
         from opentelemetry import trace
-        from opentelemetry.propagate import extract
+        from opentelemetry.propagate import extract, inject
 
-        self.provider, self.extract = provider, extract
+        self.provider, self.extract, self.inject = provider, extract, inject
         self.tracer = provider.get_tracer("bylot")
         self.server, self.error = trace.SpanKind.SERVER, trace.StatusCode.ERROR
+        self.client = trace.SpanKind.CLIENT
+        self.set_span = trace.set_span_in_context
 
     def begin(self, method: str, route: str, target: str, headers: Mapping[bytes, bytes]) -> Any:
         """Start the span of a request; target: a router's name or a decision's id."""
@@ -58,6 +60,16 @@ class RequestTracer:
         return self.tracer.start_span(
             f"{method} {route}", self.extract(carrier), self.server, facts
         )
+
+    def begin_call(self, parent: Any, name: str, facts: Mapping[str, Any]) -> Any:
+        """Start the span of a call to another service, a child of the request's."""
+        return self.tracer.start_span(name, self.set_span(parent), self.client, facts)
+
+    def make_headers(self, span: Any) -> dict[str, str]:
+        """The headers that make what another service does a part of the trace."""
+        headers: dict[str, str] = {}
+        self.inject(headers, self.set_span(span))
+        return headers
 
     def end(self, span: Any, status: int) -> None:
         span.set_attribute("http.response.status_code", status)

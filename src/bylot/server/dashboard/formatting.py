@@ -14,6 +14,10 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     # A whole number with separators: 1,234,567.
     "count": lambda n: MISSING_TEXT if n is None else f"{n:,}",
     "percent": format_percent,
+    # Two decimals, so that a column is aligned.
+    "hundredths": lambda x: (
+        MISSING_TEXT if x is None or not math.isfinite(x) else str(round_half_up(x, 2))
+    ),
     # The probability of a whole panel, which may be tiny; 0 means unknown.
     "propensity": lambda part: format_number(part or None),
     # A time in UTC, to the second.

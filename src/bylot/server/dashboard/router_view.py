@@ -1,6 +1,6 @@
 """View models of the two pages: the list of routers, and one router."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -13,6 +13,7 @@ from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.router.verdict import BROKEN_VERDICTS
 from bylot.server.dashboard import sections
+from bylot.server.dashboard.members import MembersTable, model_name
 from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.sections import find_worst_limit, format_setting, view_limits
 from bylot.server.dashboard.source import ListedRouters
@@ -68,7 +69,7 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     """A router at one moment.
 
     state: the worst verdict on its limits; status: without distributions and timeline, which are in
-    `selection` and `timeline`
+    `selection` and `timeline`; members: of its gateway, None if it has none
     """
 
     name: str
@@ -85,6 +86,7 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     recent: RecentLog
     timeline: list[TimelineSpan]
     selection: sections.SelectionTable
+    members: MembersTable | None
     effective_sample: float | None  # of the latest decisions
     latest: list[LatestDecision]
     settings: list[NamedValue]
@@ -96,6 +98,7 @@ def build_router_page(
     latest: Sequence[DecisionRecord],
     changes: Sequence[ConfigChange],
     recent: RecentLog = RecentLog(),  # noqa: B008 - immutable
+    members: MembersTable | None = None,
 ) -> RouterPageView:
     status, config, period = view.status, view.config, view.status.period
     limits, worst = view_limits(status), find_worst_limit(status)
@@ -114,6 +117,7 @@ def build_router_page(
         recent=recent,
         timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
         selection=sections.build_selection(status, config),
+        members=members,
         effective_sample=count_effective_sample([one.decision.propensity for one in latest]),
         latest=[latest_decision(one) for one in latest],
         settings=list_settings(view),
@@ -232,6 +236,7 @@ class OverviewRow(Struct, frozen=True, kw_only=True):
     """A router of the list; numbers are None if only its name is known."""
 
     name: str
+    model: str | None = None  # under which its gateway answers, if it has one
     location: str = "here"  # where it is served
     error: str | None = None  # why it cannot be served, such as a damaged log
     state: str | None = None  # the worst verdict on its limits
@@ -256,8 +261,14 @@ class Overview(Struct, frozen=True, kw_only=True):
     routers: list[OverviewRow]
 
 
-def build_overview(routers: ListedRouters) -> Overview:
-    rows = [overview_row(name, found) for name, found in routers.items()]
+def build_overview(routers: ListedRouters, chat_routers: Collection[str] = ()) -> Overview:
+    """The list; chat_routers: names of those that have a gateway."""
+    rows = [
+        structs.replace(
+            overview_row(name, found), model=model_name(name) if name in chat_routers else None
+        )
+        for name, found in routers.items()
+    ]
     return Overview(
         count=len(rows),
         decisions=sum(one.decisions or 0 for one in rows),

@@ -31,7 +31,7 @@ def dashboard_routes(
     async def load_overview(request: Request, visitor: Caller) -> router_view.Overview:
         routers = (await source.list_routers()).items()
         visible = {name: found for name, found in routers if visitor.can_access(name)}
-        return router_view.build_overview(visible)
+        return router_view.build_overview(visible, source.chat_routers)
 
     async def load_router(request: Request, visitor: Caller) -> router_view.RouterPageView:
         name = request.path_params["name"]
@@ -41,7 +41,8 @@ def dashboard_routes(
         latest = await source.latest_decisions(name, router_view.MAX_LATEST_DECISIONS)
         changes = await source.config_changes(name)
         recent = await source.recent_log(view, changes)
-        return router_view.build_router_page(view, latest, changes, recent)
+        members = source.show_members(view)
+        return router_view.build_router_page(view, latest, changes, recent, members)
 
     session = SignIn(authenticate, take_token=take_token)
     overview = make_page(session, "routers.html", load_overview)

@@ -12,6 +12,8 @@ from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import DecisionId, GetDecision, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
+from bylot.gateway.gateway import Gateway
+from bylot.server.dashboard.members import MembersTable, build_members
 from bylot.server.dashboard.recent_log import (
     MAX_EVENTS_READ,
     ConfigChange,
@@ -46,10 +48,22 @@ class CachedLog(Struct):
 
 
 class ServerSource:
-    """The routers of a running server; recent: names of the routers that were used last."""
+    """The routers of a running server.
 
-    def __init__(self, writer: Writer, reader: Reader, recent: Collection[str]) -> None:
-        self.writer, self.reader, self.recent = writer, reader, recent
+    recent:  names of the routers that were used last
+    gateway: what asks models for some of the routers; None: nothing does
+    """
+
+    gateway: Gateway | None = None
+
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        recent: Collection[str],
+        gateway: Gateway | None = None,
+    ) -> None:
+        self.writer, self.reader, self.recent, self.gateway = writer, reader, recent, gateway
         self.refresh_lock = asyncio.Lock()
         self.cached: ListedRouters = {}
         self.cached_until = 0.0
@@ -80,6 +94,16 @@ class ServerSource:
         except RouterNotFound:
             return None
         return view
+
+    @property
+    def chat_routers(self) -> Collection[str]:
+        """The names of the routers that have a gateway."""
+        return self.gateway.routers if self.gateway else ()
+
+    def show_members(self, view: RouterView) -> MembersTable | None:
+        """What the members of a router have done; None if it has no gateway."""
+        found = self.gateway.routers.get(view.name) if self.gateway else None
+        return None if found is None else build_members(found, view.config.problem["experts"])
 
     async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
         """The last decisions, newest first; the writer knows those that are still open."""

@@ -22,6 +22,10 @@ export function percent(part) {
   return (100 * part).toFixed(1).replace(/\.0$/, "") + "%";
 }
 
+export function hundredths(x) {
+  return x === null || x === undefined || !Number.isFinite(x) ? MISSING : x.toFixed(2);
+}
+
 export function propensity(part) {
   return part ? number(part) : MISSING;
 }
@@ -54,4 +58,4 @@ function grouped(digits) {
   return rest === undefined ? parted : `${parted}.${rest}`;
 }
 
-export const FORMATS = { number, count, percent, propensity, time, level, width, router, plain };
+export const FORMATS = { number, count, percent, hundredths, propensity, time, level, width, router, plain };
