@@ -90,7 +90,7 @@ class StreamRun(ChatRun):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.pumps: list[StreamPump] = []
-        self.is_finished = False
+        self.ending: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         """Decide, ask all members, and wait until one starts to answer; the others are stopped."""
@@ -160,12 +160,18 @@ class StreamRun(ChatRun):
             yield event
 
     async def finish(self) -> None:
-        """Stop all members, and settle the panel, once, if there is a decision. The scorer may take
-        its time: the caller has the answer already.
+        """Stop all members and settle the panel, once, if there is a decision; this goes on even if
+        the caller leaves meanwhile.
         """
-        if self.is_finished or not hasattr(self, "decision"):
-            return
-        self.is_finished = True
+        if self.ending is None and hasattr(self, "decision"):
+            self.ending = self.gateway.gateway.spawn(self.end())
+        if self.ending is not None:
+            await asyncio.shield(self.ending)
+
+    async def end(self) -> None:
+        """Stop all members, and settle the panel. The scorer may take its time: the caller has the
+        answer already.
+        """
         for pump in self.pumps:
             await pump.stop()
             outcome = pump.outcome
