@@ -23,6 +23,9 @@ class Usage(NamedTuple):
         )
 
 
+NO_USAGE = Usage()
+
+
 class Answer(Struct, frozen=True, kw_only=True):
     """A member's answer: one choice of a chat completion.
 
@@ -98,7 +101,7 @@ class Scorer(Protocol):
 class ScorerError(Exception):
     """A scorer failed; cost and usage: of what it did until then."""
 
-    def __init__(self, message: str, cost: float = 0.0, usage: Usage = Usage()) -> None:
+    def __init__(self, message: str, cost: float = 0.0, usage: Usage = NO_USAGE) -> None:
         super().__init__(message)
         self.cost, self.usage = cost, usage
 
