@@ -2,6 +2,7 @@
 
 import logging
 import traceback
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,17 @@ routers:
 """
 KEY = {"OPENAI_API_KEY": "sk-1"}
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def restored_loggers() -> Iterator[None]:
+    """A start configures the loggers of this process."""
+    loggers = [logging.getLogger(name) for name in ("bylot", "uvicorn")]
+    before = [(one.handlers, one.propagate, one.level) for one in loggers]
+    yield
+    for one, state in zip(loggers, before, strict=True):
+        one.handlers, one.propagate = state[:2]
+        one.setLevel(state[2])
 
 
 def load(folder: Path, text: str, name: str = "bylot.yaml") -> LoadedSettings:
@@ -748,15 +760,10 @@ def test_no_log_of_a_start_shows_a_secret(
 ) -> None:
     text = SECRETS.replace(f"postgresql://bylot:{MARK}@db.invalid/bylot", f"sqlite:///{tmp_path}/x")
     settings = load(tmp_path, text).settings
-    logger = logging.getLogger("bylot")
-    before = logger.handlers, logger.propagate, logger.level
-    try:
-        configure_logging("debug")
-        with closing(open_store(settings.store)) as store:
-            reconcile_routers(store, settings, declare_routers(settings))
-        logging.getLogger("bylot.server").info("%s", settings, extra={"settings": settings})
-    finally:
-        logger.handlers, logger.propagate, logger.level = before
+    configure_logging("debug")
+    with closing(open_store(settings.store)) as store:
+        reconcile_routers(store, settings, declare_routers(settings))
+    logging.getLogger("bylot.server").info("%s", settings, extra={"settings": settings})
     printed = capsys.readouterr().err
     assert "router chat: create" in printed
     assert MARK not in printed

@@ -100,10 +100,11 @@ def deployment(
     tmp_path: Path, address: str, caplog: pytest.LogCaptureFixture
 ) -> Iterator[Deployment]:
     caplog.set_level(logging.INFO, "bylot.server")
-    logger = logging.getLogger("bylot.server")
-    before, logger.propagate = logger.propagate, True
+    logger = logging.getLogger("bylot")  # an earlier test may have started a server
+    before = logger.handlers, logger.propagate
+    logger.handlers, logger.propagate = [], True
     yield Deployment(tmp_path, address, caplog)
-    logger.propagate = before
+    logger.handlers, logger.propagate = before
 
 
 def test_a_declared_router_is_created_once(deployment: Deployment) -> None:
