@@ -12,9 +12,8 @@ import httpx
 
 from bylot.gateway.answers import Answer, Verdict
 from bylot.gateway.config import GatewayEntry, ModelEntry
-from bylot.server.provision import create_declared_routers
 from bylot.server.settings import RouterEntry
-from bylot.store import open_store
+from gateway_target import create_routers
 from live_server import ServerClient, live_server
 
 MEMBERS = ("a", "b", "c")
@@ -127,9 +126,8 @@ def chat_server(
         "panel": RouterEntry(problem=folder / "panel.yaml", policy="random", gateway=gateway)
     }
     store = f"sqlite:///{folder}/bylot.db"
-    with contextlib.closing(open_store(store)) as opened:
-        create_declared_routers(opened, store, routers)
     declared = models.list_models(*more_models)
+    create_routers(store, declared, routers)
     with live_server(folder, routers=routers, model_list=declared) as server:
         server.app.state.gateway.find("panel").scorer = FixedScorer()
         yield server

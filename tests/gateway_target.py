@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from bylot.gateway.config import GatewayEntry, ModelEntry, ScorerEntry
 from bylot.server.auth import issue_key
-from bylot.server.provision import create_declared_routers
-from bylot.server.settings import SCOPES, RouterEntry
+from bylot.server.reconcile import declare_routers, reconcile_routers
+from bylot.server.settings import SCOPES, RouterEntry, ServerSettings
 from bylot.store import open_store
 from conformance import Target
 from live_server import ServerClient, live_server, wait_until
@@ -54,7 +54,7 @@ def start_gateway(
     path.write_text(json.dumps(problem))
     entry = RouterEntry(problem=path, gateway=GatewayEntry(**{"answer": answer, **gateway}))
     routers = {"panel": entry}
-    create_declared_routers_in(store, routers)
+    create_routers(store, tuple(models), routers)
     with live_server(folder, model_list=tuple(models), routers=routers) as client:
         wait_until(lambda: client.get("/readyz").status_code == 200, 300)
         url = f"http://127.0.0.1:{client.port}/v1"
@@ -68,9 +68,13 @@ def make_model_entry(name: str, upstream: ReplayUpstream) -> ModelEntry:
     return ModelEntry(model_name=name, litellm_params=params, model_info=prices)
 
 
-def create_declared_routers_in(store: str, routers: dict[str, RouterEntry]) -> None:
+def create_routers(
+    store: str, models: tuple[ModelEntry, ...], routers: dict[str, RouterEntry]
+) -> None:
+    """Create routers in a store as a start of the server does."""
+    settings = ServerSettings(store=store, model_list=models, routers=routers)
     with contextlib.closing(open_store(store)) as opened:
-        create_declared_routers(opened, store, routers)
+        reconcile_routers(opened, settings, declare_routers(settings))
 
 
 @contextlib.contextmanager

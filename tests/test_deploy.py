@@ -175,7 +175,7 @@ def test_the_page_on_upgrades_has_the_versions_of_this_bylot() -> None:
 def test_the_pages_on_running_have_no_block_that_is_not_checked() -> None:
     for page in ("docs/deploy.md", "docs/upgrade.md", "docs/sizing.md"):
         kinds = re.findall(r"^```(\w+)$", read(page), re.MULTILINE)
-        assert set(kinds) <= {"sh", "toml", "console"}
+        assert set(kinds) <= {"sh", "toml", "yaml", "console"}
     assert len(find_blocks(read("docs/deploy.md"), "sh")) == 4
 
 

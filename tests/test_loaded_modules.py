@@ -38,7 +38,8 @@ def test_simulate_loads_matplotlib_only_to_draw(tmp_path: Path) -> None:
     code, modules, _ = run_verb("simulate", str(ADS / "problem.yaml"), *options)
     assert code == 0
     assert not {"polars", "bylot_paper", "bylot_bench"} & modules
-    assert sum(name.partition(".")[0] == "bylot" for name in modules) <= 120
+    # three of them describe gateways, for the options of `bylot serve`
+    assert sum(name.partition(".")[0] == "bylot" for name in modules) <= 125
 
 
 @pytest.mark.parametrize("extra", ["matplotlib", "threadpoolctl"])

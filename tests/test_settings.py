@@ -1,13 +1,10 @@
 """The settings of a server: flags, environment variables and a configuration file."""
 
 import json
-import logging
 import os
 import socket
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +14,9 @@ import pytest
 from bylot import Client
 from bylot.cli import main, make_parser
 from bylot.errors import AccessDenied, BylotError, PolicyError
-from bylot.eventlog.repository import read_stored_config
 from bylot.server.auth import Credentials, issue_key
 from bylot.server.lifecycle import notify_systemd
-from bylot.server.provision import build_config, build_keys, create_declared_routers
+from bylot.server.provision import build_config, build_keys
 from bylot.server.settings import (
     SETTINGS,
     TABLES,
@@ -79,7 +75,7 @@ def test_every_setting_is_a_flag_and_a_variable_and_an_entry_of_the_file(tmp_pat
     )
     assert load_settings({}, write_config(tmp_path, text), {}).settings == by_variable
     assert all(getattr(by_variable, name) != one.default for name, one in SETTINGS.items())
-    assert set(SETTINGS) | set(TABLES) == set(ServerSettings.__struct_fields__)
+    assert {*SETTINGS, *TABLES, "model_list"} == set(ServerSettings.__struct_fields__)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +86,15 @@ def test_every_setting_is_a_flag_and_a_variable_and_an_entry_of_the_file(tmp_pat
         ("[limits]\nstore = 'x'", "'store' in [limits]; move it above the first table"),
         ("[limits]\nrat = 1", "unknown field 'rat' in [limits]; did you mean 'rate'?"),
         ("[router.a]\nproblem = 'x'", "unknown field 'router'; did you mean 'routers'?"),
-        ("[routers.a]\nproblem = 'p.yaml'\nmax_contexts = 0", "routers.a: Expected `int` >= 1"),
+        (
+            "[routers.a]\nproblem = 'p.yaml'\nmax_contexts = 0",
+            "routers.a.max_contexts: expected a whole number >= 1",
+        ),
         ("[keys.a]\nscope = ['decide']", "'scope' in [keys.a]; did you mean 'scopes'?"),
-        ("[keys.a]\nscopes = ['decid']", "keys.a: Invalid enum value 'decid'"),
-        ("[routers.a]\nwait = 3", "routers.a: Object missing required field `problem`"),
+        ("[keys.a]\nscopes = ['decid']", "keys.a.scopes[0]: Invalid enum value 'decid'"),
+        ("[routers.a]\nwait = 3", "routers.a has neither problem nor models"),
         ("[routers]\na = 'x.yaml'", "routers.a: expected a table [routers.a]"),
-        ("listen = 80", "invalid listen 80: expected a table [listen]"),
+        ("listen = 80", "listen: expected a table [listen]"),
         ("[listen]\nport = 70000", "invalid listen.port 70000: expected a whole number <= 65535"),
         ("[listen]\nport = '80'", "invalid listen.port '80': expected a whole number"),
         ("[limits]\nrate = 0", "invalid limits.rate 0: expected a number > 0.0"),
@@ -177,60 +176,6 @@ def test_two_declarations_of_one_key_are_refused() -> None:
         build_keys({"a": entry, "b": entry}, {"FRONT": SECRET})
 
 
-def test_declared_routers_are_created_once_and_differences_are_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "bylot.server")
-    logging.getLogger("bylot.server").propagate = True
-    table = "[routers.triage]\nproblem = 'pool.yaml'\npolicy = 'random'\nwait = 60\n"
-    url = f"sqlite:///{tmp_path}/bylot.db"
-
-    def create(text: str) -> list[str]:
-        caplog.clear()
-        entries = load_settings({}, write_config(tmp_path, text), {}).settings.routers
-        create_declared_routers(store, url, entries)
-        return [record.getMessage() for record in caplog.records if "router" in record.getMessage()]
-
-    with closing(open_store(url)) as store:
-        assert create(table) == [f"creating router triage from {tmp_path}/pool.yaml"]
-        assert create(table) == []
-        (line,) = create(f"{table}seed = 3\n".replace("60", "90"))
-        assert "router triage differs from" in line
-        assert "in seed, wait: the stored one is used" in line
-        row = store.find("triage")
-        assert row is not None
-        config = read_stored_config(store, row)
-    assert config is not None
-    assert (config.wait, config.seed) == (60.0, 0)
-
-
-def test_a_declared_router_whose_log_is_damaged_does_not_stop_the_server(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/bylot.db"
-    entries = {"triage": RouterEntry(problem=write_config(tmp_path, "").with_name("pool.yaml"))}
-    with closing(open_store(url)) as store:
-        create_declared_routers(store, url, entries)
-    with closing(sqlite3.connect(tmp_path / "bylot.db")) as database, database:
-        database.execute("UPDATE events SET body = X'78'")
-    with closing(open_store(url)) as store:
-        create_declared_routers(store, url, entries)
-
-
-@pytest.mark.parametrize("example", ["ads", "crowd"])
-def test_a_router_that_was_created_from_an_example_does_not_differ_from_it(
-    tmp_path: Path, example: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    url, path = (
-        f"sqlite:///{tmp_path}/bylot.db",
-        DOCS.parent / "examples" / example / "problem.yaml",
-    )
-    logging.getLogger("bylot.server").propagate = True
-    entries = {"one": RouterEntry(problem=path, policy="random")}
-    with closing(open_store(url)) as store:
-        create_declared_routers(store, url, entries)
-        create_declared_routers(store, url, entries)
-    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
 def test_a_declared_router_that_asks_more_experts_than_there_are_is_refused(tmp_path: Path) -> None:
     problem = tmp_path / "pool.yaml"
     problem.write_text("experts: [ann, bob]\ndraws: 3\n")
@@ -243,19 +188,18 @@ def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("BYLOT_STORE", "postgresql://bylot:s3cret@db.example/bylot")
     digest = f"{ROW.id}:{ROW.digest.hex()}"
     text = f"[keys.front]\ndigest = '{digest}'\n[routers.triage]\nproblem = 'pool.yaml'\n"
+    text += "policy = 'random'\n"
     path = write_config(tmp_path, text)
     assert main(["serve", "--config", "bylot.toml", "--port", "9", "--check"]) == 0
     out = capsys.readouterr().out
-    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line}
     assert rows["port"] == ["9", "--port"]
-    assert rows["store"][1] == "BYLOT_STORE"
     assert rows["host"] == ["127.0.0.1", "default"]
     assert rows["routers.triage.problem"] == ["pool.yaml", "bylot.toml"]
     assert rows["keys.front.digest"] == [ROW.id, "bylot.toml"]
-    assert "s3cret" not in out
+    assert rows["triage"] == ["create"]
     assert ROW.digest.hex() not in out
     assert {one.name for one in tmp_path.iterdir()} == {"bylot.toml", "pool.yaml"}
     path.write_text(text.replace("pool.yaml", "none.yaml"))
@@ -264,6 +208,33 @@ def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(
     path.write_text("[routers.Triage]\nproblem = 'pool.yaml'\n")
     assert main(["serve", "--config", "bylot.toml", "--check"]) == 1
     assert "invalid router name 'Triage'" in capsys.readouterr().err
+
+
+def test_check_refuses_to_listen_on_the_network_without_a_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--store", f"sqlite:///{tmp_path}/keys.db"]
+    check = ["serve", "--check", "--host", "0.0.0.0", *words]
+    assert main(check) == 1
+    assert "bylot keys create" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["keys", "create", "front", *words]) == 0
+    assert main(check) == 0
+
+
+def test_check_does_not_contact_a_store_unless_routers_are_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BYLOT_STORE", "postgresql://bylot:s3cret@db.invalid/bylot")
+    assert main(["serve", "--check"]) == 0
+    out = capsys.readouterr().out
+    assert "postgresql://bylot@db.invalid/bylot" in out
+    assert "s3cret" not in out
+    path = write_config(tmp_path, "[routers.triage]\nproblem = 'pool.yaml'\n")
+    assert main(["serve", "--check", "--config", str(path)]) == 1  # neither could it start
+    printed = "".join(capsys.readouterr())
+    assert "bylot@db.invalid/bylot" in printed
+    assert "s3cret" not in printed
     for url in ("postgresqll://me:s3cret@db/bylot", "host=db password=s3cret"):
         assert main(["serve", "--store", url, "--check"]) == 1
         assert "s3cret" not in "".join(capsys.readouterr())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options
 from bylot.errors import BylotError
-from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS, TABLES, LoadedSettings
+from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS
 
 if TYPE_CHECKING:
     from bylot.store import Store
@@ -62,47 +62,30 @@ def add_serve(verbs: Any) -> None:
         "keys (`bylot keys create`) it accepts requests from this machine only.",
     )
     serve.add_settings(*SETTINGS)
-    text = "print each setting and where it comes from, check keys and problem files, and exit"
+    text = (
+        "print each setting and where it comes from, the models, and what a start would change in "
+    )
+    text += "the store, and exit; 1 if the server would not start"
     serve.add_flag("--check", text)
 
 
-def run_serve(given: argparse.Namespace) -> None:
+def run_serve(given: argparse.Namespace) -> int:
     with options.explain_missing_extra("serve"):
         from bylot.server.lifecycle import run_server
 
     loaded = options.read_settings(given)
     for warning in loaded.warnings:
         print(f"bylot: warning: {warning}", file=sys.stderr)
-    if given.check:
-        print_settings(loaded)
-    else:
-        run_server(loaded.settings)
+    if not given.check:
+        return run_server(loaded.settings)
+    from bylot.server.check_report import check_start
 
-
-def print_settings(loaded: LoadedSettings) -> None:
-    """Print each setting without secrets, and where it comes from; read keys and problem files."""
-    from bylot._text import format_table
-    from bylot.server.provision import build_config, build_keys
-    from bylot.store import hide_password
-
-    settings = loaded.settings
-    build_keys(settings.keys)
-    for name, router in settings.routers.items():
-        build_config(name, router)
-    rows = {name: getattr(settings, name) for name in SETTINGS}
     with options.explain_missing_extra("postgres"):
-        rows["store"] = hide_password(settings.store)
-    for table in TABLES:
-        for label, entry in getattr(settings, table).items():
-            fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
-            if fields.get("digest"):
-                fields["digest"] = fields["digest"].partition(":")[0]
-            rows |= {f"{table}.{label}.{key}": value for key, value in fields.items() if value}
-    lines = [
-        (name, str(value), loaded.origins.get(name.partition(".")[0], "default"))
-        for name, value in rows.items()
-    ]
-    print("\n".join(format_table([("setting", "value", "from"), *lines])))
+        report = check_start(loaded)
+    print("\n".join(report.lines))
+    for error in report.errors:
+        print(f"bylot: {error}", file=sys.stderr)
+    return 1 if report.errors else 0
 
 
 def run_replay(given: argparse.Namespace) -> int:

@@ -6,13 +6,14 @@ from environment variables when the server starts, and no text of this module sh
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
 from bylot.errors import BylotError
+from bylot.gateway.prices import check_number, check_whole, read_call_price
 
 MAX_MEMBERS = 8  # of a panel that the gateway asks
 ENV_REFERENCE = re.compile(r"os\.environ/([A-Za-z_][A-Za-z0-9_]*)")
@@ -27,18 +28,32 @@ KNOWN_BASES = {
     "xai": "https://api.x.ai/v1",
     "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
     "anthropic": "https://api.anthropic.com/v1",
+    "ollama": "http://localhost:11434/v1",
+    "ollama_chat": "http://localhost:11434/v1",
 }
 """OpenAI-compatible endpoints of providers, for entries without `api_base`."""
+OTHER_PREFIXES = {
+    *("hosted_vllm", "openai_like", "custom_openai", "litellm_proxy", "lm_studio", "vllm"),
+    *("text-completion-openai", "llamafile", "azure_ai"),
+}
+"""Providers that LiteLLM removes from the name of a model, and whose `api_base` must be given."""
 NOT_SENT = {
-    *("model", "api_base", "base_url", "api_key", "timeout", "stream_timeout", "max_retries"),
+    *("model", "base_url", "timeout", "stream_timeout", "max_retries", "num_retries", "fallbacks"),
     *("max_parallel_requests", "rpm", "tpm", "weight", "order", "headers", "extra_headers"),
-    *("custom_llm_provider", "input_cost_per_token", "output_cost_per_token", "drop_params"),
-    *("organization", "tags", "use_in_pass_through", "cooldown_time", "mock_response"),
+    *("custom_llm_provider", "drop_params", "additional_drop_params", "allowed_openai_params"),
+    *("organization", "tags", "use_in_pass_through", "cooldown_time", "extra_body", "region_name"),
+    *("base_model", "mode", "model_info", "access_groups", "max_input_tokens", "max_budget"),
+    *("max_output_tokens", "budget_duration", "configurable_clientside_auth_params", "stream"),
+    *("merge_reasoning_content_in_choices", "guardrails", "prompt_id", "max_file_size_mb"),
 }
 """Names in `litellm_params` that are not parameters of a request to the model."""
+NOT_SENT_PATTERN = re.compile(
+    "(api|aws|azure|vertex|litellm|supports|input_cost|output_cost|cache|mock|s3|default_api)_.*"
+    "|.*(secret|password|credential|access_key).*|(.*_)?token"
+)
+"""Further such names, and whatever may hold a secret: it is not sent to another service."""
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
-Price = Annotated[float, Meta(ge=0, le=1e6)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 MemberCount = Annotated[int, Meta(ge=1, le=MAX_MEMBERS)]
 
@@ -49,13 +64,21 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     model_name: str
     litellm_params: dict[str, Any]
     model_info: dict[str, Any] = {}
+    place: str = ""  # file and line, for errors
+
+    def __repr__(self) -> str:
+        return f"ModelEntry(model_name={self.model_name!r})"  # the rest may have secrets
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("model_name", self.model_name)]
 
 
 class ScorerEntry(Struct, frozen=True, kw_only=True):
     """How answers are scored: exactly one kind, with its settings.
 
     exact:       1 if the answer, or what `extract` finds in it, is the expected text, which comes
-                 with the request as `metadata.bylot_expected`; `{extract: REGEX, ignore_case: true}`
+                 with the request as `metadata.bylot_expected`; `{extract: REGEX,
+                 ignore_case: true}`
     regex:       1 if the pattern is found in the answer; `{pattern: REGEX}`
     json_schema: 1 if the answer is JSON of the schema; `{schema: {...}}`; without a schema, that
                  of the request's `response_format`
@@ -75,11 +98,22 @@ class ScorerEntry(Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         """The name of the kind; an error unless there is exactly one."""
-        names = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        names = self.named_kinds
         if len(names) != 1:
             expected = f"one of {', '.join(self.__struct_fields__)}"
             raise BylotError("scorer", got=", ".join(names) or "none", expected=expected)
         return names[0]
+
+    @property
+    def named_kinds(self) -> list[str]:
+        """The names of the kinds that are given; one, if the entry is valid."""
+        return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+
+    def __repr__(self) -> str:
+        return f"ScorerEntry({', '.join(self.named_kinds)})"  # a URL may have a password
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [(name, ...) for name in self.named_kinds]
 
 
 class GatewayEntry(Struct, frozen=True, kw_only=True):
@@ -121,6 +155,8 @@ class Deployment(NamedTuple):
     """One endpoint of a model.
 
     parameters: of every request to it, unless the caller gives others
+    has_price:  False: what its calls cost is not known
+    max_tokens: the most that a request may ask for, whatever the caller gives; None: no cap
     """
 
     base: str
@@ -131,6 +167,17 @@ class Deployment(NamedTuple):
     max_parallel: int | None
     input_price: float  # dollars per token
     output_price: float
+    has_price: bool = True
+    max_tokens: int | None = None
+
+    @property
+    def host(self) -> str:
+        """Host and port, without what may be secret in the URL."""
+        parts = urlsplit(self.base)
+        return parts.netloc.rpartition("@")[2]
+
+    def __repr__(self) -> str:
+        return f"Deployment(host={self.host!r}, model={self.model!r})"  # headers have secrets
 
 
 class Model(NamedTuple):
@@ -141,82 +188,140 @@ class Model(NamedTuple):
 
 
 def build_models(
-    entries: Sequence[ModelEntry], environ: Mapping[str, str] = os.environ
+    entries: Sequence[ModelEntry],
+    environ: Mapping[str, str] = os.environ,
+    only: Collection[str] | None = None,
 ) -> dict[str, Model]:
-    """The models of a list by name, with secrets from the environment."""
+    """The models of a list by name, with secrets from the environment.
+
+    only: the names that are needed; others are left out, so that their variables need not be set
+    """
     found: dict[str, Model] = {}
     for number, entry in enumerate(entries):
-        what = f"model_list[{number}] ({entry.model_name})"
-        made = build_deployment(what, entry, environ)
-        before = found[entry.model_name].deployments if entry.model_name in found else ()
-        found[entry.model_name] = Model(entry.model_name, (*before, made))
+        if only is None or entry.model_name in only:
+            made = build_deployment(name_entry(number, entry), entry, environ)
+            before = found[entry.model_name].deployments if entry.model_name in found else ()
+            found[entry.model_name] = Model(entry.model_name, (*before, made))
     return found
 
 
+def name_entry(number: int, entry: ModelEntry) -> str:
+    """Where an entry is, for a message."""
+    name = f"model_list[{number}] ({entry.model_name})"
+    return f"{entry.place}: {name}" if entry.place else name
+
+
 def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -> Deployment:
-    """One endpoint, checked."""
-    params = {
-        name: resolve_variable(f"{what}: {name}", value, environ)
-        for name, value in entry.litellm_params.items()
-    }
-    full_name = params.get("model")
-    if not isinstance(full_name, str) or not full_name:
-        raise BylotError(f"{what}: litellm_params.model", expected="the name of the model upstream")
+    """One endpoint, checked; no error shows a text of the entry, which may be a secret."""
+    params = resolve_variables(what, entry.litellm_params, environ)
+    check_text(what, "model", params.get("model"))
+    custom = params.get("custom_llm_provider")
+    provider, model = split_model_name(params["model"], custom)
+    price = read_call_price(what, params, entry.model_info)
+    body = read_mapping(what, "extra_body", params.get("extra_body"))
+    parallel = "max_parallel_requests"
+    sent = {name: value for name, value in params.items() if is_request_parameter(name)}
+    return Deployment(
+        base=choose_base(what, provider, params.get("api_base") or params.get("base_url")),
+        model=model,
+        headers=build_headers(what, params),
+        parameters={**sent, **body},
+        timeout_s=check_number(what, "timeout", params.get("timeout"), 1e-3, 86_400),
+        max_parallel=check_whole(what, parallel, params.get(parallel)),
+        input_price=price.input or 0.0,
+        output_price=price.output or 0.0,
+        has_price=price.is_known,
+        max_tokens=price.max_tokens,
+    )
+
+
+def split_model_name(full_name: str, custom: str | None = None) -> tuple[str, str]:
+    """The provider of a model and its name upstream, as LiteLLM reads `provider/name`.
+
+    >>> split_model_name("openai/gpt-4o"), split_model_name("gpt-4o")
+    (('openai', 'gpt-4o'), ('openai', 'gpt-4o'))
+    >>> split_model_name("meta-llama/Llama-3"), split_model_name("meta-llama/Llama-3", "openai")
+    (('meta-llama', 'meta-llama/Llama-3'), ('openai', 'meta-llama/Llama-3'))
+    """
     provider, slash, rest = full_name.partition("/")
-    known = slash and (provider in KNOWN_BASES or params.get("custom_llm_provider") == provider)
-    base = params.get("api_base") or params.get("base_url") or KNOWN_BASES.get(provider)
-    if base is None and not slash:
-        base = KNOWN_BASES["openai"]
-    if base is None:
+    if custom:
+        return custom, rest if slash and provider == custom else full_name
+    if not slash:
+        return "openai", full_name
+    is_known = provider in KNOWN_BASES or provider in OTHER_PREFIXES
+    return provider, rest if is_known else full_name
+
+
+def choose_base(what: str, provider: str, given: Any) -> str:
+    """The URL of an endpoint, which `/chat/completions` follows."""
+    if given is None and provider in KNOWN_BASES:
+        return KNOWN_BASES[provider]
+    if given is None:
         raise BylotError(
             f"{what}: provider {provider!r} has no known OpenAI-compatible endpoint",
             remedy="give litellm_params.api_base",
         )
-    parts = urlsplit(str(base))
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        expected = "http://HOST:PORT/v1 or https://..., without a user"
+    expected = "http://HOST:PORT/v1 or https://..., without a user and without ?"
+    try:
+        parts = urlsplit(given if isinstance(given, str) else "")
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in given
+        valid = valid and parts.port != 0 and not (parts.query or parts.fragment)
+    except ValueError:
+        valid = False
+    if not valid or not is_header_text(given):
         raise BylotError(f"{what}: api_base", expected=expected)  # it may have a password
-    keeps_prefix = (
-        params.get("custom_llm_provider") is None and not known and not is_prefix(provider)
-    )
-    prices = {**params, **entry.model_info}
+    base = str(given).rstrip("/")
+    is_native = provider.startswith("ollama") and not parts.path.strip("/")
+    return f"{base}/v1" if is_native else base
+
+
+def build_headers(what: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """The headers of a request, by name in lower case."""
     headers = {"content-type": "application/json"}
-    if params.get("api_key"):
-        headers["authorization"] = f"Bearer {params['api_key']}"
-    for name, value in (params.get("extra_headers") or params.get("headers") or {}).items():
-        headers[str(name).lower()] = str(value)
-    return Deployment(
-        base=str(base).rstrip("/"),
-        model=full_name if keeps_prefix or not slash else rest,
-        headers=headers,
-        parameters={name: value for name, value in params.items() if name not in NOT_SENT},
-        timeout_s=check_number(what, "timeout", params.get("timeout"), 1e-3, 86_400),
-        max_parallel=check_whole(
-            what, "max_parallel_requests", params.get("max_parallel_requests")
-        ),
-        input_price=check_price(what, prices, "input_cost_per_token"),
-        output_price=check_price(what, prices, "output_cost_per_token"),
-    )
+    if params.get("api_key") is not None:
+        headers["authorization"] = f"Bearer {check_text(what, 'api_key', params['api_key'])}"
+    if params.get("organization") is not None:
+        organization = check_text(what, "organization", params["organization"])
+        headers["openai-organization"] = organization
+    for field in ("headers", "extra_headers"):
+        for name, value in read_mapping(what, field, params.get(field)).items():
+            if not HEADER_NAME.fullmatch(name):
+                raise BylotError(f"{what}: {field}", expected="names of headers and their values")
+            headers[name.lower()] = check_text(what, f"{field}.{name}", value)
+    return headers
 
 
-PREFIXES = ("hosted_vllm", "openai_like", "custom_openai", "litellm_proxy", "lm_studio", "vllm")
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
-def is_prefix(provider: str) -> bool:
-    """Whether LiteLLM removes this provider from the name of a model before it sends it.
+def is_header_text(value: Any) -> bool:
+    """Whether a value can be sent in a header.
 
-    >>> is_prefix("hosted_vllm"), is_prefix("meta-llama")
+    >>> is_header_text("sk-1"), is_header_text("sk-ä"), is_header_text("")
+    (True, False, False)
+    """
+    return isinstance(value, str) and value.isascii() and value.isprintable() and bool(value)
+
+
+def is_request_parameter(name: str) -> bool:
+    """Whether a field of `litellm_params` is sent to the model.
+
+    >>> is_request_parameter("temperature"), is_request_parameter("aws_secret_access_key")
     (True, False)
     """
-    return provider in PREFIXES or provider in KNOWN_BASES
+    return name not in NOT_SENT and NOT_SENT_PATTERN.fullmatch(name) is None
 
 
-def resolve_variable(what: str, value: Any, environ: Mapping[str, str]) -> Any:
-    """A value, or that of the environment variable that `os.environ/NAME` refers to.
+def resolve_variables(what: str, value: Any, environ: Mapping[str, str]) -> Any:
+    """A value with each text `os.environ/NAME` in it replaced by that variable.
 
-    >>> resolve_variable("api_key", "os.environ/KEY", {"KEY": "s3cret"})
-    's3cret'
+    >>> resolve_variables("m", {"api_key": "os.environ/KEY", "n": 1}, {"KEY": "s3cret"})
+    {'api_key': 's3cret', 'n': 1}
     """
+    if isinstance(value, dict):
+        return {k: resolve_variables(f"{what}: {k}", x, environ) for k, x in value.items()}
+    if isinstance(value, list):
+        return [resolve_variables(what, one, environ) for one in value]
     found = ENV_REFERENCE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return value
@@ -226,27 +331,30 @@ def resolve_variable(what: str, value: Any, environ: Mapping[str, str]) -> Any:
     return secret
 
 
-def check_price(what: str, given: Mapping[str, Any], name: str) -> float:
-    """A price in dollars per token; 0 if it is not given."""
-    return check_number(what, name, given.get(name), 0.0, 1.0) or 0.0
+def list_model_variables(entries: Sequence[ModelEntry]) -> Iterator[str]:
+    """The environment variables that entries refer to."""
+    waiting: list[Any] = [part for one in entries for part in (one.litellm_params, one.model_info)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and (found := ENV_REFERENCE.fullmatch(value)):
+            yield found[1]
 
 
-def check_number(what: str, name: str, value: Any, low: float, high: float) -> float | None:
-    """A number within bounds, or None if it is not given."""
-    if value is None:
-        return None
-    if isinstance(value, str):  # YAML reads 1e-6 as a text
-        try:
-            value = float(value)
-        except ValueError:
-            value = None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-        raise BylotError(f"{what}: {name}", got=value, expected=f"a number in [{low:g}, {high:g}]")
-    return float(value)
+def check_text(what: str, name: str, value: Any) -> str:
+    """A text of printable ASCII; the error does not show it, as it may be a secret."""
+    if not is_header_text(value):
+        raise BylotError(
+            f"{what}: {name}",
+            expected="a text of printable ASCII characters",
+            remedy="put it in quotes if it looks like a number",
+        )
+    return str(value)
 
 
-def check_whole(what: str, name: str, value: Any) -> int | None:
-    """A whole number of at least 1, or None if it is not given."""
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise BylotError(f"{what}: {name}", got=value, expected="a whole number of at least 1")
-    return value
+def read_mapping(what: str, name: str, value: Any) -> Mapping[str, Any]:
+    """A mapping; empty if it is not given."""
+    if value is not None and not isinstance(value, dict):
+        raise BylotError(f"{what}: {name}", expected="names and values")
+    return value or {}

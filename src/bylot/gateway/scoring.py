@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 
 from bylot.errors import BylotError
 from bylot.gateway.answers import Answer, Scorer, ScorerError, Verdict
-from bylot.gateway.config import ScorerEntry, resolve_variable
+from bylot.gateway.config import ScorerEntry, resolve_variables
 from bylot.gateway.entry_settings import name_source, read_entry_settings
 from bylot.gateway.judge import AskModel, Judge, JudgeSettings
 from bylot.gateway.text_scorers import (
@@ -277,7 +277,7 @@ def read_headers(what: str, given: Mapping[str, str]) -> dict[str, str]:
     """Headers with secrets from the environment; errors name them and do not show them."""
     headers = {}
     for name, value in given.items():
-        headers[name] = str(resolve_variable(f"{what}.{name}", value, os.environ))
+        headers[name] = str(resolve_variables(f"{what}.{name}", value, os.environ))
         if not name.isascii() or not name.isprintable() or not headers[name].isprintable():
             raise BylotError(f"{what}.{name}", expected="printable characters")
     return headers

@@ -24,6 +24,7 @@ KEEP_ALIVE_S = 30.0
 FIRST_BACKOFF_S = 0.2  # doubles with each retry
 RETRIED_STATUSES = (408, 429, 502, 503, 504)
 CALLER_STATUSES = (400, 413, 415, 422)  # the request is wrong, not the model
+TOKEN_BOUNDS = ("max_tokens", "max_completion_tokens")
 JSON_TYPES = ("application/json", "text/json", "text/plain", "")  # some models declare none
 
 encode = msgspec.json.Encoder().encode
@@ -45,29 +46,35 @@ class ChatBody:
         extra = {"model": deployment.model, **find_missing(deployment.parameters, self.fields)}
         if stream:
             extra |= {"stream": True, "stream_options": {"include_usage": True}}
-        overrides = bound_tokens(deployment.parameters, self.fields)
-        if overrides:
-            return encode({**self.fields, **extra, **overrides})
+        if deployment.max_tokens is not None:
+            extra |= bound_tokens(deployment.max_tokens, deployment.parameters, self.fields)
+            if not extra.keys().isdisjoint(self.fields):
+                return encode({**self.fields, **extra})
         head, rest = encode(extra), self.encoded
         return head if rest == b"{}" else head[:-1] + b"," + rest[1:]
 
 
 def find_missing(parameters: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a model that the caller did not give."""
-    return {name: value for name, value in parameters.items() if name not in fields}
+    """The parameters of a model that the caller did not give; bounds on tokens are apart."""
+    known = (*fields, *TOKEN_BOUNDS)
+    return {name: value for name, value in parameters.items() if name not in known}
 
 
-def bound_tokens(parameters: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The caller's bounds on tokens, lowered to that of the model.
+def bound_tokens(
+    most: int, parameters: Mapping[str, Any], fields: Mapping[str, Any]
+) -> dict[str, int]:
+    """The bound on tokens of a model, unless the caller's is lower.
 
-    >>> bound_tokens({"max_tokens": 100}, {"max_tokens": 500, "seed": 1})
-    {'max_tokens': 100}
+    >>> bound_tokens(100, {}, {"max_tokens": 500}), bound_tokens(100, {}, {"max_tokens": 50})
+    ({'max_tokens': 100}, {})
+    >>> bound_tokens(100, {"max_completion_tokens": 100}, {})
+    {'max_completion_tokens': 100}
     """
-    most = parameters.get("max_tokens", parameters.get("max_completion_tokens"))
-    if most is None:
-        return {}
-    names = ("max_tokens", "max_completion_tokens")
-    return {name: most for name in names if (fields.get(name) or 0) > most}
+    given = [name for name in TOKEN_BOUNDS if fields.get(name) is not None]
+    if not given:
+        return {next((one for one in TOKEN_BOUNDS if one in parameters), TOKEN_BOUNDS[0]): most}
+    low = [name for name in given if type(fields[name]) is int and fields[name] <= most]
+    return {name: most for name in given if name not in low}
 
 
 class UpstreamClient:
@@ -340,7 +347,7 @@ class ModelCall:
     def price(self, usage: Usage) -> float | None:
         """Dollars; None if the model has no price."""
         one = self.deployment
-        if one.input_price == 0 and one.output_price == 0:
+        if not one.has_price:
             return None
         return one.input_price * usage.prompt_tokens + one.output_price * usage.completion_tokens
 

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ class AmbiguousScalar(NamedTuple):
     text: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Document:
     """What a file contains, or a request; lines and texts are unknown in TOML."""
 
@@ -57,6 +57,12 @@ class Document:
     texts: dict[Keys, str] = field(default_factory=dict)  # scalars as they are written
     max_entries: float = math.inf  # of YAML
     parent: str = ""  # where the problem is in a request: "problem."
+    max_depth: int = MAX_DEPTH
+    is_private: bool = False  # it may contain secrets, so that no error shows a text of it
+    anchors: dict[str, Any] | None = None  # values by anchor; None: there may be none
+
+    def __repr__(self) -> str:
+        return f"Document({str(self.path)!r})"  # the rest is long, and may have secrets
 
     def line(self, keys: Keys) -> int | None:
         """The line of an entry, or else of the nearest one that contains it."""
@@ -68,6 +74,16 @@ class Document:
         field = f"{self.parent if keys else ''}{format_keys(keys)}"
         place = {"path": self.path, "line": self.line(keys), "field": field}
         return ProblemFileError(what, **{**place, **parts})
+
+    def part(self, *keys: str | int) -> "Document":
+        """An entry as a document of its own, with its lines in the same file."""
+        size, found = len(keys), self.data
+        for key in keys:
+            found = found[key]
+        lines = {path[size:]: n for path, n in self.lines.items() if path[:size] == keys}
+        texts = {path[size:]: x for path, x in self.texts.items() if path[:size] == keys}
+        parent = f"{format_keys(keys)}."
+        return replace(self, data=found, lines=lines, texts=texts, parent=parent)
 
     @contextmanager
     def locate_errors(self, *keys: str | int) -> Iterator[None]:
@@ -134,6 +150,8 @@ def parse_yaml(document: Document, text: str) -> None:
         raise document.error((), "a second YAML document", line=line, remedy=remedy)
 
 
+MERGE_KEY = "<<"
+
 YAML_REMEDIES = {
     "'\\t'": "indent with spaces, not with tabs",
     "cannot start any token": "put the word in quotes",
@@ -178,18 +196,34 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
     if len(document.lines) > document.max_entries:
         what = f"more than {document.max_entries:,} entries"
         raise document.error((), what, line=line, remedy="send JSON, which may have more")
-    if event.anchor is not None:
-        kind = "alias *" if isinstance(event, yaml.AliasEvent) else "anchor &"
-        what, remedy = f"{kind}{event.anchor} is not supported", "write out what repeats"
-        raise document.error(keys, what, line=line, remedy=remedy)
+    is_alias = isinstance(event, yaml.AliasEvent)
+    if event.anchor is not None and (document.anchors is None or is_alias):
+        if document.anchors is not None and event.anchor in document.anchors:
+            return document.anchors[event.anchor]
+        kind, name = "alias *" if is_alias else "anchor &", event.anchor
+        what = f"{kind}{'' if document.is_private else name} is not supported"
+        if document.anchors is not None:
+            what = "an alias without an anchor before it"
+        raise document.error(keys, what, line=line, remedy="write out what repeats")
+    value = read_yaml_content(document, events, event, keys)
+    if event.anchor is not None and document.anchors is not None:
+        document.anchors[event.anchor] = value
+    return value
+
+
+def read_yaml_content(document: Document, events: Iterator[Any], event: Any, keys: Keys) -> Any:
+    """The value that starts with an event that is no alias."""
+    line = event.start_mark.line + 1
     if event.tag is not None:
-        what, remedy = f"tag {event.tag} is not supported", "remove it; types follow from the key"
+        name = "!" if document.is_private else event.tag
+        what, remedy = f"tag {name} is not supported", "remove it; types follow from the key"
         raise document.error(keys, what, line=line, remedy=remedy)
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
         return resolve_scalar(event.value) if event.implicit[0] else event.value
-    if len(keys) == MAX_DEPTH:
-        raise document.error(keys, TOO_DEEP, line=line, remedy="a problem needs four")
+    if len(keys) == document.max_depth:
+        what = f"more than {document.max_depth} nested lists or mappings"
+        raise document.error(keys, what, line=line, remedy="a problem needs four")
     if isinstance(event, yaml.SequenceStartEvent):
         parts: list[Any] = []
         while not isinstance(part := next(events), yaml.CollectionEndEvent):
@@ -197,14 +231,17 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
         return parts
     mapping: dict[str, Any] = {}
     while not isinstance(part := next(events), yaml.CollectionEndEvent):
-        inner, line = Document(document.path), part.start_mark.line + 1
+        inner = Document(document.path, is_private=document.is_private)
+        line = part.start_mark.line + 1
         key: Any = [] if isinstance(part, yaml.SequenceStartEvent) else {}  # neither is followed
-        if not isinstance(part, yaml.CollectionStartEvent):
+        if document.anchors is not None and getattr(part, "value", "") == MERGE_KEY:
+            key = MERGE_KEY
+        elif not isinstance(part, yaml.CollectionStartEvent):
             key = read_yaml_value(inner, events, part, ())
         if not isinstance(key, str):
-            got, remedy = describe_value(key, inner.texts.get((), "")), "put it in quotes"
+            text = "" if document.is_private else inner.texts.get((), "")
+            got, remedy = describe_value(key, text), "put it in quotes"
             last = next(reversed(mapping.values()), None)
-            text = inner.texts.get((), "")
             if text.isdecimal() and type(last) is int:  # {usd: 0,5} or {usd: 0,05}
                 remedy = f"write {last}.{text} if it is one number, else put it in quotes"
             raise document.error(keys, "key", got=got, expected="text", remedy=remedy, line=line)
@@ -213,7 +250,19 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
             raise document.error(keys, what, line=line, remedy="keep one of them")
         document.lines[(*keys, key)] = line
         mapping[key] = read_yaml_value(document, events, next(events), (*keys, key))
-    return mapping
+    return merge_mappings(document, keys, mapping) if MERGE_KEY in mapping else mapping
+
+
+def merge_mappings(document: Document, keys: Keys, mapping: dict[str, Any]) -> dict[str, Any]:
+    """A mapping with those under its key `<<`, whose entries it may replace."""
+    given = mapping.pop(MERGE_KEY)
+    others = given if isinstance(given, list) else [given]
+    if document.anchors is None or not all(isinstance(one, dict) for one in others):
+        raise document.error((*keys, MERGE_KEY), f"{MERGE_KEY} is not followed by a mapping")
+    merged: dict[str, Any] = {}
+    for one in reversed(others):
+        merged |= one
+    return {**merged, **mapping}
 
 
 def describe_value(value: Any, text: str = "") -> Verbatim:

@@ -57,7 +57,10 @@ def check_value(document: Document, keys: Keys, value: Any, schema: SchemaPart) 
     if part is None:
         blank = isinstance(value, dict | list) or value is None
         text = document.texts.get(keys, "" if blank else str(value))
-        got, remedy = describe_value(value, text), suggest_kind(value, text, parts)
+        if document.is_private and isinstance(value, str | AmbiguousScalar):
+            got = describe_value(value)
+        else:
+            got, remedy = describe_value(value, text), suggest_kind(value, text, parts)
     elif isinstance(value, dict | list) and len(value) < least_entries(part):
         got = f"({len(value)} entries)"
     elif isinstance(value, dict):
@@ -67,7 +70,7 @@ def check_value(document: Document, keys: Keys, value: Any, schema: SchemaPart) 
             if not is_plainly_valid(one, part["items"]):
                 check_value(document, (*keys, n), one, part["items"])
     elif isinstance(value, str) and "pattern" in part and not is_readable_name(value):
-        got = quote_field(value)
+        got = describe_value(value) if document.is_private else quote_field(value)
     elif isinstance(value, int | float) and not is_in_range(value, part):
         got = shorten(document.texts.get(keys, repr(value)))
     if got:

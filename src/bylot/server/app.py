@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bylot.gateway.config import Model
 from bylot.server.auth import check_local_request
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
@@ -31,8 +32,13 @@ KEY_REFRESH_S = 1.0  # a revoked key may be used this long
 class ServerApp:
     """The ASGI callable: the API from its own route table, everything else through Starlette."""
 
-    def __init__(self, settings: ServerSettings, make_handler: MakeHandler | None = None) -> None:
-        self.state = state = ServerState(settings, make_handler)
+    def __init__(
+        self,
+        settings: ServerSettings,
+        make_handler: MakeHandler | None = None,
+        models: Mapping[str, Model] | None = None,
+    ) -> None:
+        self.state = state = ServerState(settings, make_handler, models)
         self.table = RouteTable(state)
         source = ServerSource(state.writer, state.reader, state.metrics.recent, state.gateway)
         self.starlette = Starlette(

@@ -72,7 +72,7 @@ def config_from_file(
     """The configuration of a new router, and its policy; what is not given is as in the file."""
     declared = given.max_contexts or len(file.contexts) or None
     policy = fill_auto_contexts(policy_from_body(given.policy), declared)
-    resolved = policies.resolve_policy(policy, file.problem, given.feedback)
+    resolved = policies.resolve_policy(policy, file.problem, given.feedback or "panel")
     check_panel_size(resolved, file.problem.draws, file.problem.size)
     config = RouterConfig(
         problem=problem_to_data(file.problem),

@@ -22,12 +22,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from bylot.errors import BylotError
 from bylot.eventlog.repository import release_dead_leases
+from bylot.gateway.config import build_models
 from bylot.server.app import ServerApp
 from bylot.server.auth import check_bind_address
 from bylot.server.endpoint import error_response
 from bylot.server.http_errors import ApiError
 from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
-from bylot.server.provision import build_keys, create_declared_routers
+from bylot.server.provision import build_keys
+from bylot.server.reconcile import declare_routers, find_used_models, reconcile_routers
 from bylot.server.settings import ServerSettings
 from bylot.server.state import PREPARE_THREAD_PREFIX
 from bylot.server.telemetry import configure_logging
@@ -43,15 +45,16 @@ MAX_FRAMING_BYTES = 16 * MAX_HEAD_BYTES  # chunk sizes and trailers of a body
 
 def run_server(settings: ServerSettings) -> int:
     """Serve until interrupted; 0 after a clean shutdown."""
-    declared = build_keys(settings.keys).values()
+    keys, routers = build_keys(settings.keys).values(), declare_routers(settings)
+    models = build_models(settings.model_list, only=find_used_models(routers))
     if not store_exists(settings.store):
-        check_bind_address(settings.host, declared)  # before a store is created in vain
+        check_bind_address(settings.host, keys)  # before a store is created in vain
     configure_logging(settings.log_level)
     with contextlib.closing(open_store(settings.store)) as store:
-        check_bind_address(settings.host, (*declared, *store.keys()))
+        check_bind_address(settings.host, (*keys, *store.keys()))
         release_dead_leases(store)  # a store that is not writable fails here, with one line
-        create_declared_routers(store, settings.store, settings.routers)
-    server = HttpServer(ServerApp(settings))
+        reconcile_routers(store, settings, routers)
+    server = HttpServer(ServerApp(settings, models=models))
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
     exit_with_busy_threads()
     return 0

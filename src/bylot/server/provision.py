@@ -1,25 +1,30 @@
-"""What a configuration declares, made real when a server starts: its API keys and its routers."""
+"""What a configuration declares: its API keys and its routers, checked.
 
-import logging
+What is done about routers that the store has, or has not, is in `reconcile`.
+"""
+
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
-from bylot import problem_files
-from bylot.errors import BylotError, RouterExists
-from bylot.eventlog.commands import CreateRouter, check_router_name
+from msgspec import structs
+
+from bylot.errors import BylotError, LocatedError
+from bylot.eventlog.commands import check_router_name
 from bylot.eventlog.config_validation import validate_config
-from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import LEASE_S, read_stored_config
+from bylot.gateway.config import GatewayEntry
+from bylot.gateway.router_models import ModelPrices, list_gateway_faults, problem_from_models
+from bylot.gateway.scoring import make_scorer
+from bylot.problem_files.document import Document, Keys, format_keys, read_document
+from bylot.problem_files.problem_file import read_problem
 from bylot.router.config import RouterConfig
 from bylot.server.auth import digest_secret
 from bylot.server.config_requests import config_from_file
 from bylot.server.settings import KeyEntry, RouterEntry
-from bylot.server.writer import make_command_handler
-from bylot.store import ApiKey, Store
-
-log = logging.getLogger("bylot.server")
+from bylot.store import ApiKey
 
 KEY_TEXT = re.compile(r"bylot_([0-9a-f]{12})_([0-9a-f]{48})")
 KEY_DIGEST = re.compile(r"([0-9a-f]{12}):([0-9a-f]{64})")
@@ -65,39 +70,97 @@ def read_secret(what: str, entry: KeyEntry, environ: Mapping[str, str]) -> str:
         raise BylotError(f"{what}: {entry.file} cannot be read: {reason}") from None
 
 
-def build_config(name: str, entry: RouterEntry) -> RouterConfig:
+class DeclaredRouter(NamedTuple):
+    """A router as the configuration declares it.
+
+    config: validated, in its canonical form
+    given:  the fields that are only used when a router is created, as far as they are declared
+    """
+
+    name: str
+    entry: RouterEntry
+    config: RouterConfig
+    given: frozenset[str]
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether its costs follow from the prices of models."""
+        data = getattr(self.entry.problem, "data", None)
+        return isinstance(data, dict) and "models" in data
+
+    @property
+    def source(self) -> str:
+        """Where its problem is."""
+        problem = self.entry.problem
+        return str(problem.path if isinstance(problem, Document) else problem)
+
+
+def build_config(name: str, entry: RouterEntry, prices: ModelPrices | None = None) -> RouterConfig:
     """The configuration of a declared router, validated, in its canonical form."""
+    return build_declared(name, entry, prices or {}).config
+
+
+def build_declared(name: str, entry: RouterEntry, prices: ModelPrices) -> DeclaredRouter:
+    """A declared router, with its gateway checked."""
     check_router_name(name)
-    config, _ = config_from_file(problem_files.read(entry.problem), entry)
-    return validate_config(config)[0]
+    document = read_router_document(entry, prices)
+    file = read_problem(document)
+    if entry.gateway is not None:
+        for keys, fault in list_gateway_faults(entry.gateway, file.problem, prices):
+            raise locate_error(name, entry, ("gateway", *keys), fault)
+        if entry.gateway.scorer is not None:
+            with locate_router_errors(name, entry):
+                make_scorer(entry.gateway.scorer, refuse_to_ask)  # are its settings valid?
+    scored = entry.gateway is not None and entry.gateway.scorer is not None
+    filled = structs.replace(
+        entry,
+        seed=entry.seed or 0,
+        memory=100_000 if entry.memory is None else entry.memory,
+        feedback=entry.feedback or ("members" if scored else "panel"),
+    )
+    with locate_router_errors(name, entry):
+        config, _ = config_from_file(file, filled)
+        config = validate_config(structs.replace(config, paused=entry.paused or ()))[0]
+    names = ("seed", "horizon", "rewards", "memory", "max_contexts")
+    given = {one for one in names if getattr(entry, one) is not None}
+    given |= {one for one in ("floor", "period", "rewards") if document.data.get(one) is not None}
+    given |= {"feedback"} if entry.feedback or scored else set()
+    return DeclaredRouter(name, entry, config, frozenset(given))
 
 
-def create_declared_routers(store: Store, url: str, entries: Mapping[str, RouterEntry]) -> None:
-    """Create the routers that the store does not have, and log where others differ."""
-    for name, entry in entries.items():
-        config, row = build_config(name, entry), store.find(name)
-        if row is None:
-            log.info("creating router %s from %s", name, entry.problem)
-            with closing(make_command_handler(url, LEASE_S)) as handler:
-                (result,) = handler.perform([CreateRouter(name, config)], now_us())
-            if isinstance(result, Exception) and not isinstance(result, RouterExists):
-                raise result  # if it exists by now, another server was faster
-            continue
-        stored = read_stored_config(store, row)
-        differences = ", ".join(list_differences(config, stored)) if stored else ""
-        if differences:
-            log.warning(
-                "router %s differs from %s in %s: the stored one is used; change it with `bylot "
-                "router edit %s`, or the file",
-                *(name, entry.problem, differences, name),
-            )
+def refuse_to_ask(model: str, body: Mapping[str, Any]) -> NoReturn:
+    """Stands for a judge while a configuration is checked."""
+    raise AssertionError("a check of a configuration asks no model")
 
 
-def list_differences(declared: RouterConfig, stored: RouterConfig) -> Iterator[str]:
-    """The names of the fields that differ; a version and pauses are no part of a declaration."""
-    for name in RouterConfig.__struct_fields__:
-        mine, other = getattr(declared, name), getattr(stored, name)
-        if name == "problem":
-            yield from (f"problem.{part}" for part in mine if mine[part] != other.get(part))
-        elif name not in ("version", "paused") and mine != other:
-            yield name
+def read_router_document(entry: RouterEntry, prices: ModelPrices) -> Document:
+    """The problem of a declared router as a document."""
+    if not isinstance(entry.problem, Document):
+        return read_document(Path(entry.problem))
+    if isinstance(entry.problem.data, dict) and "models" in entry.problem.data:  # for its experts
+        cost = entry.gateway.cost if entry.gateway else GatewayEntry().cost
+        return problem_from_models(entry.problem, cost, prices)
+    return entry.problem
+
+
+@contextmanager
+def locate_router_errors(name: str, entry: RouterEntry) -> Iterator[None]:
+    """Raise an error about a router as one about its entry in the file."""
+    try:
+        yield
+    except LocatedError:
+        raise
+    except BylotError as error:
+        if entry.source is None:
+            raise
+        raise locate_error(name, entry, (), error) from None
+
+
+def locate_error(name: str, entry: RouterEntry, keys: Keys, error: BylotError) -> LocatedError:
+    """An error about an entry of a router, with its place in the file."""
+    field = format_keys(("routers", name, *keys))
+    text = error.explain()
+    if entry.source is None:
+        return LocatedError(f"{field}: {text}")
+    path, line = entry.source.path, entry.source.line(keys)
+    return LocatedError(f"{field}: {text}", path=path, line=line, field=field)

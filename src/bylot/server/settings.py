@@ -3,14 +3,13 @@
 `ServerSettings` is the only list of names, defaults and help texts. Each field with a text is the
 flag `--name`, the variable `BYLOT_NAME` and an entry of the file, in the section that it names. A
 field of entries by name, such as `keys`, is a group of tables of the file. To add a section, add
-its fields here.
+its fields here. How a file is read is in `config_file`.
 """
 
 import os
 import re
-import tomllib
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
@@ -18,8 +17,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bylot._text import join_words
-from bylot.errors import BylotError, LocatedError
-from bylot.gateway.config import GatewayEntry, ModelEntry
+from bylot.errors import BylotError
+from bylot.gateway.config import Count, GatewayEntry, ModelEntry, Seconds, list_model_variables
 
 ENV_PREFIX = "BYLOT_"
 CONFIG_VARIABLE = f"{ENV_PREFIX}CONFIG"
@@ -28,9 +27,7 @@ OTHER_VARIABLES = (CONFIG_VARIABLE, "BYLOT_SERVER", "BYLOT_KEY")  # the last two
 Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 DEFAULT_SCOPES = SCOPES[:3]
-Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
-Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 
@@ -47,20 +44,29 @@ class KeyEntry(Struct, frozen=True, kw_only=True):
 
 
 class RouterEntry(Struct, frozen=True, kw_only=True):
-    """A router that is created if the store has none of its name; see `RouterConfig`."""
+    """A router that the file declares; see `RouterConfig`. What is None is not given.
 
-    problem: Path
+    problem: the path of a problem file; or the `Document` of a problem in the configuration file,
+             whose experts may be `models`
+    paused:  None: as they are
+    gateway: how its panels are asked, if its experts are models
+    source:  the `Document` of this entry, for errors
+    """
+
+    problem: Any = None
     policy: str = "auto"
-    seed: int = 0
+    seed: int | None = None
     horizon: int | None = None
-    rewards: tuple[float, float] | None = None  # None: as in the problem file
-    feedback: Literal["panel", "members", "winner"] = "panel"
+    rewards: tuple[float, float] | None = None
+    feedback: Literal["panel", "members", "winner"] | None = None
     max_contexts: Count | None = None
-    memory: int = 100_000
+    memory: int | None = None
     wait: float | None = None
     default: float | None = None
     aggregate: Literal["earliest", "last", "sum"] = "earliest"
+    paused: tuple[str, ...] | None = None
     gateway: GatewayEntry | None = None
+    source: Any = None
 
 
 def describe(text: str, section: str = "") -> Meta:
@@ -93,14 +99,22 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     drain_timeout_s: Annotated[
         Seconds, describe("seconds for open requests at the end, then for snapshots", "limits")
     ] = 30.0
-    max_chat_body_bytes: Annotated[Count, describe("size of a chat request", "gateway")] = (
-        10_000_000
-    )
-    max_chats: Annotated[Count, describe("open chat requests in all", "gateway")] = 256
-    max_chats_per_key: Annotated[Count, describe("open chat requests of a key", "gateway")] = 64
+    max_chat_body_bytes: Annotated[
+        Count, describe("size of the body of a chat completion", "gateway")
+    ] = 10_000_000
+    max_chats: Annotated[Count, describe("chat completions at once", "gateway")] = 256
+    max_chats_per_key: Annotated[Count, describe("those of one key", "gateway")] = 64
     keys: dict[str, KeyEntry] = {}
     routers: dict[str, RouterEntry] = {}
     model_list: tuple[ModelEntry, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"ServerSettings({', '.join(f'{k}={v!r}' for k, v in self.__rich_repr__())})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        kind = self.store.partition("://")[0] if "://" in self.store else "?"
+        return list({**values, "store": f"{kind}://..."}.items())  # it may have a password
 
 
 class Setting(NamedTuple):
@@ -153,7 +167,7 @@ SETTINGS = {
     for name, kind in HINTS.items()
     for meta in getattr(kind, "__metadata__", ())[-1:]
 }
-TABLES = {name: get_args(kind)[1] for name, kind in HINTS.items() if name not in SETTINGS}
+TABLES = {name: get_args(HINTS[name])[1] for name in ("keys", "routers")}
 
 
 MSGSPEC_WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "array": "a list"}
@@ -188,7 +202,12 @@ def load_settings(
 ) -> LoadedSettings:
     """The settings from flags, else the environment, else the file, else the defaults."""
     path = config or environ.get(CONFIG_VARIABLE)
-    values = dict(read_config_file(Path(path))) if path else {}
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    if path:
+        from bylot.server.config_file import read_config_file  # slow
+
+        values, warnings = read_config_file(Path(path))
     origins = dict.fromkeys(values, str(path))
     for name, one in SETTINGS.items():
         if text := environ.get(one.variable):  # compose files set unknown variables to ""
@@ -198,46 +217,10 @@ def load_settings(
     settings = ServerSettings(**values)
     known = {*OTHER_VARIABLES, *(one.variable for one in SETTINGS.values())}
     known |= {key.env for key in settings.keys.values() if key.env}
+    known |= set(list_model_variables(settings.model_list))
     unknown = sorted({name for name in environ if name.startswith(ENV_PREFIX)} - known)
-    warnings = [f"unknown variable {name}; {suggest_field(name, known)}" for name in unknown]
+    warnings += [f"unknown variable {name}; {suggest_field(name, known)}" for name in unknown]
     return LoadedSettings(settings, origins, tuple(warnings))
-
-
-def read_config_file(path: Path) -> Iterator[tuple[str, Any]]:
-    """The settings and tables of a TOML file."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LocatedError(f"cannot be read: {error.strerror}", path=path) from None
-    except ValueError as error:
-        raise LocatedError(f"not valid TOML: {error}", path=path) from None
-    try:
-        sections = {one.section for one in SETTINGS.values()} - {""}
-        tables = {name: data.pop(name) for name in (*TABLES, *sections) if name in data}
-        for name, table in [("", data), *tables.items()]:
-            if not isinstance(table, dict):
-                raise BylotError(name, got=table, expected=f"a table [{name}]")
-            if name in TABLES:
-                yield name, {key: read_entry(path, name, key, table[key]) for key in table}
-                continue
-            known = [key for key, one in SETTINGS.items() if one.section == name]
-            check_names(table, known if name else [*known, *sections, *TABLES], name)
-            for key, value in table.items():
-                yield key, SETTINGS[key].parse(value, f"{name}.{key}".strip("."), strict=True)
-    except BylotError as error:
-        raise LocatedError(**vars(error), path=path) from None
-
-
-def read_entry(path: Path, table: str, name: str, data: Any) -> Any:
-    """An entry of a table; files in it are relative to the configuration file."""
-    kind, place = TABLES[table], f"{table}.{name}"
-    if not isinstance(data, dict):
-        raise BylotError(place, expected=f"a table [{place}]")  # the value may be a secret
-    check_names(data, kind.__struct_fields__, place)
-    try:
-        return msgspec.convert(data, kind, dec_hook=lambda _, text: path.parent / text)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise BylotError(f"{place}: {error}") from None
 
 
 def suggest_field(name: str, known: Iterable[str]) -> str:
@@ -245,15 +228,3 @@ def suggest_field(name: str, known: Iterable[str]) -> str:
     from bylot.problem.validation import suggest_known_name
 
     return suggest_known_name(name, sorted(known), "names", can_add=False)
-
-
-def check_names(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
-    """Reject an unknown field; it may be in another section."""
-    for name in table:
-        if name not in known:
-            remedy = suggest_field(name, known)
-            if name in SETTINGS:
-                section = SETTINGS[name].section
-                remedy = f"move it to [{section}]" if section else "move it above the first table"
-            where = f" in [{place}]" if place else ""
-            raise BylotError(f"unknown field {name!r}{where}", remedy=remedy)

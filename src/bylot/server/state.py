@@ -1,10 +1,11 @@
 """The objects that all requests of a server share."""
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from bylot.gateway.config import build_models
+from bylot.gateway.config import Model, build_models
 from bylot.gateway.gateway import Gateway
 from bylot.server.auth import Credentials, RateLimiter
 from bylot.server.metrics import ServerMetrics
@@ -14,6 +15,7 @@ from bylot.server.router_port import WriterPort
 from bylot.server.settings import ServerSettings
 from bylot.server.telemetry import make_tracer
 from bylot.server.writer import MakeHandler, Reader, Writer, make_command_handler
+from bylot.store import find_store_folder
 
 PREPARE_THREAD_PREFIX = "bylot-prepare"
 PREPARE_THREADS = 4
@@ -23,6 +25,7 @@ class ServerState:
     """One running server.
 
     make_handler: creates the command handler, for tests
+    models:       those that gateways ask; None: all of the settings
     stopping:     the server is shutting down and finishes its open requests
     edit_lock:    held while a request edits the configuration of a router
     compiler:     compiles the policies of routers; requests for others are served meanwhile
@@ -30,7 +33,12 @@ class ServerState:
                   waits for them
     """
 
-    def __init__(self, settings: ServerSettings, make_handler: MakeHandler | None = None) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        make_handler: MakeHandler | None = None,
+        models: Mapping[str, Model] | None = None,
+    ) -> None:
         self.settings = settings
         self.compiler = PolicyCompiler(settings.store)
         self.metrics = ServerMetrics()
@@ -41,10 +49,11 @@ class ServerState:
         entries = {name: one.gateway for name, one in settings.routers.items() if one.gateway}
         self.gateway = Gateway(
             WriterPort(self.writer, self.reader, self.metrics),
-            build_models(settings.model_list),
+            build_models(settings.model_list) if models is None else models,
             entries,
             settings.max_chats,
             settings.max_chats_per_key,
+            find_store_folder(settings.store),
         )
         self.credentials = Credentials(settings.host, build_keys(settings.keys))
         self.rate_limiter = RateLimiter(settings.rate, settings.burst)

@@ -1,15 +1,25 @@
 """Stores of event logs in SQLite and PostgreSQL: the only modules that use SQL."""
 
-from bylot.store.protocol import ApiKey, DecisionEvents, Event, RouterRow, Snapshot, Store
-from bylot.store.url import hide_password, open_store, store_exists
+from bylot.store.protocol import (
+    ApiKey,
+    DecisionEvents,
+    EmptyDatabase,
+    Event,
+    RouterRow,
+    Snapshot,
+    Store,
+)
+from bylot.store.url import find_store_folder, hide_password, open_store, store_exists
 
 __all__ = [
     "ApiKey",
     "DecisionEvents",
+    "EmptyDatabase",
     "Event",
     "RouterRow",
     "Snapshot",
     "Store",
+    "find_store_folder",
     "hide_password",
     "open_store",
     "store_exists",

@@ -134,6 +134,10 @@ class ApiKey(NamedTuple):
     revoked: int | None
 
 
+class EmptyDatabase(errors.UnsupportedStore):
+    """A database without tables, which is not made a store because it is opened to be read."""
+
+
 class Store(ABC):
     """One connection, for one thread at a time; it reconnects by itself after it was closed.
 
@@ -200,7 +204,8 @@ class Store(ABC):
     def _check_version(self, tables: set[str], db: Any) -> None:
         """Refuse a database that is not a store, or has a version that this bylot cannot read."""
         if "bylot_meta" not in tables:
-            raise errors.UnsupportedStore(
+            kind = errors.UnsupportedStore if tables else EmptyDatabase
+            raise kind(
                 f"{self.address} has no table bylot_meta: it is not a store, or belongs to another "
                 "program",
                 remedy="use an empty database, or a new file name",

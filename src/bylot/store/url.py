@@ -60,3 +60,12 @@ def path_from_url(address: str) -> Path:
         remedy = f"use {SQLITE_PREFIX}routers.db"
         raise UnsupportedStore(f"{address!r} names no file", remedy=remedy)
     return Path(name)
+
+
+def find_store_folder(url: str) -> Path | None:
+    """The folder of an SQLite file; None for a database.
+
+    >>> find_store_folder("sqlite:////srv/routers.db")
+    PosixPath('/srv')
+    """
+    return Path(url.removeprefix(SQLITE_PREFIX)).parent if url.startswith(SQLITE_PREFIX) else None

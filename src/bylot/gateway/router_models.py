@@ -1,0 +1,204 @@
+"""Routers whose experts are models: their problem from the prices of models, and what is wrong.
+
+Which models there are is in `model_list`; how a problem is read is left to `problem_files`.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bylot._text import join_words
+from bylot.errors import BylotError
+from bylot.gateway.config import MAX_MEMBERS, GatewayEntry, ModelEntry, name_entry
+from bylot.gateway.prices import (
+    CallPrice,
+    TypicalTokens,
+    average_typical_cost,
+    find_max_cost,
+    read_call_price,
+)
+from bylot.problem import Problem
+from bylot.problem.validation import suggest_known_name
+from bylot.problem_files.document import Document, Keys
+
+ModelPrices = Mapping[str, Sequence[CallPrice]]
+"""The prices of the endpoints of each model, by its name."""
+
+COST_UNIT = "US dollars per call"
+SHORT_FIELDS = (
+    *("models", "draws", "min_draws", "limits", "typical_tokens"),
+    *("costs", "groups", "contexts", "period", "floor"),
+)
+"""Fields of a router without `problem`: those of a problem, with models as its experts."""
+
+
+def list_prices(entries: Sequence[ModelEntry]) -> dict[str, list[CallPrice]]:
+    """The prices of all models; no environment variable is read."""
+    found: dict[str, list[CallPrice]] = {}
+    for number, entry in enumerate(entries):
+        what = name_entry(number, entry)
+        price = read_call_price(what, entry.litellm_params, entry.model_info)
+        found.setdefault(entry.model_name, []).append(price)
+    return found
+
+
+def has_known_price(prices: Sequence[CallPrice]) -> bool:
+    """Whether all endpoints of a model have a price."""
+    return all(one.is_known for one in prices)
+
+
+def problem_from_models(document: Document, cost: str, prices: ModelPrices) -> Document:
+    """A problem whose experts are the `models` of a document.
+
+    The cost of a model is that of a typical call, unless the document gives another. If the longest
+    call of each has a price, that is its largest cost.
+    """
+    data = dict(document.data)
+    typical = read_typical_tokens(document, data.pop("typical_tokens", None))
+    entries, costs = read_model_names(document, data.pop("models"), prices), data.get("costs") or {}
+    declared = isinstance(costs, dict) and isinstance(costs.get(cost), list)
+    known = [cost in one or has_known_price(prices[one["name"]]) for one in entries]
+    if isinstance(costs, dict) and not declared and any(known):
+        if not all(known):
+            names = [
+                one["name"] for one, has_cost in zip(entries, known, strict=True) if not has_cost
+            ]
+            remedy = (
+                "give input_cost_per_token and output_cost_per_token in model_info, 0 if it is "
+            )
+            remedy += f"free; or write {{name: {names[0]}, {cost}: ...}} under models"
+            what = f"no price of {join_words(map(repr, names), 'and')}, and others have one"
+            raise document.error(("models", known.index(False)), what, remedy=remedy)
+        entries = [
+            {cost: average_typical_cost(prices[one["name"]], typical), **one} for one in entries
+        ]
+        entries = add_max_costs(entries, cost, prices)
+        data["costs"] = {cost: COST_UNIT, **costs}
+    lines = {rename_models(keys): line for keys, line in document.lines.items()}
+    texts = {rename_models(keys): text for keys, text in document.texts.items()}
+    return replace(document, data={**data, "experts": entries}, lines=lines, texts=texts)
+
+
+def rename_models(keys: Keys) -> Keys:
+    """Where an entry of `models` is in the problem."""
+    return ("experts", *keys[1:]) if keys[:1] == ("models",) else keys
+
+
+def add_max_costs(entries: list[dict[str, Any]], cost: str, prices: ModelPrices) -> list[Any]:
+    """The models with the cost of their longest calls, if all of them have such a cost."""
+    if any("max_costs" in one for one in entries):
+        return entries
+    largest = [find_max_cost(prices[one["name"]]) for one in entries]
+    if not all(
+        most is not None and isinstance(one[cost], int | float) and one[cost] <= most
+        for one, most in zip(entries, largest, strict=True)
+    ):
+        return entries
+    return [{**one, "max_costs": {cost: most}} for one, most in zip(entries, largest, strict=True)]
+
+
+def read_typical_tokens(document: Document, given: Any) -> TypicalTokens:
+    """Tokens of a typical call: {input: 500, output: 500}."""
+    data = {} if given is None else given
+    names = TypicalTokens._fields
+    if not isinstance(data, dict) or not set(data) <= set(names):
+        expected = "{input: TOKENS, output: TOKENS}"
+        raise document.error(("typical_tokens",), "typical_tokens", expected=expected)
+    for name, value in data.items():
+        if type(value) is not int or not 0 <= value <= 1_000_000_000:
+            what = f"typical_tokens.{name}"
+            expected = "a whole number of 0 or more"
+            raise document.error(("typical_tokens", name), what, expected=expected)
+    return TypicalTokens(**data)
+
+
+def read_model_names(document: Document, given: Any, prices: ModelPrices) -> list[dict[str, Any]]:
+    """The models of a router: names, or mappings as of an expert, each in `model_list`."""
+    if not isinstance(given, list):
+        remedy = "write models: [small, large]"
+        raise document.error(("models",), "models", expected="a list of models", remedy=remedy)
+    entries: list[dict[str, Any]] = []
+    for n, one in enumerate(given):
+        entry = {"name": one} if isinstance(one, str) else one
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            expected = "the name of a model, or a mapping with its name"
+            raise document.error(("models", n), f"models[{n}]", expected=expected)
+        entries.append(entry)
+    for n, entry in enumerate(entries):
+        if entry["name"] not in prices:
+            missing = [one["name"] for one in entries if one["name"] not in prices]
+            error = make_missing_error(missing, prices)
+            raise document.error(("models", n), error.what, remedy=error.remedy)
+    return entries
+
+
+def make_missing_error(missing: Sequence[str], prices: ModelPrices) -> BylotError:
+    """The error about models that are not in the list; each has a suggestion."""
+    what = f"model_list has no model {join_words(map(repr, missing), 'and')}"
+    meant = {name: difflib.get_close_matches(name, prices, n=1) for name in missing}
+    advice = [f"for {name!r} did you mean {near[0]!r}?" for name, near in meant.items() if near]
+    if not advice and prices:
+        advice = [f"the models are {', '.join(map(repr, prices))}"]
+    return BylotError(what, remedy="; ".join([*advice, "add what is missing to model_list"]))
+
+
+def list_gateway_faults(
+    gateway: GatewayEntry, problem: Problem, prices: ModelPrices
+) -> Iterator[tuple[Keys, BylotError]]:
+    """What is wrong with the gateway of a router, and where in its entry."""
+    missing = [name for name in problem.experts if name not in prices]
+    if missing:
+        yield (), make_missing_error(missing, prices)
+    if problem.draws > MAX_MEMBERS:
+        expected = f"at most {MAX_MEMBERS} members that a gateway asks"
+        yield (), BylotError("draws", got=problem.draws, expected=expected)
+    if gateway.quorum is not None and gateway.quorum > problem.draws:
+        expected = f"at most {problem.draws}, as many as there are draws"
+        yield ("quorum",), BylotError("quorum", got=gateway.quorum, expected=expected)
+    priced = [name for name in problem.experts if any(x.is_known for x in prices.get(name, ()))]
+    if priced and gateway.cost not in problem.costs:
+        what = f"cost {gateway.cost!r} is no cost of the problem, and {priced[0]!r} has a price"
+        remedy = suggest_known_name(gateway.cost, list(problem.costs), "costs")
+        yield ("cost",), BylotError(what, remedy=remedy)
+    yield from list_scorer_faults(gateway, prices)
+
+
+def list_scorer_faults(
+    gateway: GatewayEntry, prices: ModelPrices
+) -> Iterator[tuple[Keys, BylotError]]:
+    """What is wrong with the scorer of a gateway, or with what needs one."""
+    scorer, needy = gateway.scorer, f"answer: {gateway.answer}"
+    if gateway.ask == "in_turn":
+        needy = "ask: in_turn"
+    elif gateway.answer not in ("pick", "synthesise"):
+        needy = ""
+    if scorer is None:
+        if needy:
+            remedy = "add one, such as scorer: {exact: {}}"
+            yield (), BylotError(f"{needy} needs a scorer", remedy=remedy)
+        return
+    try:
+        kind = scorer.kind
+    except BylotError as error:
+        yield ("scorer",), error
+        return
+    if gateway.answer == "synthesise" and kind != "judge":
+        what = f"answer: synthesise needs a judge, and the scorer is {kind}"
+        yield ("scorer",), BylotError(what, remedy="write scorer: {judge: {model: NAME}}")
+    if scorer.judge is not None:
+        model = scorer.judge.get("model")
+        if not isinstance(model, str):
+            yield ("scorer", "judge"), BylotError("judge: model", expected="a name of model_list")
+        elif model not in prices:
+            missing = make_missing_error([model], prices)
+            yield (
+                ("scorer", "judge", "model"),
+                BylotError(f"judge: {missing.what}", remedy=missing.remedy),
+            )
+
+
+def list_used_models(gateway: GatewayEntry, experts: Sequence[str]) -> list[str]:
+    """The models that the gateway of a router asks: its experts, and its judge."""
+    judge = gateway.scorer and gateway.scorer.judge
+    return [*experts, *([judge["model"]] if judge else [])]
