@@ -14,7 +14,7 @@ from bylot.gateway.answers import Answer, Verdict
 from bylot.gateway.config import GatewayEntry, ModelEntry
 from bylot.server.settings import RouterEntry
 from gateway_target import create_routers
-from live_server import ServerClient, live_server
+from live_server import ServerClient, live_server, wait_until
 
 MEMBERS = ("a", "b", "c")
 PROMPT_TOKENS, COMPLETION_TOKENS = 10, 3
@@ -129,6 +129,7 @@ def chat_server(
     declared = models.list_models(*more_models)
     create_routers(store, declared, routers)
     with live_server(folder, routers=routers, model_list=declared) as server:
+        wait_until(lambda: server.get("/readyz").status_code == 200, 300)
         server.app.state.gateway.find("panel").scorer = FixedScorer()
         yield server
 

@@ -111,7 +111,7 @@ routers:
     draws: 1
     limits: [{cost: usd, at_most: 0.5}]
     wait: 60
-    gateway: {ask: hedged, scorer: {regex: {pattern: yes}}}
+    gateway: {ask: hedged, scorer: {regex: {pattern: good}}}
 """
     toml = """\
 store = "sqlite:///x.db"
@@ -136,7 +136,7 @@ wait = 60
 limits = [{cost = "usd", at_most = 0.5}]
 [routers.chat.gateway]
 ask = "hedged"
-scorer.regex.pattern = true
+scorer.regex.pattern = "good"
 """
     yaml, other = load(tmp_path, text).settings, load(tmp_path, toml, "bylot.toml").settings
     assert load(tmp_path, text, "bylot.YML").settings.port == 9000
@@ -653,7 +653,7 @@ routers:
     models: [small, large]
     draws: 1
     policy: random
-    gateway: {{scorer: {{http: {{url: "http://u:{MARK}@h/", headers: {{a: {MARK}}}}}}}}}
+    gateway: {{scorer: {{http: {{url: "http://h/", headers: {{a: {MARK}}}}}}}}}
 """
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bylot.errors import RouterNotFound
+from bylot.errors import NoSubstitute, RouterNotFound
 from bylot.eventlog import commands
 from bylot.eventlog.repository import read_stored_config
 from bylot.gateway.settlement import RouterFacts
@@ -51,7 +51,14 @@ class WriterPort:
         self, id: str, failed: str, available: list[str] | None, by: str | None
     ) -> Decision | None:
         """The decision with a substitute for a member that failed; None if there is none."""
-        return None
+        names = None if available is None else tuple(available)
+        try:
+            decision: Decision = await self.writer.execute(
+                commands.ReplaceMember(id, failed, names, by=by)
+            )
+        except NoSubstitute:
+            return None
+        return decision
 
     async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> None:
         """Report scores and costs, once."""
