@@ -2,18 +2,10 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from bylot.gateway.answers import Answer, Failure
-from bylot.gateway.chat import (
-    DONE_EVENT,
-    MODEL_PREFIX,
-    make_completion_id,
-    render_chunk,
-    render_last_chunk,
-)
 from bylot.gateway.chat_run import ChatRun, explain_failures
 from bylot.gateway.upstream import ModelCall, StreamFailed
 
@@ -141,23 +133,21 @@ class StreamRun(ChatRun):
             if pump is not chosen:
                 await pump.stop()
 
-    async def iterate(self) -> AsyncGenerator[bytes]:
-        """The events of the stream, with our names; the panel is settled before the last one."""
-        head = {"id": make_completion_id(), "created": int(time.time())}
-        head["model"] = MODEL_PREFIX + self.request.router
+    async def iterate(self) -> AsyncGenerator[list[dict[str, Any]]]:
+        """The choices of each chunk; the panel is settled before the iteration ends."""
         try:
             while (chunk := await self.source.chunks.get()) is not None:
-                choices = chunk.get("choices") or []
+                choices = [one for one in chunk.get("choices") or () if isinstance(one, dict)]
                 for choice in choices:
-                    self.source.finish_reason = choice.get("finish_reason")
+                    self.source.finish_reason = (
+                        choice.get("finish_reason") or self.source.finish_reason
+                    )
                 if choices:
-                    yield render_chunk(head, choices)
+                    yield choices
             if self.source.failure is not None:
                 raise explain_failures([self.source.failure])
         finally:
             await self.finish()
-        yield render_last_chunk(head, self.usage, self.details, self.request.include_usage)
-        yield DONE_EVENT
 
     async def finish(self) -> None:
         """Stop all members, and settle the panel. The scorer may take its time: the caller has
