@@ -11,6 +11,7 @@ from bylot.gateway.answers import Usage
 from bylot.gateway.chat import (
     CHUNK_CHARS,
     ChatError,
+    ChunkWriter,
     iterate_chunks,
     make_completion,
     parse_chat_request,
@@ -79,14 +80,23 @@ def join_stream(events: list[bytes]) -> dict[int, dict[str, Any]]:
     return messages
 
 
+def stream(choices: list[dict[str, Any]], usage: Usage, details: dict[str, Any]) -> list[bytes]:
+    """The events of a complete answer."""
+    request = parse(stream=True, stream_options={"include_usage": True})
+    writer = ChunkWriter(request)
+    made = make_completion(choices, usage, details)
+    text = b"".join(map(writer.write, iterate_chunks(made.choices)))
+    text += writer.end(made.usage, made.details)
+    return [event + b"\n\n" for event in text.split(b"\n\n")[:-1]]
+
+
 @given(texts=st.lists(st.text(max_size=50).map(lambda s: s * 300), min_size=1, max_size=3))
 def test_the_chunks_of_an_answer_add_up_to_it(texts: list[str]) -> None:
-    choices = [
+    choices: list[dict[str, Any]] = [
         {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         for text in texts
     ]
-    made = make_completion("panel", choices, Usage(1, 2), {"decision": "d"})
-    events = list(iterate_chunks(made, include_usage=True))
+    events = stream(choices, Usage(1, 2), {"decision": "d"})
     joined = join_stream(events)
     assert [joined[n]["content"] for n in range(len(texts))] == texts
     assert all(len(event) < 10 * CHUNK_CHARS for event in events)
@@ -100,8 +110,7 @@ def test_the_chunks_of_an_answer_add_up_to_it(texts: list[str]) -> None:
 def test_tool_calls_are_streamed_with_their_places() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    made = make_completion("p", [{"message": message, "finish_reason": "tool_calls"}], Usage(), {})
-    joined = join_stream(list(iterate_chunks(made, include_usage=False)))
+    joined = join_stream(stream([{"message": message, "finish_reason": "tool_calls"}], Usage(), {}))
     assert joined[0]["tool_calls"] == [{"index": 0, **call}]
     assert joined[0]["finish_reason"] == "tool_calls"
     assert joined[0]["content"] is None
@@ -109,8 +118,8 @@ def test_tool_calls_are_streamed_with_their_places() -> None:
 
 def test_a_whole_completion_keeps_what_the_model_said() -> None:
     choice = {"message": {"role": "assistant", "content": "x", "refusal": None}, "logprobs": None}
-    made = make_completion("p", [{**choice, "finish_reason": "length"}], Usage(3, 4), {"w": 1})
-    body = json.loads(render_completion(made))
+    made = make_completion([{**choice, "finish_reason": "length"}], Usage(3, 4), {"w": 1})
+    body = json.loads(render_completion("p", made))
     assert body["choices"] == [{**choice, "finish_reason": "length", "index": 0}]
     assert body["model"] == "bylot/p"
     assert body["object"] == "chat.completion"

@@ -224,6 +224,8 @@ def known_requests(name: str, id: str) -> Iterator[tuple[str, str, dict[str, Any
         "create_rewards": {"rewards": [{"decision": id, **reward}]},
         "personalizer_rank": {"actions": [{"id": "ann", "features": []}], "contextFeatures": [{}]},
         "personalizer_reward": {"value": 0.5},
+        "create_chat_completion": {"model": "bylot/none", "messages": [{"role": "user"}]},
+        "create_response": {"model": "bylot/none", "input": [{"role": "user", "content": "a"}]},
     }
     for route in ROUTES:
         if route.body is not None:

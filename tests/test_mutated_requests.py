@@ -79,6 +79,17 @@ def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, by
         "personalizer_reward": reward,
         "create_rewards": {"rewards": [{"decision": known["id"], **reward}]},
         "personalizer_rank": {"actions": [{"id": "ann"}], "contextFeatures": [{"a": {"b": 1}}]},
+        "create_chat_completion": {
+            "model": "bylot/none",
+            "messages": [{"role": "user", "content": "Hi"}],
+            "stream": True,
+        },
+        "create_response": {
+            "model": "bylot/none",
+            "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+            "text": {"format": {"type": "text"}},
+            "tools": [{"type": "function", "name": "f"}],
+        },
     }
     for route in ROUTES:
         if route.method != "DELETE":

@@ -41,6 +41,7 @@ def test_the_test_above_would_notice_an_undocumented_answer(
     schema = schemathesis.openapi.from_url(f"{server.base_url}/openapi.json")
     methods = server.app.table.fixed["/healthz"]
     original = methods["GET"]
+    assert isinstance(original, Endpoint)
     methods["GET"] = Endpoint(server.app.state, original.route._replace(function=answer_418))
     with pytest.raises(FailureGroup, match="418"):
         fuzz_operation(schema["/healthz"]["get"], schemathesis.GenerationMode.POSITIVE, 1)

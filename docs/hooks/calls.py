@@ -27,6 +27,7 @@ or the header `Idempotency-Key`) returns the same decision, byte for byte; a rep
 HEADINGS = {
     "routers": "Routers",
     "decisions": "Decisions and rewards",
+    "gateway": "Gateway",
     "personalizer": "Personalizer API",
     "server": "Server",
 }
@@ -85,8 +86,9 @@ def errors_section() -> str:
         [
             "## Errors",
             "",
-            'Every error is `{"error": {"code", "message", "field"?}}`. If a retry may help,',
-            "`Retry-After` contains the number of seconds to wait.",
+            'Every error is `{"error": {"code", "message", "field"?}}`, and one of the gateway has',
+            'OpenAI\'s envelope, `{"error": {"message", "type", "param", "code"}}`. If a retry may',
+            "help, `Retry-After` contains the number of seconds to wait.",
             "",
             "| status | meaning | codes |",
             "|---|---|---|",

@@ -45,11 +45,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The text of the message; empty if it has none, such as for a tool call."""
-        content = self.choice["message"].get("content")
-        if isinstance(content, list):
-            parts = [one.get("text", "") for one in content if isinstance(one, dict)]
-            return "".join(part for part in parts if isinstance(part, str))
-        return content if isinstance(content, str) else ""
+        return join_text(self.choice["message"].get("content"))
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -106,6 +102,18 @@ class ScorerError(Exception):
     def __init__(self, message: str, cost: float = 0.0, usage: Usage = NO_USAGE) -> None:
         super().__init__(message)
         self.cost, self.usage = cost, usage
+
+
+def join_text(content: Any) -> str:
+    """The text of a message's content, which may be a list of parts.
+
+    >>> join_text([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), join_text(None)
+    ('ab', '')
+    """
+    if isinstance(content, list):
+        parts = [one.get("text", "") for one in content if isinstance(one, dict)]
+        return "".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
 
 
 def estimate_tokens(text: str) -> int:

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -67,9 +67,22 @@ class ChatRequest(msgspec.Struct, frozen=True):
         found = self.body.get("metadata")
         return found if isinstance(found, dict) else {}
 
+    def render(self, made: "Completion") -> bytes:
+        """The body of a response that is not streamed."""
+        return render_completion(self.router, made)
+
+    def start_events(self) -> "EventWriter":
+        """What renders the response as a stream."""
+        return ChunkWriter(self)
+
 
 def parse_chat_request(content: bytes) -> ChatRequest:
     """A request, or the error that says what is wrong with it."""
+    return check_chat_request(decode_object(content))
+
+
+def decode_object(content: bytes) -> dict[str, Any]:
+    """The JSON object of a body."""
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -78,7 +91,7 @@ def parse_chat_request(content: bytes) -> ChatRequest:
         raise bad_request("the body is nested too deeply") from None
     if not isinstance(body, dict):
         raise bad_request("the body must be a JSON object")
-    return check_chat_request(body)
+    return body
 
 
 def check_chat_request(body: dict[str, Any]) -> ChatRequest:
@@ -94,16 +107,23 @@ def check_chat_request(body: dict[str, Any]) -> ChatRequest:
     if body.get("n") not in (None, 1):
         message = "n must be 1: the panel has several members, see `answer: all`"
         raise bad_request(message, "n")
+    stream = check_stream(body)
+    options = body.get("stream_options") or {}
+    if not isinstance(body.get("metadata"), dict | None):
+        raise bad_request("metadata must be an object", "metadata")
+    include_usage = bool(options.get("include_usage"))
+    return ChatRequest(router, body, select_fields(body), stream, include_usage)
+
+
+def check_stream(body: Mapping[str, Any]) -> bool:
+    """Whether a stream is wanted; its options are an object."""
     stream, options = body.get("stream"), body.get("stream_options")
     if not isinstance(stream, bool | None):
         raise bad_request("stream must be true or false", "stream")
     if not isinstance(options, dict | None) or (options and not stream):
         message = "stream_options must be an object, and needs stream: true"
         raise bad_request(message, "stream_options")
-    if not isinstance(body.get("metadata"), dict | None):
-        raise bad_request("metadata must be an object", "metadata")
-    include_usage = bool((options or {}).get("include_usage"))
-    return ChatRequest(router, body, select_fields(body), bool(stream), include_usage)
+    return bool(stream)
 
 
 def is_message(data: Any) -> bool:
@@ -139,36 +159,29 @@ def select_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What the gateway returns for a request.
+    """What the gateway returns for a request, in whatever shape.
 
-    choices: of the answers that are returned
+    choices: of the answers that are returned, numbered from 0
     usage:   of all members and the judge
     details: the object `bylot` of the response
     """
 
-    id: str
-    created: int
-    model: str
     choices: list[Mapping[str, Any]]
     usage: Usage
     details: dict[str, Any]
 
-    @property
-    def head(self) -> dict[str, Any]:
-        return {"id": self.id, "created": self.created, "model": self.model}
-
-
-def make_completion_id() -> str:
-    return f"chatcmpl-{secrets.token_hex(12)}"
-
 
 def make_completion(
-    router: str, choices: Sequence[Mapping[str, Any]], usage: Usage, details: dict[str, Any]
+    choices: Sequence[Mapping[str, Any]], usage: Usage, details: dict[str, Any]
 ) -> Completion:
     """A completion whose choices are numbered from 0."""
-    numbered: list[Mapping[str, Any]] = [{**one, "index": n} for n, one in enumerate(choices)]
-    made = make_completion_id(), int(time.time()), MODEL_PREFIX + router
-    return Completion(*made, numbered, usage, details)
+    return Completion([{**one, "index": n} for n, one in enumerate(choices)], usage, details)
+
+
+def make_head(router: str) -> dict[str, Any]:
+    """What a completion, and each of its chunks, begins with."""
+    head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time())}
+    return {**head, "model": MODEL_PREFIX + router}
 
 
 def render_usage(usage: Usage) -> dict[str, int]:
@@ -177,11 +190,11 @@ def render_usage(usage: Usage) -> dict[str, int]:
     return {**sums, "total_tokens": prompt + completion}
 
 
-def render_completion(made: Completion) -> bytes:
+def render_completion(router: str, made: Completion) -> bytes:
     """The body of a response that is not streamed."""
     return encode(
         {
-            **made.head,
+            **make_head(router),
             "object": "chat.completion",
             "choices": made.choices,
             "usage": render_usage(made.usage),
@@ -199,44 +212,66 @@ DONE_EVENT = b"data: [DONE]\n\n"
 KEEP_ALIVE_COMMENT = b": waiting for the panel\n\n"
 
 
-def render_chunk(
-    head: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], **more: Any
-) -> bytes:
-    """One chunk of a stream."""
-    return render_event({**head, "object": "chat.completion.chunk", "choices": choices, **more})
+class EventWriter(Protocol):
+    """Renders one response as server-sent events."""
+
+    def write(self, choices: Sequence[Mapping[str, Any]]) -> bytes:
+        """The events of one chunk, given its choices as in a stream of chat completions."""
+        ...
+
+    def end(self, usage: Usage, details: Mapping[str, Any]) -> bytes:
+        """The last events of a response that is complete."""
+        ...
+
+    def fail(self, error: ChatError) -> bytes:
+        """The last events of a response that breaks off."""
+        ...
 
 
-def iterate_chunks(made: Completion, include_usage: bool) -> Iterator[bytes]:
-    """The events of a complete answer, as a model would have streamed it."""
-    ends = []
-    for choice in made.choices:
+class ChunkWriter:
+    """The events of a chat completion: its chunks.
+
+    last: the last chunk of a choice, held back. The object `bylot` comes with it: many clients
+    cannot read a chunk without choices, unless they asked for usage.
+    """
+
+    def __init__(self, request: ChatRequest) -> None:
+        self.include_usage = request.include_usage
+        self.head = {**make_head(request.router), "object": "chat.completion.chunk"}
+        self.last: Sequence[Mapping[str, Any]] = []
+
+    def write(self, choices: Sequence[Mapping[str, Any]]) -> bytes:
+        """One chunk, after one that was held back."""
+        before = render_event({**self.head, "choices": self.last}) if self.last else b""
+        if any(one.get("finish_reason") for one in choices):
+            self.last = choices
+            return before
+        self.last = []
+        return before + render_event({**self.head, "choices": choices})
+
+    def end(self, usage: Usage, details: Mapping[str, Any]) -> bytes:
+        """The last chunk with the decision, and the usage if the caller asked for it."""
+        last = render_event({**self.head, "choices": self.last, "bylot": details})
+        if self.include_usage:
+            last += render_event({**self.head, "choices": [], "usage": render_usage(usage)})
+        return last + DONE_EVENT
+
+    def fail(self, error: ChatError) -> bytes:
+        """The error in place of a chunk."""
+        return render_event(error.body)
+
+
+def iterate_chunks(choices: Sequence[Mapping[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Complete choices in chunks, as a model would have streamed them."""
+    for choice in choices:
         index, message = choice["index"], choice["message"]
         for delta in iterate_deltas(message):
-            yield render_chunk(made.head, [{"index": index, "delta": delta, "finish_reason": None}])
-        ends.append({"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")})
-    for last in ends[:-1]:
-        yield render_chunk(made.head, [last])
-    yield from iterate_last_events(made.head, ends[-1:], made.usage, made.details, include_usage)
-
-
-def iterate_last_events(
-    head: Mapping[str, Any],
-    choices: Sequence[Mapping[str, Any]],
-    usage: Usage,
-    details: Mapping[str, Any],
-    include_usage: bool,
-) -> Iterator[bytes]:
-    """The end of a stream. The object `bylot` comes with the last choice: many clients cannot read
-    a chunk without choices, unless they asked for usage.
-    """
-    yield render_chunk(head, choices, bylot=details)
-    if include_usage:
-        yield render_chunk(head, [], usage=render_usage(usage))
-    yield DONE_EVENT
+            yield [{"index": index, "delta": delta, "finish_reason": None}]
+        yield [{"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}]
 
 
 def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A message in parts: the role, the text in pieces, everything else at once."""
+    """A message in parts: the role, the text in pieces, everything else at once, calls last."""
     content = message.get("content")
     empty = {name: None for name, value in message.items() if value is None}
     role = message.get("role", "assistant")
@@ -246,9 +281,6 @@ def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"content": content[start : start + CHUNK_CHARS]}
     elif content:
         yield {"content": content}
-    if message.get("tool_calls"):
-        calls = message["tool_calls"]
-        yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(calls)]}
     rest = {
         name: value
         for name, value in message.items()
@@ -256,6 +288,9 @@ def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     }
     if rest:
         yield rest
+    if message.get("tool_calls"):
+        calls = message["tool_calls"]
+        yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(calls)]}
 
 
 def list_choices(answers: Sequence[Answer], winner: str | None) -> list[Mapping[str, Any]]:

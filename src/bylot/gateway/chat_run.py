@@ -168,7 +168,7 @@ class ChatRun:
         elif self.entry.answer == "synthesise" and written is not None:
             message = {"role": "assistant", "content": written}
             choices = [{"message": message, "logprobs": None, "finish_reason": "stop"}]
-        return make_completion(self.request.router, choices, self.usage, self.details)
+        return make_completion(choices, self.usage, self.details)
 
     @property
     def usage(self) -> Usage:

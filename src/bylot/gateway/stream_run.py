@@ -2,17 +2,10 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from bylot.gateway.answers import Answer, Failure
-from bylot.gateway.chat import (
-    MODEL_PREFIX,
-    iterate_last_events,
-    make_completion_id,
-    render_chunk,
-)
 from bylot.gateway.chat_run import ChatRun, explain_failures
 from bylot.gateway.upstream import ModelCall, StreamFailed
 
@@ -140,24 +133,17 @@ class StreamRun(ChatRun):
             if pump is not chosen:
                 await pump.stop()
 
-    async def iterate(self) -> AsyncGenerator[bytes]:
-        """The events of the stream, with our names; the panel is settled before the last one."""
-        head = {"id": make_completion_id(), "created": int(time.time())}
-        head["model"] = MODEL_PREFIX + self.request.router
-        last: list[dict[str, Any]] = []  # held back: the object `bylot` comes with it
+    async def iterate(self) -> AsyncGenerator[list[dict[str, Any]]]:
+        """The choices of each chunk; the panel is settled before the iteration ends."""
         while (chunk := await self.source.chunks.get()) is not None:
-            choices = chunk.get("choices") or []
+            choices = [one for one in chunk.get("choices") or () if isinstance(one, dict)]
             for choice in choices:
-                self.source.finish_reason = choice.get("finish_reason")
-            if last and choices:
-                yield render_chunk(head, last)
-            last = choices or last
+                self.source.finish_reason = choice.get("finish_reason") or self.source.finish_reason
+            if choices:
+                yield choices
         if self.source.failure is not None:
             raise explain_failures([self.source.failure])
         await self.finish()
-        given = head, last, self.usage, self.details, self.request.include_usage
-        for event in iterate_last_events(*given):
-            yield event
 
     async def finish(self) -> None:
         """Stop all members and settle the panel, once, if there is a decision; this goes on even if

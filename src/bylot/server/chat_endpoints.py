@@ -1,12 +1,10 @@
-"""Chat completions over HTTP: requests in, completions or server-sent events out.
+"""Chat completions and responses over HTTP: requests in, answers or server-sent events out.
 
 The gateway does the work. This module authenticates, notices callers that go away, keeps
 connections alive meanwhile, and gives every error OpenAI's shape.
 """
 
 import asyncio
-import logging
-import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,22 +15,31 @@ from bylot.gateway.chat import (
     MODEL_PREFIX,
     ChatError,
     ChatRequest,
-    encode,
+    EventWriter,
     iterate_chunks,
     parse_chat_request,
-    render_completion,
-    render_event,
 )
 from bylot.gateway.chat_run import ChatRun
+from bylot.gateway.responses import parse_responses_request
 from bylot.gateway.stream_run import StreamRun
+from bylot.server import openai_types
 from bylot.server.auth import Caller
 from bylot.server.chat_tracing import ChatTrace
-from bylot.server.endpoint import JSON_HEADERS, AsgiSend, HttpResponse, send_response
-from bylot.server.http_errors import RawHeaders, to_api_error
+from bylot.server.endpoint import (
+    JSON_HEADERS,
+    ApiRequest,
+    ApiRoute,
+    AsgiSend,
+    HttpResponse,
+    chat_error_response,
+    chat_route,
+    json_response,
+    route,
+    send_response,
+)
+from bylot.server.http_errors import RawHeaders, to_chat_error
 from bylot.server.request_parsing import AsgiReceive, check_duplicate_headers, read_body
 from bylot.server.state import ServerState
-
-log = logging.getLogger("bylot.server")
 
 KEEP_ALIVE_S = 5.0
 EVENT_HEADERS = (
@@ -40,18 +47,38 @@ EVENT_HEADERS = (
     (b"cache-control", b"no-cache"),
     (b"x-content-type-options", b"nosniff"),
 )
-CLIENT_GONE = 499  # in logs and metrics: the caller has closed the connection
 REFUSED = "refused"  # in metrics: codes that models gave
+CLIENT_GONE = 499  # in logs and metrics: the caller has closed the connection
+
+
+@chat_route(
+    "POST /v1/chat/completions", openai_types.ChatCompletionBody, openai_types.ChatCompletion
+)
+def create_chat_completion(content: bytes) -> ChatRequest:
+    """Ask a panel of models for an answer, whole or streamed, as a chat completion of OpenAI."""
+    return parse_chat_request(content)
+
+
+@chat_route("POST /v1/responses", openai_types.ResponsesBody, openai_types.ResponseObject)
+def create_response(content: bytes) -> ChatRequest:
+    """Ask a panel of models for an answer, whole or streamed, as a response of OpenAI."""
+    return parse_responses_request(content)
+
+
+@route("GET /v1/models", "decide", 200, openai_types.ModelList, is_openai=True)
+async def list_models(request: ApiRequest[None, None]) -> HttpResponse:
+    """The models that the caller may use: one for each router with a gateway."""
+    names = [one for one in request.state.gateway.routers if request.caller.can_access(one)]
+    models = [openai_types.ModelCard(MODEL_PREFIX + name) for name in names]
+    return json_response(200, openai_types.ModelList(models))
 
 
 class ChatEndpoint:
-    """Serves `POST /v1/chat/completions`."""
+    """Serves a route that asks a panel; its function reads the request."""
 
-    path = "/v1/chat/completions"
-    label = f"POST {path}"
-
-    def __init__(self, state: ServerState) -> None:
-        self.state = state
+    def __init__(self, state: ServerState, route: ApiRoute) -> None:
+        self.state, self.route = state, route
+        self.label = f"{route.method} {route.path}"
         self.latencies: dict[int, Any] = {}  # Prometheus histograms by status
 
     async def __call__(
@@ -60,7 +87,7 @@ class ChatEndpoint:
         """Serve one request; every error becomes a response."""
         start, tracer = time.perf_counter(), self.state.tracer
         exchange = Exchange(send)
-        trace = tracer and ChatTrace(tracer, self.path, exchange, dict(scope["headers"]))
+        trace = tracer and ChatTrace(tracer, self.route.path, exchange, dict(scope["headers"]))
         try:
             await self.respond(scope, receive, exchange)
         except asyncio.CancelledError:
@@ -94,7 +121,7 @@ class ChatEndpoint:
         caller = state.credentials.authenticate(headers)
         caller.check("decide")
         content = await read_body(receive, headers, state.settings.max_chat_body_bytes)
-        request = parse_chat_request(content)
+        request: ChatRequest = self.route.function(content)
         with state.gateway.admit(caller.id):
             work = asyncio.create_task(self.serve(request, headers, caller, exchange))
             leaving = asyncio.create_task(wait_for_disconnect(receive))
@@ -128,31 +155,34 @@ class ChatEndpoint:
         kind = StreamRun if request.stream and streams_first else ChatRun
         run = exchange.run = kind(gateway, request, context, caller.id)
         if not request.stream:
-            completion = await run.complete()
-            body = render_completion(completion)
+            body = request.render(await run.complete())
             await exchange.answer(HttpResponse(200, body, (*JSON_HEADERS, *describe_run(run))))
-        elif isinstance(run, StreamRun):
-            await self.stream_first(run, exchange)
+            return
+        exchange.events = events = request.start_events()
+        if isinstance(run, StreamRun):
+            await stream_first(run, events, exchange)
         else:
-            await self.stream_completion(run, exchange)
-
-    async def stream_first(self, run: StreamRun, exchange: "Exchange") -> None:
-        """Pass the first member through that starts to answer."""
-        try:
-            await keep_alive_while(asyncio.create_task(run.begin()), exchange, run)
-            async for event in run.iterate():
-                await exchange.send_event(event, describe_run(run))
-        finally:
-            await run.finish()
+            await stream_completion(run, events, exchange)
+        await exchange.send_event(events.end(run.usage, run.details), run)
         await exchange.end()
 
-    async def stream_completion(self, run: ChatRun, exchange: "Exchange") -> None:
-        """Collect the panel, then send the answer as a stream."""
-        task = asyncio.create_task(run.complete())
-        completion = await keep_alive_while(task, exchange, run)
-        for event in iterate_chunks(completion, run.request.include_usage):
-            await exchange.send_event(event, describe_run(run))
-        await exchange.end()
+
+async def stream_first(run: StreamRun, events: EventWriter, exchange: "Exchange") -> None:
+    """Pass the first member through that starts to answer."""
+    try:
+        await keep_alive_while(asyncio.create_task(run.begin()), exchange, run)
+        async for choices in run.iterate():
+            await exchange.send_event(events.write(choices), run)
+    finally:
+        await run.finish()
+
+
+async def stream_completion(run: ChatRun, events: EventWriter, exchange: "Exchange") -> None:
+    """Collect the panel, then send the answer as a stream."""
+    task = asyncio.create_task(run.complete())
+    completion = await keep_alive_while(task, exchange, run)
+    for choices in iterate_chunks(completion.choices):
+        await exchange.send_event(events.write(choices), run)
 
 
 async def keep_alive_while(task: "asyncio.Task[Any]", exchange: "Exchange", run: ChatRun) -> Any:
@@ -161,7 +191,7 @@ async def keep_alive_while(task: "asyncio.Task[Any]", exchange: "Exchange", run:
         while not task.done():
             await asyncio.wait([task], timeout=KEEP_ALIVE_S)
             if not task.done():
-                await exchange.send_event(KEEP_ALIVE_COMMENT, describe_run(run))
+                await exchange.send_event(KEEP_ALIVE_COMMENT, run)
     finally:
         if not task.done():
             task.cancel()
@@ -172,11 +202,13 @@ async def keep_alive_while(task: "asyncio.Task[Any]", exchange: "Exchange", run:
 class Exchange:
     """The response to one request: whole, or a stream of events.
 
-    run: what serves the request, once it is known to be valid
+    events: renders the stream; None: none was asked for
+    run:    what serves the request, once it is known to be valid
     """
 
     def __init__(self, send: AsgiSend) -> None:
         self.send, self.status = send, 0
+        self.events: EventWriter | None = None
         self.run: ChatRun | None = None
         self.is_streaming = self.is_gone = False
 
@@ -184,13 +216,14 @@ class Exchange:
         self.status = response.status
         await send_response(self.send, response)
 
-    async def send_event(self, event: bytes, headers: RawHeaders) -> None:
-        """Send an event; the first one starts the response."""
+    async def send_event(self, event: bytes, run: ChatRun) -> None:
+        """Send events; the first ones start the response."""
         if not self.is_streaming:
             self.is_streaming, self.status = True, 200
             start = {"type": "http.response.start", "status": 200}
-            await self.send({**start, "headers": [*EVENT_HEADERS, *headers]})
-        await self.send({"type": "http.response.body", "body": event, "more_body": True})
+            await self.send({**start, "headers": [*EVENT_HEADERS, *describe_run(run)]})
+        if event:
+            await self.send({"type": "http.response.body", "body": event, "more_body": True})
 
     async def end(self) -> None:
         await self.send({"type": "http.response.body", "body": b""})
@@ -199,29 +232,10 @@ class Exchange:
         """Send an error, in a stream as its last event."""
         if self.is_gone:
             return
-        if self.is_streaming:
-            await self.send({"type": "http.response.body", "body": render_event(error.body)})
+        if self.is_streaming and self.events is not None:
+            await self.send({"type": "http.response.body", "body": self.events.fail(error)})
             return
-        await self.answer(error_response(error))
-
-
-def error_response(error: ChatError) -> HttpResponse:
-    """An error in OpenAI's envelope."""
-    headers: RawHeaders = JSON_HEADERS
-    if error.retry_after_s is not None:
-        seconds = str(max(1, math.ceil(error.retry_after_s))).encode()
-        headers = (*headers, (b"retry-after", seconds))
-    return HttpResponse(error.status, encode(error.body), headers)
-
-
-def to_chat_error(error: Exception) -> ChatError:
-    """Any error in OpenAI's envelope."""
-    if isinstance(error, ChatError):
-        return error
-    found = to_api_error(error)
-    status = 400 if found.status == 422 else found.status
-    code = "invalid_api_key" if status == 401 else found.code
-    return ChatError(status, code, str(found), found.field, found.retry_after)
+        await self.answer(chat_error_response(error))
 
 
 async def wait_for_disconnect(receive: AsgiReceive) -> None:
@@ -244,28 +258,3 @@ def describe_run(run: ChatRun) -> RawHeaders:
         facts["winner"] = quote(run.winner)
         facts["cost-usd"] = f"{sum(run.spend.values()):.9f}"
     return tuple((f"x-bylot-{name}".encode(), value.encode()) for name, value in facts.items())
-
-
-class ModelsEndpoint:
-    """Serves `GET /v1/models`: the models that the caller may use."""
-
-    def __init__(self, state: ServerState) -> None:
-        self.state = state
-
-    async def __call__(
-        self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend, target: str
-    ) -> None:
-        """List the routers that have a gateway."""
-        exchange = Exchange(send)
-        try:
-            caller = self.state.credentials.authenticate(dict(scope["headers"]))
-            caller.check("decide")
-            names = [one for one in self.state.gateway.routers if caller.can_access(one)]
-            data = [
-                {"id": MODEL_PREFIX + name, "object": "model", "created": 0, "owned_by": "bylot"}
-                for name in names
-            ]
-            body = encode({"object": "list", "data": data})
-            await exchange.answer(HttpResponse(200, body))
-        except Exception as error:
-            await exchange.fail(to_chat_error(error))

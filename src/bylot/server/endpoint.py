@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from types import NoneType
@@ -9,8 +10,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from bylot.gateway.chat import ChatRequest
 from bylot.server.auth import Caller
-from bylot.server.http_errors import ApiError, RawHeaders, to_api_error
+from bylot.server.http_errors import ApiError, RawHeaders, to_api_error, to_chat_error
 from bylot.server.request_parsing import (
     AsgiReceive,
     check_duplicate_headers,
@@ -52,11 +54,13 @@ class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
 
 FileReader = Callable[[bytes, bytes | None, Any], Any]
 EndpointFunction = Callable[[ApiRequest[Any, Any]], Awaitable[HttpResponse]]
+ChatParser = Callable[[bytes], ChatRequest]
 
 
 class ApiRoute(NamedTuple):
     """One operation of the API.
 
+    function: serves it; of a chat route: reads the body, and the gateway serves it
     scope:    scope that the caller's key must have; None: no key is needed
     success:  status of success, and the type of its body; None: no body
     body:     type of the request body; None: no body
@@ -64,11 +68,13 @@ class ApiRoute(NamedTuple):
     errors:   error statuses besides those that follow from the other fields
     has_key_header: the header Idempotency-Key is accepted
     read_file: reads a body that is a file, with the query; None if it is JSON of the type `body`
+    is_openai: errors have OpenAI's envelope
+    is_chat:   a panel is asked, and the response may be a stream
     """
 
     method: str
     path: str
-    function: EndpointFunction
+    function: Callable[..., Any]
     scope: Scope | None
     success: tuple[int, Any]
     body: type[Any] | None = None
@@ -76,6 +82,8 @@ class ApiRoute(NamedTuple):
     errors: tuple[int, ...] = ()
     has_key_header: bool = False
     read_file: FileReader | None = None
+    is_openai: bool = False
+    is_chat: bool = False
 
 
 def route(
@@ -86,6 +94,7 @@ def route(
     *errors: int,
     has_key_header: bool = False,
     read_file: FileReader | None = None,
+    is_openai: bool = False,
 ) -> Callable[[EndpointFunction], ApiRoute]:
     """Make a route of a function; the types of body and query are those of its annotation."""
     method, path = operation.split(" ")
@@ -95,8 +104,23 @@ def route(
         body, query = (None if one is NoneType else one for one in types)
         return ApiRoute(
             *(method, path, function, scope, (status, kind), body, query),
-            *(errors, has_key_header, read_file),
+            *(errors, has_key_header, read_file, is_openai),
         )
+
+    return make
+
+
+def chat_route(operation: str, body: Any, kind: Any) -> Callable[[ChatParser], ApiRoute]:
+    """Make a route of a function that reads requests to the gateway.
+
+    body, kind: describe the bodies of request and response; nothing is checked by them
+    """
+    method, path = operation.split(" ")
+
+    def make(parse: ChatParser) -> ApiRoute:
+        success, errors = (200, kind), (404, 502, 504)
+        made = ApiRoute(method, path, parse, "decide", success, body, errors=errors)
+        return made._replace(is_openai=True, is_chat=True)
 
     return make
 
@@ -125,7 +149,8 @@ class Endpoint:
         except Exception as error:
             found = to_api_error(error)
             self.state.metrics.errors.labels(found.code).inc()
-            response = error_response(found)
+            make = chat_error_response if self.route.is_openai else error_response
+            response = make(found)
         except asyncio.CancelledError:  # the server stops, and has waited long enough
             message = "the server is shutting down; repeat the request with the same key"
             draining = ApiError(503, "draining", message, retry_after=1.0)
@@ -155,7 +180,8 @@ class Endpoint:
             if route.read_file is not None:
                 body = route.read_file(content, content_type, query)
             body = parse_json_body(self.decoder, content, content_type) if body is None else body
-        return await route.function(ApiRequest(state, caller, target, headers, body, query))
+        function: EndpointFunction = route.function
+        return await function(ApiRequest(state, caller, target, headers, body, query))
 
     def record(self, target: str, status: int, seconds: float) -> None:
         """Record the latency of one request, and log it at level debug."""
@@ -179,6 +205,17 @@ def json_response(status: int, value: Any) -> HttpResponse:
 def error_response(error: Exception) -> HttpResponse:
     found = to_api_error(error)
     return HttpResponse(found.status, encode_json(found.body), (*JSON_HEADERS, *found.headers))
+
+
+def chat_error_response(error: Exception) -> HttpResponse:
+    """An error in OpenAI's envelope."""
+    found, headers = to_chat_error(error), JSON_HEADERS
+    if found.retry_after_s is not None:
+        seconds = str(max(1, math.ceil(found.retry_after_s))).encode()
+        return HttpResponse(
+            found.status, encode_json(found.body), (*headers, (b"retry-after", seconds))
+        )
+    return HttpResponse(found.status, encode_json(found.body), headers)
 
 
 async def send_response(send: AsgiSend, response: HttpResponse) -> None:

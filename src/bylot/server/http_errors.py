@@ -1,4 +1,5 @@
-"""Every error response has one shape: {"error": {"code", "message", "field"?}}.
+"""Every error response has one shape: {"error": {"code", "message", "field"?}}, except for those
+of the gateway, which have OpenAI's.
 
 Errors of the caller are explained to the caller. Errors of the server are logged under an id, and
 the response contains only that id.
@@ -12,6 +13,7 @@ from msgspec import UNSET
 
 from bylot import errors
 from bylot.api import ERROR_CODES, ErrorBody, ErrorDetail
+from bylot.gateway.chat import ChatError
 
 log = logging.getLogger("bylot.server")
 
@@ -78,3 +80,13 @@ def to_api_error(error: Exception) -> ApiError:
         return ApiError(500, "store_damaged", f"{public_message(error)}, error {error_id}")
     message = f"internal server error; see the server log, error {error_id}"
     return ApiError(500, "internal_error", message)
+
+
+def to_chat_error(error: Exception) -> ChatError:
+    """The response to any error of the gateway, in OpenAI's envelope."""
+    if isinstance(error, ChatError):
+        return error
+    found = to_api_error(error)
+    status = 400 if found.status == 422 else found.status
+    code = "invalid_api_key" if status == 401 else found.code
+    return ChatError(status, code, str(found), found.field, found.retry_after)

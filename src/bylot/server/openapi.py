@@ -11,10 +11,12 @@ from bylot import __version__
 from bylot.api import PROBLEM_REF, ErrorBody, IdempotencyKey
 from bylot.problem_files.schema import packaged_text
 from bylot.server.endpoint import ApiRoute
+from bylot.server.openai_types import OpenAiError
 
 Schemas = dict[Any, dict[str, Any]]
 SCHEMA_REF = "#/components/schemas/{name}"
 JSON_TYPE = "application/json"
+EVENTS_TYPE = "text/event-stream"
 STATUS_DESCRIPTIONS = {
     400: "Malformed request: invalid JSON, or a duplicate header",
     401: "No valid API key",
@@ -28,14 +30,20 @@ STATUS_DESCRIPTIONS = {
     422: "Invalid request",
     429: "Rate limit of the API key exceeded",
     500: "Internal error; see the server log",
+    502: "No member of the panel answered",
     503: "Temporarily unavailable; retry after the seconds of Retry-After",
+    504: "No member of the panel answered in time",
 }
-RETRYABLE_STATUSES = (409, 429, 503)  # may have a header Retry-After
+RETRYABLE_STATUSES = (409, 429, 502, 503)  # may have a header Retry-After
+PLAIN_STATUSES = (405, 408)  # found before the route is: errors of the gateway have no other shape
 TAG_BY_PREFIX = {
     "/v1/routers/{name}/decisions": "decisions",
     "/v1/routers": "routers",
     "/v1/decisions": "decisions",
     "/v1/rewards": "decisions",
+    "/v1/chat": "gateway",
+    "/v1/responses": "gateway",
+    "/v1/models": "gateway",
     "/personalizer": "personalizer",
     "/": "server",
 }
@@ -46,7 +54,7 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
     kinds = dict[Any, None].fromkeys(
         kind
         for route in routes
-        for kind in (route.body, route.query, route.success[1], ErrorBody)
+        for kind in (route.body, route.query, route.success[1], ErrorBody, OpenAiError)
         if kind is not None
     )
     found, named = msgspec.json.schema_components(kinds, ref_template=SCHEMA_REF)
@@ -124,11 +132,14 @@ def describe_responses(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
         good["content"] = {"text/plain": {"schema": {"type": "string"}}}
     elif kind is not None:
         good["content"] = {JSON_TYPE: {"schema": schemas[kind]}}
+    if route.is_chat:
+        good["content"][EVENTS_TYPE] = {"schema": {"type": "string"}}
     made = {str(status): good}
     for number in error_statuses(route):
+        shape = OpenAiError if route.is_openai and number not in PLAIN_STATUSES else ErrorBody
         made[str(number)] = bad = {
             "description": STATUS_DESCRIPTIONS[number],
-            "content": {JSON_TYPE: {"schema": schemas[ErrorBody]}},
+            "content": {JSON_TYPE: {"schema": schemas[shape]}},
         }
         if number in RETRYABLE_STATUSES:
             bad["headers"] = {"Retry-After": {"schema": {"type": "integer", "minimum": 1}}}
@@ -141,7 +152,9 @@ def error_statuses(route: ApiRoute) -> list[int]:
         numbers |= {401, 403, 429, 503}
     if "{" in route.path:
         numbers.add(404)
-    if route.body is not None:
+    if route.is_chat:
+        numbers |= {408, 413}
+    elif route.body is not None:
         numbers |= {408, 413, 415, 422}
     if route.query is not None:
         numbers.add(422)

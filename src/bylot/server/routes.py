@@ -8,8 +8,8 @@ from typing import Any
 
 from bylot import api
 from bylot.errors import BylotError
-from bylot.server import decision_endpoints, personalizer, router_endpoints
-from bylot.server.chat_endpoints import ChatEndpoint, ModelsEndpoint
+from bylot.server import chat_endpoints, decision_endpoints, personalizer, router_endpoints
+from bylot.server.chat_endpoints import ChatEndpoint
 from bylot.server.endpoint import (
     ApiRequest,
     ApiRoute,
@@ -90,7 +90,7 @@ async def get_openapi(request: ApiRequest[None, None]) -> HttpResponse:
 ROUTES: tuple[ApiRoute, ...] = (
     *(
         one
-        for module in (router_endpoints, decision_endpoints, personalizer)
+        for module in (router_endpoints, decision_endpoints, chat_endpoints, personalizer)
         for one in vars(module).values()
         if isinstance(one, ApiRoute)
     ),
@@ -106,7 +106,7 @@ def openapi_document() -> bytes:
     return encode_json(build_openapi(ROUTES))
 
 
-AnyEndpoint = Endpoint | ChatEndpoint | ModelsEndpoint
+AnyEndpoint = Endpoint | ChatEndpoint
 
 
 class RouteTable:
@@ -124,9 +124,7 @@ class RouteTable:
                 methods = suffixes.setdefault(rest.partition("}")[2], {})
             else:
                 methods = self.fixed.setdefault(prefix, {})
-            methods[one.method] = Endpoint(state, one)
-        self.fixed["/v1/chat/completions"] = {"POST": ChatEndpoint(state)}
-        self.fixed["/v1/models"] = {"GET": ModelsEndpoint(state)}
+            methods[one.method] = (ChatEndpoint if one.is_chat else Endpoint)(state, one)
 
     def find(self, path: str) -> tuple[dict[str, AnyEndpoint] | None, str]:
         """The endpoints of a path by method, None if there are none; and its variable part."""
