@@ -6,7 +6,13 @@ from typing import Any
 from bylot import policies
 from bylot.api import DecisionRecord
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.commands import CreateRouter, EditRouter, MakeDecision, RecordReward
+from bylot.eventlog.commands import (
+    CreateRouter,
+    EditRouter,
+    MakeDecision,
+    RecordReward,
+    ReplaceMember,
+)
 from bylot.eventlog.events import (
     BODY_DECODERS,
     EVENT_BODIES,
@@ -144,6 +150,9 @@ def make_log_with_every_event() -> LoggedRouter:
     logged = LoggedRouter(wait=1.0, default=0.25)
     first, second = logged.decide(1, context="a", key="k"), logged.decide(2, defer=True)
     third, _ = logged.decide(3, defer=True), logged.decide(4, available=("ann", "bob"))
+    fifth = logged.decide(4, available=("ann", "dan"))
+    command = ReplaceMember(f"triage.1.{fifth}", "dan", ("cat", "eve"), by="me")
+    logged.append(logged.aggregate.replace(5, fifth, command))
     logged.reward(first, 0.5, 5, key="x", spend={"usd": 2.0}, by="me")
     logged.append(logged.aggregate.activate(6, second))
     panel = decode_decision(logged.log[second]).draws

@@ -231,6 +231,27 @@ def test_the_config_is_returned_as_given(client: Client) -> None:
         client.create("Not A Name", make_five_expert_problem(), "omd")
 
 
+def test_a_member_that_failed_can_be_replaced(client: Client, server: ServerProcess) -> None:
+    router = client.create("substitutes", make_five_expert_problem(), "distinct")
+    decision = router.decide(available=["ann", "dan"])
+    changed = router.replace(decision.id, "dan", {"cat", "eve"})
+    assert (set(changed.subset), changed.failed) == ({"ann", "cat"}, ("dan",))
+    with pytest.raises(errors.NoSubstitute, match="nobody can take the place of 'ann'"):
+        router.replace(decision.id, "ann")
+    with pytest.raises(errors.DecisionError, match="has no member 'zoe'"):
+        router.replace(decision.id, "zoe")
+
+    async def repeat() -> None:
+        async with AsyncClient(server.url) as other:
+            again = other.router("substitutes")
+            assert await again.replace(decision.id, "dan") == changed
+            assert await again.reward(decision.id, spend={"usd": 4.0}, key="gateway") == "settled"
+            with pytest.raises(errors.DecisionStateError, match="is settled; its panel"):
+                await again.replace(decision.id, "cat")
+
+    asyncio.run(repeat())
+
+
 def test_a_deferred_decision_can_be_activated_or_cancelled(client: Client) -> None:
     router = client.create("later", make_five_expert_problem(), "omd", wait=60.0)
     one, other = router.decide(defer=True), router.decide(defer=True)

@@ -286,6 +286,49 @@ def test_costs_without_a_reward_are_settled_alone_and_in_batches(
     assert 'bylot_rewards_total{receipt="settled"}' in server.get("/metrics").text
 
 
+def test_a_member_that_failed_is_replaced_over_http(server: ServerClient) -> None:
+    costs = {"usd": [1.0, 1.0, 1.0, 3.0]}
+    problem = {"experts": ["ann", "bob", "cat", "dan"], "costs": costs, "draws": 2}
+    problem["limits"] = [{"cost": "usd", "at_most": 3.0}]
+    router = server.create_router(problem=problem)
+    decision = server.decide(router, available=["ann", "bob"])
+    path = f"/v1/decisions/{decision['id']}/replace"
+    error = assert_error(server.post(path, json={"failed": "ann", "available": ["dan"]}), 409)
+    assert error["code"] == "no_substitute"
+    assert assert_error(server.post(path, json={"failed": "eve"}), 422)["code"] == "bad_decision"
+    assert_error(server.post(path, json={"available": ["cat"]}), 422)
+    asked = {"failed": "ann", "available": ["cat", "dan"]}
+    answer = server.post(path, json=asked)
+    changed = answer.json()
+    assert answer.status_code == 200
+    assert set(changed["subset"]) == {"bob", "cat"}
+    assert (changed["failed"], changed["propensity"], changed["inclusion"]) == (["ann"], None, None)
+    assert server.post(path, json=asked).json() == changed
+    record = server.get(f"/v1/decisions/{decision['id']}").json()
+    assert (record["decision"], record["state"]) == (changed, "waiting")
+    server.post(f"/v1/decisions/{decision['id']}/reward", json={"value": 1})
+    error = assert_error(server.post(path, json={"failed": "bob"}), 409)
+    assert error["code"] == "invalid_state"
+    log = server.get(f"{router}/events").json()["events"]
+    assert [one["kind"] for one in log] == ["created", "decided", "replaced", "rewarded"]
+    name = router.rpartition("/")[2]
+    assert (
+        f'bylot_router_failed_members_total{{router="{name}"}} 1.0' in server.get("/metrics").text
+    )
+
+
+def test_a_repeated_request_returns_the_panel_as_it_is_now(server: ServerClient) -> None:
+    router = server.create_router()
+    asked = {"key": "visit", "available": ["ann", "dan"]}
+    decision = server.decide(router, **asked)
+    path = f"/v1/decisions/{decision['id']}"
+    changed = server.post(f"{path}/replace", json={"failed": "dan"}).json()
+    assert set(changed["subset"]) == {"ann", "cat"}
+    assert server.decide(router, **asked) == changed
+    assert server.post(f"{path}/cancel").json() == changed
+    assert server.get(f"{router}/status").json()["costs"]["usd"]["settled"] == 0.0
+
+
 @pytest.fixture(scope="module")
 def judged(server: ServerClient) -> str:
     """A router that scores of members are reported to."""

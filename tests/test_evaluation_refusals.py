@@ -84,7 +84,7 @@ def test_unusable_rounds_are_counted_and_do_not_change_estimates() -> None:
         evaluate_target(log_from_entries(TRIO, usable + unusable), target),
     )
     assert one.estimates == other.estimates
-    assert other.counts == (403, 400, 1, 1, 1)
+    assert other.counts == (403, 400, 1, 1, 1, 0)
     assert any("guard replaced 1 panels" in note for note in other.notes)
     assert any("1 rounds without a reward" in note for note in other.notes)
     with pytest.raises(InsufficientOverlap, match="none of 3 rounds can be used"):

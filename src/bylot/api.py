@@ -137,6 +137,16 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
     defer: bool = False
 
 
+class ReplaceRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A member of a panel that failed, in whose place another expert is to be asked.
+
+    available: the experts that are available now, all if omitted
+    """
+
+    failed: LabelText
+    available: ExpertNames | None = None
+
+
 class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The reward of a decision, and what else is known about its panel; or its costs only.
 
@@ -330,6 +340,7 @@ ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
     (errors.DecisionNotFound, 404, "no_such_decision"),
     (errors.RouterExists, 409, "name_taken"),
     (errors.RewardConflict, 409, "reward_conflict"),
+    (errors.NoSubstitute, 409, "no_substitute"),
     (errors.DecisionStateError, 409, "invalid_state"),
     (errors.IdempotencyKeyReused, 422, "key_reused"),
     (errors.InfeasibleLimits, 422, "infeasible_limits"),

@@ -240,6 +240,10 @@ class DecisionStateError(StoreError):
     """The state of the decision does not allow this; nothing was changed."""
 
 
+class NoSubstitute(DecisionStateError):
+    """Nobody can take the place of a member that failed; nothing was changed."""
+
+
 class ServiceError(BylotError):
     """A server failed, or its answer cannot be understood."""
 

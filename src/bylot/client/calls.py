@@ -287,6 +287,39 @@ class RouterCalls:
             RewardError,
         )
 
+    def replace(
+        self, id: str, failed: str, available: Iterable[str] | None = None
+    ) -> HttpCall[Decision]:
+        """Draw another expert in place of a member that failed, at no cost to any limit.
+
+        Parameters
+        ----------
+        id : str
+            Id of the decision, of which nothing was reported yet.
+        failed : str
+            The member; the same one again returns the decision as it is.
+        available : iterable of str, optional
+            The experts that are available now; all if omitted.
+
+        Returns
+        -------
+        Decision
+            With the new panel and its cost, and without probabilities.
+
+        Raises
+        ------
+        NoSubstitute
+            If nobody can take its place; the panel stays.
+        DecisionStateError
+            If the decision does not wait for its first report.
+        """
+        if available is not None and not isinstance(available, str):  # the server rejects a str
+            available = tuple(available)
+        request = api.ReplaceRequest(failed, available)  # type: ignore[arg-type]
+        path = f"/v1/decisions/{quote(id, safe='')}/replace"
+        body = encode_body(request, DecisionError)
+        return HttpCall("POST", path, read_decision, body, DecisionError)
+
     def activate(self, id: str) -> HttpCall[Decision]:
         """Activate a deferred decision: it waits for its reward from now on."""
         return change_decision(id, "activate")

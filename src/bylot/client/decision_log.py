@@ -51,6 +51,9 @@ class LogReader:
                 self.unused.discard(of)
             case events.DecisionCancelled():
                 self.unused.add(of)
+            case events.MemberReplaced():
+                entry = self.entries[of].exchange_member(body.failed, body.added)
+                self.entries[of] = entry._replace(spend=body.spend)
             case events.RewardReceived():
                 spend = {**self.entries[of].spend, **(body.spend or {})}
                 self.entries[of] = self.entries[of]._replace(spend=spend)

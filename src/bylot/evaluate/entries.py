@@ -44,6 +44,7 @@ class LogEntry(NamedTuple):
     excluded: tuple[str, ...] = ()  # available experts known to have had probability 0
     members: Mapping[str, float] | None = None  # scores; estimates, which are of panels, use none
     winner: str | None = None  # likewise
+    substituted: bool = False  # a member failed, and another expert took its place
 
     @property
     def subset(self) -> tuple[str, ...]:
@@ -68,10 +69,24 @@ class LogEntry(NamedTuple):
         masses: Floats = np.array(list(dict(pairs).values()))
         return float(log_iid_set_probability(masses, len(self.draws)))
 
+    def exchange_member(self, failed: str, added: str) -> "LogEntry":
+        """The entry with one expert in place of another; how likely the panel was is not known."""
+        draws = tuple(added if name == failed else name for name in self.subset)
+        available = self.available
+        if available is not None and added not in available:
+            available = (*available, added)
+        return self._replace(
+            draws=draws,
+            draw_probabilities=(),
+            propensity=None,
+            available=available,
+            substituted=True,
+        )
+
     def to_data(self) -> dict[str, Any]:
         """Plain data; unknown values are null, unknown scores are left out."""
         scores = None if self.members is None else dict(self.members)
-        more = {"members": scores, "winner": self.winner}
+        more = {"members": scores, "winner": self.winner, "substituted": self.substituted or None}
         return {
             "id": self.id,
             "t": self.t,
@@ -114,9 +129,10 @@ def entry_from_decision(
     Returns
     -------
     LogEntry
-        The entry. A panel that the guard put in place of another one has no propensity.
+        The entry. A panel that the guard put in place of another one has no propensity, nor has one
+        of which a member failed and was replaced.
     """
-    iid = policy.draws_iid and not decision.replaced
+    iid = policy.draws_iid and not (decision.replaced or decision.failed)
     return LogEntry(
         id=decision.id,
         t=decision.t,
@@ -128,6 +144,7 @@ def entry_from_decision(
         replaced=decision.replaced and decision.propensity is not None,
         spend=dict(decision.spend),
         available=None if available is None else tuple(available),
+        substituted=bool(decision.failed),
     )
 
 
@@ -178,6 +195,7 @@ LOG_FIELDS: dict[str, tuple[Any, str]] = {
     ),
     "propensity": (Finite | None, "a probability in (0, 1], or null if unknown"),
     "replaced": (bool, "true or false"),
+    "substituted": (bool | None, "true or false"),
     "spend": (dict[str, Finite | None] | None, 'an object of numbers such as {"usd": 2.5}'),
     "available": (Names | None, EXPECTED_NAMES),
     "excluded": (tuple[str, ...] | None, "a list of names"),
@@ -211,12 +229,13 @@ def parse_entry(fields: Any) -> LogEntry:
     if isinstance(given["reward"], bool):
         given["reward"] = float(given["reward"])
     replaced, spend = given.get("replaced", False), given.get("spend") or {}
-    if replaced or not probabilities:
+    changed = replaced or given.get("substituted")
+    if changed or not probabilities:
         probabilities, draws = (), subset or tuple(dict.fromkeys(draws))
     given |= {
         "draws": draws,
         "draw_probabilities": probabilities,
-        "propensity": None if replaced else given.get("propensity") or None,
+        "propensity": None if changed else given.get("propensity") or None,
         "spend": {name: cost for name, cost in spend.items() if cost is not None},
     }
     if given.get("members") is not None:

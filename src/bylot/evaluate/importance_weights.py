@@ -22,13 +22,14 @@ MAX_LOG_WEIGHT = 300.0  # squares of larger weights overflow
 
 
 class RoundCounts(NamedTuple):
-    """How the rounds of a log are used; each is in one of the last four."""
+    """How the rounds of a log are used; each is in one of the last five."""
 
     rounds: int
     used: int
     replaced: int  # by the guard
     unknown_propensity: int
     unrewarded: int
+    substituted: int = 0  # a member failed, and another expert took its place
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +58,16 @@ class WeightedSample:
 
 
 def select_usable_rounds(log: DecisionLog) -> tuple[RoundCounts, Ints]:
-    """The rounds that have a reward and a known propensity and were not replaced."""
-    facts = [(one.replaced, not one.has_probability, one.reward is None) for one in log.entries]
-    replaced, unknown, unrewarded = np.array(facts, bool).reshape(-1, 3).T
-    unknown, unrewarded = unknown & ~replaced, unrewarded & ~(replaced | unknown)
-    used = ~(replaced | unknown | unrewarded)
-    numbers = (int(which.sum()) for which in (used, replaced, unknown, unrewarded))
+    """The rounds that have a reward and a known propensity, and whose panel was not replaced."""
+    facts = [
+        (one.replaced, one.substituted, not one.has_probability, one.reward is None)
+        for one in log.entries
+    ]
+    reasons = np.array(facts, bool).reshape(-1, 4)
+    first = reasons & (np.cumsum(reasons, axis=1) == 1)  # each round is counted once
+    replaced, substituted, unknown, unrewarded = (int(n) for n in first.sum(axis=0))
+    used = ~reasons.any(axis=1)
+    numbers = int(used.sum()), replaced, unknown, unrewarded, substituted
     return RoundCounts(len(log.entries), *numbers), np.flatnonzero(used)
 
 
@@ -72,8 +77,8 @@ def weight_rounds(log: DecisionLog, distributions: list[PanelDistribution]) -> W
     if not counts.used:
         raise InsufficientOverlap(
             f"none of {counts.rounds} rounds can be used: {counts.replaced} were replaced by the "
-            f"guard, {counts.unknown_propensity} have no propensity, {counts.unrewarded} have no "
-            "reward",
+            f"guard, {counts.substituted} had a member replaced that failed, "
+            f"{counts.unknown_propensity} have no propensity, {counts.unrewarded} have no reward",
             remedy=f"log propensity and reward of each decision{advise_exploration(counts)}",
         )
     entries, at = [log.entries[n] for n in rounds], log.strata[1]

@@ -205,6 +205,8 @@ def encode_log_parquet(path: Path, entries: list[LogEntry]) -> bytes:
         columns["members"] = pl.Struct(dict.fromkeys(names, pl.Float64))
     if any(one.winner is not None for one in entries):
         columns["winner"] = pl.String
+    if any(one.substituted for one in entries):
+        columns["substituted"] = pl.Boolean
     rows = [{name: one.to_data().get(name) for name in columns} for one in entries]
     out = io.BytesIO()
     pl.DataFrame(rows, schema=columns).write_parquet(out)

@@ -151,6 +151,7 @@ def tabulate_estimates(log: DecisionLog, evaluations: Sequence[Evaluation]) -> l
 def describe_used_rounds(counts: RoundCounts, reward: float | None) -> str:
     reasons = (
         (counts.replaced, "replaced by the guard"),
+        (counts.substituted, "with a member that failed and was replaced"),
         (counts.unknown_propensity, "without propensity"),
         (counts.unrewarded, "without reward"),
     )

@@ -268,6 +268,11 @@ def note_evaluation_caveats(
     if sample.unsupported > 0:
         off = sample.unsupported * (rewards[1] - rewards[0])
         notes.append(f"panels without data in the log may shift the reward by up to {off:.2g}")
+    if counts.substituted:
+        notes.append(
+            f"{counts.substituted} rounds in which a member failed and was replaced are left out; "
+            "estimates are of panels whose members answer"
+        )
     if counts.unrewarded:
         notes.append(
             f"{counts.unrewarded} rounds without a reward are left out; this is unbiased only if "

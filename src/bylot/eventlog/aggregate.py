@@ -11,7 +11,15 @@ from hashlib import sha256
 from msgspec import MsgspecError, structs
 
 from bylot import errors
-from bylot.eventlog import commands, config_validation, events, history, reward_rules, snapshot
+from bylot.eventlog import (
+    commands,
+    config_validation,
+    events,
+    history,
+    reward_rules,
+    snapshot,
+    substitution,
+)
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
@@ -150,6 +158,34 @@ class RouterAggregate:
         self.latest = event, body
         return event
 
+    def replace(self, at: int, of: int, command: commands.ReplaceMember) -> Event | None:
+        """Let another expert take the place of a member that failed; None if one has already."""
+        current = history.current_from_events(self.decision_events(of))
+        if command.failed in current.failed:
+            return None
+        one, core = self.find_unreported(of), self.core
+        if of <= self.pool_since:
+            what = f"experts were added or removed since decision {command.id} was made"
+            raise errors.NoSubstitute(what, remedy="go on with the other members")
+        failed, added = substitution.choose_substitute(core, self.active, current, command)
+        more = core.exchange_call(one.t, failed, added)  # nothing is refused any more
+        for name, cost in more.items():
+            self.stated[name] += cost
+        self.counters.failed += 1
+        self.counters.count_corrections(more)
+        self.timeline.add_cost(one.t, more)
+        body = substitution.make_exchange(core.problem, current, command, added, more)
+        self.fill_panel(of, one, history.exchange_member(current, body))
+        return self.append(at, body, of=of)
+
+    def find_unreported(self, of: int) -> OpenDecision:
+        """A decision that waits for its first report, or an error."""
+        one = self.open.get(of)
+        if one is None or one.is_deferred or one.rewards:
+            what = self.describe_decision(of, None if one is None else one.reported)
+            raise errors.DecisionStateError(f"{what}; its panel cannot be changed")
+        return one
+
     def deadline(self, at: int) -> int:
         """The last moment at which the reward of a decision that is used now is in time."""
         wait = self.config.wait
@@ -228,11 +264,15 @@ class RouterAggregate:
     def load_ticket(self, of: int, one: OpenDecision) -> OpenDecision:
         """An open decision with all that learning needs, from the log if it is not in memory."""
         if one.spend is None or (one.ticket is None and of > self.pool_since):
-            body = self.decision_body(of)
-            one.spend, one.panel = body.spend, body.draws
-            if of > self.pool_since:
-                one.ticket = history.ticket_from_body(body, self.core.contexts[body.context])
+            self.fill_panel(of, one, history.current_from_events(self.decision_events(of)))
         return one
+
+    def fill_panel(self, of: int, one: OpenDecision, current: history.CurrentDecision) -> None:
+        """Set the panel of a decision, its stated cost and, if it is of this pool, its ticket."""
+        made = current.made
+        one.spend, one.panel = made.spend, made.draws
+        if of > self.pool_since:  # else it is noted: nothing is learned from it
+            one.ticket = history.ticket_from_current(current, self.core.contexts[made.context])
 
     def read_closed(self, of: int) -> OpenDecision:
         """A decision that is no longer open, from the log, or from memory if it was read before."""
@@ -249,13 +289,11 @@ class RouterAggregate:
             id = commands.DecisionId.of_event(self.name, found.decided)
             remedy = "use another key for another one"
             raise errors.DecisionStateError(f"decision {id} was cancelled", remedy=remedy)
-        body: DecisionMade = BODY_DECODERS["decided"](found.decided.body)
+        current = history.current_from_events(found)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}
-        one = OpenDecision(body.t, NO_DEADLINE, rewards=rewards, seal=found.decided.seal)
-        one.spend, one.panel = body.spend, body.draws
-        if of > self.pool_since:  # its costs may still be learned
-            one.ticket = history.ticket_from_body(body, self.core.contexts[body.context])
+        one = OpenDecision(current.made.t, NO_DEADLINE, rewards=rewards, seal=found.decided.seal)
+        self.fill_panel(of, one, current)  # its costs may still be learned
         return one
 
     def decision_events(self, of: int) -> DecisionEvents:
@@ -266,9 +304,8 @@ class RouterAggregate:
         return DecisionEvents(found.decided, [one for one in found.since if one.seq <= self.seq])
 
     def decision_body(self, of: int) -> DecisionMade:
-        """What the log says about a decision."""
-        body: DecisionMade = BODY_DECODERS["decided"](self.decision_events(of).decided.body)
-        return body
+        """What the log says about a decision, with the panel that it has now."""
+        return history.current_from_events(self.decision_events(of)).made
 
     def activate(self, at: int, of: int, by: str | None = None) -> Event:
         """Start the wait of a deferred decision."""
@@ -282,8 +319,7 @@ class RouterAggregate:
         """Take back a decision that was never used: it has no reward, and no average counts it."""
         one = self.open.get(of)
         if one is None or one.rewards:
-            state = None if one is None else "rewarded" if one.valued else "settled"
-            what = self.describe_decision(of, state)
+            what = self.describe_decision(of, None if one is None else one.reported)
             raise errors.DecisionStateError(f"{what}; it cannot be cancelled any more")
         body = self.decision_body(of)
         panel = body.draws if of > self.pool_since else ()
@@ -405,6 +441,9 @@ class RouterAggregate:
             case RewardReceived():
                 command = history.command_from_reward(self.describe_place(of), body)
                 return self.reward(at, of, command, replayed=True)
+            case events.MemberReplaced():
+                asked = self.describe_place(of), body.failed, body.available
+                return self.replace(at, of, commands.ReplaceMember(*asked, by=body.by))
             case events.DecisionActivated():
                 return self.activate(at, of, body.by)
             case events.DecisionCancelled():

@@ -52,6 +52,10 @@ class LoggedCosts:
             for column in (*self.stated.values(), *self.settled.values()):
                 if t < len(column):
                     column[t] = 0.0
+        elif event.kind == "replaced" and event.of is not None:  # nothing was reported before
+            t = bisect_left(self.decisions, event.of)
+            for name, cost in body.spend.items():
+                self.column(self.stated, name)[t] = self.column(self.settled, name)[t] = cost
         elif event.kind == "rewarded" and event.of is not None:
             t = bisect_left(self.decisions, event.of)
             for name, cost in (body.spend or {}).items():

@@ -15,12 +15,16 @@ from bylot.eventlog import commands
 from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
 from bylot.eventlog.commands import decision_id_from_text
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
-from bylot.eventlog.history import decision_from_event, decision_record_from_events
+from bylot.eventlog.history import (
+    decision_from_event,
+    decision_from_events,
+    decision_record_from_events,
+)
 from bylot.eventlog.repository import RouterRepository, has_wait
 from bylot.eventlog.snapshot import check_snapshot_size
 from bylot.policies.registry import check_max_contexts
 from bylot.router.decision import Decision
-from bylot.store import Event
+from bylot.store import DecisionEvents, Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
 MAX_ROUTERS_PER_SCAN = 20
@@ -207,7 +211,8 @@ class CommandHandler:
                 check_same_request(before, command)
                 if router.open.get(before.seq) is None:
                     router.read_closed(before.seq)  # refused if it was cancelled
-                return self.decision(router, before)
+                found = router.decision_events(before.seq)  # members may have been replaced
+                return decision_from_events(router.name, found)
         return self.decision(router, self.repository.add(router.decide(self.at, command)))
 
     def reward(self, command: commands.RecordReward) -> RewardReceipt:
@@ -222,14 +227,23 @@ class CommandHandler:
         body = BODY_DECODERS["rewarded"](event.body)
         return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)
 
+    def replace(self, command: commands.ReplaceMember) -> Decision:
+        """Let another expert take the place of a member that failed, once."""
+        router, seq = self.find_decision(command.id)
+        found = router.decision_events(seq)  # a failed read must leave no event behind
+        event = router.replace(self.at, seq, command)
+        if event is not None:
+            found = DecisionEvents(found.decided, [*found.since, self.repository.add(event)])
+        return decision_from_events(router.name, found)
+
     def activate_or_cancel(self, command: commands.DecisionCommand) -> Decision:
         """Start the wait of a deferred decision, or take back one that was never used."""
         router, seq = self.find_decision(command.id)
-        decided = router.decision_events(seq).decided  # a failed read must leave no event behind
+        found = router.decision_events(seq)  # a failed read must leave no event behind
         activates = isinstance(command, commands.ActivateDecision)
         change = router.activate if activates else router.cancel
         self.repository.add(change(self.at, seq, command.by))
-        return self.decision(router, decided)
+        return decision_from_events(router.name, found)
 
     def get_decision(self, command: commands.GetDecision) -> DecisionRecord:
         router, seq = self.find_decision(command.id)
@@ -284,6 +298,7 @@ class CommandHandler:
         commands.GetRouter: get_router,
         commands.MakeDecision: decide,
         commands.RecordReward: reward,
+        commands.ReplaceMember: replace,
         commands.ActivateDecision: activate_or_cancel,
         commands.CancelDecision: activate_or_cancel,
         commands.GetDecision: get_decision,

@@ -87,6 +87,13 @@ class RecordReward(DecisionCommand, frozen=True):
     winner: str | None = None
 
 
+class ReplaceMember(DecisionCommand, frozen=True):
+    """Let another expert take the place of a member that failed. -> Decision"""
+
+    failed: str
+    available: tuple[str, ...] | None = None
+
+
 class ActivateDecision(DecisionCommand, frozen=True):
     """-> Decision"""
 

@@ -83,6 +83,16 @@ class RewardReceived(EventBody, frozen=True, omit_defaults=True):
     from_members: bool = False
 
 
+class MemberReplaced(EventBody, frozen=True):
+    """A member of an open panel failed, and another expert took its place."""
+
+    failed: str
+    available: tuple[str, ...] | None  # as requested
+    added: str
+    seat: int  # the index of the added one among the experts
+    spend: dict[str, float]  # stated cost of the panel from here on
+
+
 class DecisionActivated(EventBody, frozen=True):
     """A deferred decision is in use: its wait begins."""
 
@@ -103,6 +113,7 @@ EVENT_BODIES: Mapping[str, type[EventBody]] = {
     "created": RouterCreated,
     "decided": DecisionMade,
     "rewarded": RewardReceived,
+    "replaced": MemberReplaced,
     "activated": DecisionActivated,
     "cancelled": DecisionCancelled,
     "closed": DecisionClosed,

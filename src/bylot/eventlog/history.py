@@ -1,7 +1,7 @@
 """Decisions and the events of a log: from a ticket to an event, and back to what callers see."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -11,6 +11,7 @@ from bylot.eventlog.commands import DecisionId, MakeDecision, RecordReward
 from bylot.eventlog.events import (
     BODY_DECODERS,
     DecisionMade,
+    MemberReplaced,
     RewardReceived,
     find_learned_value,
     format_timestamp,
@@ -55,6 +56,47 @@ def body_from_ticket(
     )
 
 
+class CurrentDecision(NamedTuple):
+    """A decision with the panel, and at the stated cost, that it has now."""
+
+    made: DecisionMade
+    failed: tuple[str, ...] = ()  # members that were replaced, in order
+
+
+def current_from_events(
+    events: DecisionEvents, made: DecisionMade | None = None
+) -> CurrentDecision:
+    """A decision as it is after the events about it; made: its own body, if decoded already."""
+    current = CurrentDecision(made or BODY_DECODERS["decided"](events.decided.body))
+    for event in events.since:
+        if event.kind == "replaced":
+            current = exchange_member(current, BODY_DECODERS["replaced"](event.body))
+    return current
+
+
+def exchange_member(current: CurrentDecision, body: MemberReplaced) -> CurrentDecision:
+    """Exchange a member. The panel was then not drawn as a whole: it has no probabilities."""
+    made, pairs = current.made, zip(current.made.draws, current.made.seats, strict=True)
+    new = [(body.added, body.seat) if name == body.failed else (name, i) for name, i in pairs]
+    changed = structs.replace(
+        made,
+        draws=tuple(name for name, _ in new),
+        seats=tuple(seat for _, seat in new),
+        draw_probabilities=b"",
+        learned_inclusion=b"",
+        propensity=None,
+        inclusion=None,
+        spend=body.spend,
+    )
+    return CurrentDecision(changed, (*current.failed, body.failed))
+
+
+def ticket_from_current(current: CurrentDecision, context: int) -> Ticket:
+    """The ticket of a decision; policies must not take an exchanged panel for their own draw."""
+    ticket = ticket_from_body(current.made, context)
+    return ticket._replace(replaced=True) if current.failed else ticket
+
+
 def ticket_from_body(body: DecisionMade, context: int) -> Ticket:
     """The ticket of a decision, bit for bit as it was when it was made."""
     return Ticket(
@@ -79,10 +121,18 @@ def floats_from_bytes(raw: bytes) -> Floats:
 
 def decision_from_event(name: str, event: Event, body: DecisionMade | None = None) -> Decision:
     """A decision as its caller gets it; body: of the event, if it is decoded already."""
-    made: DecisionMade = body or BODY_DECODERS["decided"](event.body)
+    return decision_from_events(name, DecisionEvents(event, ()), body)
+
+
+def decision_from_events(
+    name: str, events: DecisionEvents, body: DecisionMade | None = None
+) -> Decision:
+    """A decision as it is after the events about it; body: its own, if it is decoded already."""
+    event, (made, failed) = events.decided, current_from_events(events, body)
     return decision_from_body(
         str(DecisionId.of_event(name, event)),
         made,
+        failed=failed,
         router=name,
         version=made.version,
         at=format_timestamp(event.at),
@@ -142,9 +192,8 @@ def decision_record_from_events(
         state = "cancelled"
     elif any(one.receipt not in ("late", "settled") for one in rewards):
         state = "rewarded"
-    decision = decision_from_event(name, events.decided)
     return DecisionRecord(
-        decision=decision,
+        decision=decision_from_events(name, events),
         state=state,
         rewards=tuple(rewards),
         learned=learned,

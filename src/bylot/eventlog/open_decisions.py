@@ -37,6 +37,11 @@ class OpenDecision(Struct):
         return [one for one in self.rewards.values() if one.receipt != "settled"]
 
     @property
+    def reported(self) -> str | None:
+        """What was reported about it, in a word; None: nothing yet."""
+        return "rewarded" if self.valued else "settled" if self.rewards else None
+
+    @property
     def pending(self) -> list[RewardReceived]:
         """Rewards that will count when the wait is over, in the order they came."""
         return [one for one in self.rewards.values() if one.receipt == "pending"]

@@ -38,6 +38,7 @@ class RngStream(IntEnum):
     EXPLORE = 6  # whether a round is set aside for exploration (noisy-or)
     MODEL = 7  # samples of a model (noisy-or)
     PLAIN = 8  # whatever a policy in plain Python draws
+    SUBSTITUTES = 9  # the experts in place of members that failed, one number each
 
 
 # Plain integers for compiled code.
@@ -45,6 +46,7 @@ DRAW_STREAM, WARMUP_STREAM = RngStream.DRAWS.value, RngStream.WARMUP.value
 BELIEF_STREAM, GUMBEL_STREAM = RngStream.BELIEFS.value, RngStream.GUMBEL.value
 COIN_STREAM, PANEL_STREAM = RngStream.COIN.value, RngStream.PANEL.value
 EXPLORE_STREAM, MODEL_STREAM = RngStream.EXPLORE.value, RngStream.MODEL.value
+SUBSTITUTE_STREAM = RngStream.SUBSTITUTES.value
 
 M0, M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # multipliers
 W0, W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)  # key increments

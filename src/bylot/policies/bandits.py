@@ -315,14 +315,17 @@ def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: B
 
 @step(learn, MoeRule)
 def learn_moe(rule: MoeRule, state: MoeState, ticket: Ticket, feedback: Feedback) -> None:
-    """`learn`: a REINFORCE step at the logits and multipliers of now, also for a late reward."""
+    """`learn`: a REINFORCE step at the logits and multipliers of now, also for a late reward; none
+    if a member was replaced.
+    """
     limits, lam = rule.limits, state.multipliers.lam
     cost = np.zeros(lam.size)
     add_panel_cost(cost, limits.rows, ticket.draws)
     effective = feedback.reward
     for j in range(lam.size):
         effective += lam[j] * limits.signs[j] * cost[j]
-    reinforce_logits(state.theta[ticket.context], ticket.draws, rule.rate * effective)
+    if not ticket.replaced:
+        reinforce_logits(state.theta[ticket.context], ticket.draws, rule.rate * effective)
 
 
 base.register_pull_steps(MoeRule)

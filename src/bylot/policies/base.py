@@ -42,7 +42,7 @@ class Ticket(NamedTuple):
     feasible: bool  # can the limits still hold? omd: could q satisfy its constraint?
     propensity: float  # probability of the panel; NaN if unknown or not computed yet
     weight: float  # of what is learned from it: 1, unless it was drawn from a mixture
-    replaced: bool  # did the guard replace the draw? Gradient policies then skip the reward
+    replaced: bool  # by the guard, or a member that failed was? Gradient policies then skip it
 
 
 class Feedback(NamedTuple):

@@ -243,8 +243,16 @@ def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: B
 
 @step(base.learn, OmdRule)
 def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, feedback: Feedback) -> None:
+    """`learn`: the gradient estimate, unless a member was replaced: the draws are not the panel."""
+    if not ticket.replaced:
+        learn_draws(rule, state, ticket, feedback.reward)
+
+
+@jit
+def learn_draws(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
+    """g += weight (r - baseline) (draws of i) / q_i, and the baseline."""
     x, rewards, total = ticket.context, state.rewards, state.total
-    reward = centred = feedback.reward
+    centred = reward
     if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
         centred = reward - total[x] / rewards[x] if rewards[x] > 0 else 0.0
     weighted = rule.weight * centred / ticket.share

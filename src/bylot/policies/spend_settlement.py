@@ -236,6 +236,15 @@ def cancel_round(
     state.budget.left[0] += 1
 
 
+def exchange_call(state: Any, t: int, failed: int, added: int) -> None:
+    """Wait for a report of what one expert cost in decision t instead of another."""
+    waiting = state.budget.costs.waiting
+    if t >= state.budget.rounds[1]:
+        for j in range(waiting.shape[0]):
+            forget_calls(state.budget, t, j, np.array([failed], np.int64))
+        waiting[:, added] += 1
+
+
 def continue_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
     """Continue the current period under another guard, with the schedule of the learned costs."""
     migrate_period(change, old, new)

@@ -13,7 +13,8 @@ from msgspec import Struct, structs
 
 from bylot.errors import DecisionError, PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
-from bylot.policies import budget
+from bylot.numerics.philox import RngKey
+from bylot.policies import budget, substitutes
 from bylot.policies import compiled_handle as compiled
 from bylot.policies import spend_settlement as settlement
 from bylot.policies.base import (
@@ -227,6 +228,36 @@ class RouterCore:
                 self.before_period[name] = n - 1, cost - spend[name]
         return {name: spend[name] for name in counted}
 
+    def mark_substitutes(self, failed: int) -> Bools:
+        """The experts in whose favour a call of the failed one can be given up under all limits."""
+        return substitutes.mark_substitutes(self.problem, self.rule, self.state, failed)
+
+    def draw_substitute(
+        self, context: int, t: int, number: int, candidates: Bools, active: Bools
+    ) -> int:
+        """Draw one of the candidates from the distribution of a context as it is now.
+
+        number: of exchanges in decision t so far
+        """
+        with announce_compilation(f"the distributions of {self.policy.name}"):
+            q = self._read_distribution(context, active)
+        return substitutes.draw_substitute(q, candidates, RngKey(self.run.seed, t), number)
+
+    def exchange_call(self, t: int, failed: int, added: int) -> dict[str, float]:
+        """Book a call of one expert instead of another in decision t, of which nothing was
+        reported; returns by how much its stated costs change.
+        """
+        costs, since = self.problem.costs, self.uncounted.since
+        more = {
+            name: float(row[added] - row[failed])
+            for name, row in costs.items()
+            if t >= since.get(name, 0)
+        }
+        self.settle(None, more, t=t)
+        if getattr(self.rule, "guard", None) is not None:
+            settlement.exchange_call(self.state, t, failed, added)
+        return more
+
     def change_problem(self, problem: Problem, rule: Any = None) -> bool:
         """Continue under another problem with all that was learned; whether the pool is the same.
 
@@ -413,10 +444,14 @@ class RouterCore:
         most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
         found = []
         for x in most:
-            only_x = np.eye(1, x + 1, x)[0]
-            q = compiled.average_distribution(self._handle, only_x, available)
+            q = self._read_distribution(x, available)
             found.append(statuses.ContextDistribution(labels[x], int(visits[x]), q.tolist()))
         return tuple(found)
+
+    def _read_distribution(self, context: int, available: Bools) -> Floats:
+        """The distribution of a draw in one context."""
+        only = np.eye(1, context + 1, context)[0]
+        return compiled.average_distribution(self._handle, only, available)
 
     def name_costs(self, sums: Floats) -> dict[str, float]:
         """Numbers under the names of the costs."""

@@ -39,9 +39,11 @@ class Decision(Struct, frozen=True, kw_only=True):
         chose, None if the policy does not know it.
     replaced
         Whether the guard replaced the panel that was drawn, to protect a limit.
-    router, version, at, deferred, key
+    router, version, at, deferred, key, failed
         For stored routers: its name, the version of its configuration, the time (RFC 3339, UTC),
-        whether it was made with `defer` (it counts after `activate`), and its idempotency key.
+        whether it was made with `defer` (it counts after `activate`), its idempotency key, and the
+        members that failed and were replaced. Panel and cost are then as they are now, and their
+        probabilities None.
     """
 
     id: str
@@ -61,6 +63,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     at: str | None = None
     deferred: bool = False
     key: str | None = None
+    failed: tuple[str, ...] = ()
 
 
 class Receipt(StrEnum):

@@ -29,6 +29,8 @@ def exercise_policy(policy: Policy) -> None:
     core.settle(ticket, {"cost": 0.0})
     costs = core.name_costs(core.decide(None, ALL_AVAILABLE).costs[0])
     core.settle(None, {"cost": 0.5}, t=1)
+    added = core.draw_substitute(0, 1, 0, core.mark_substitutes(2), ALL_AVAILABLE)
+    core.exchange_call(1, 2, added)
     core.cancel(1, costs, costs, problem.experts[:2])
     core.status()
     core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))

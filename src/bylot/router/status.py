@@ -128,11 +128,13 @@ class Counters(Struct):
     defaulted:  decisions whose deadline passed and for which the default was learned
     cancelled:  decisions that were never used
     replaced:   panels that the guard replaced
+    failed:     members that failed and were replaced
     infeasible: decisions at which a limit would have been missed
     earned:     sum of the rewards that were learned, each above the lowest of its range
     booked:     stated costs of all decisions, by name
     added:      what was reported beyond the stated costs
     saved:      what was reported below them, and the costs of cancelled decisions
+                (either also: by how much substitutes cost more, or less, than failed members)
     """
 
     learned: int = 0
@@ -144,6 +146,7 @@ class Counters(Struct):
     cancelled: int = 0
     replaced: int = 0
     infeasible: int = 0
+    failed: int = 0
     earned: float = 0.0
     booked: dict[str, float] = {}
     added: dict[str, float] = {}

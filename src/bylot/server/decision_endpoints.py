@@ -61,6 +61,14 @@ async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpRes
     return json_response(200, receipt)
 
 
+@route("POST /v1/decisions/{id}/replace", "decide", 200, Decision, 409)
+async def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> HttpResponse:
+    """Draw another expert in place of a member that failed, at no cost to any limit; once."""
+    id, body, by = check_decision_id(request.target), request.body, request.caller.id
+    command = commands.ReplaceMember(id, body.failed, body.available, by=by)
+    return json_response(200, await request.state.writer.execute(command))
+
+
 @route("POST /v1/decisions/{id}/activate", "decide", 200, Decision, 409)
 async def activate_decision(request: ApiRequest[None, None]) -> HttpResponse:
     """Activate a deferred decision: the wait for its reward begins."""

@@ -164,6 +164,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
     learned = [reward.value for reward in record.rewards if reward.receipt not in skipped]
     inclusion = one.inclusion or {}
     notes = {"replaced by the guard": one.replaced, "a limit could not be met": not one.feasible}
+    notes |= {f"{name} failed and was replaced": True for name in one.failed}
     return LatestDecision(
         id=one.id,
         at=one.at or "",
