@@ -94,6 +94,7 @@ ROUTES = [
     ("POST", "/v1/routers", "admin"),
     ("POST", "/v1/routers/one/decisions", "decide"),
     ("POST", "/v1/routers/one/decisions:batch", "decide"),
+    ("POST", "/v1/decisions/one.1.1.9f3ab01c/replace", "decide"),
     ("POST", "/v1/decisions/one.1.1.9f3ab01c/activate", "decide"),
     ("POST", "/v1/decisions/one.1.1.9f3ab01c/cancel", "decide"),
     ("POST", "/personalizer/v1.1/rank", "decide"),

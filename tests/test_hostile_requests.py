@@ -220,6 +220,7 @@ def known_requests(name: str, id: str) -> Iterator[tuple[str, str, dict[str, Any
         "edit_router": {"pause": ["ann"], "resume": ["ann"], "add": [], "remove": [], "wait": 9.5},
         "create_decision": ask,
         "create_decisions": {"decisions": [ask, {}]},
+        "replace_member": {"failed": "ann", "available": ["bob", "cat"]},
         "create_reward": reward,
         "create_rewards": {"rewards": [{"decision": id, **reward}]},
         "personalizer_rank": {"actions": [{"id": "ann", "features": []}], "contextFeatures": [{}]},

@@ -75,6 +75,7 @@ def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, by
         },
         "create_decision": decision,
         "create_decisions": {"decisions": [decision, {}]},
+        "replace_member": {"failed": "ann", "available": ["bob", "cat"]},
         "create_reward": reward,
         "personalizer_reward": reward,
         "create_rewards": {"rewards": [{"decision": known["id"], **reward}]},
