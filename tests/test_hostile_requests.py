@@ -191,9 +191,12 @@ class HostedApp:
             ],
         }
         sent: list[Any] = []
+        unread = [body]
 
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
+            if not unread:
+                await asyncio.Event().wait()  # the caller stays and says nothing more
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
 
         async def send(message: Any) -> None:
             sent.append(message)
