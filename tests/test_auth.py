@@ -101,6 +101,8 @@ ROUTES = [
     ("POST", "/v1/decisions/one.1.1.9f3ab01c/reward", "reward"),
     ("POST", "/v1/rewards:batch", "reward"),
     ("POST", "/personalizer/v1.1/events/x/reward", "reward"),
+    ("POST", "/feedback", "reward"),
+    ("POST", "/v1/router/outcomes", "reward"),
 ]
 
 

@@ -191,9 +191,12 @@ class HostedApp:
             ],
         }
         sent: list[Any] = []
+        unread = [body]
 
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body, "more_body": False}
+            if not unread:
+                await asyncio.Event().wait()  # the caller stays and says nothing more
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -227,6 +230,8 @@ def known_requests(name: str, id: str) -> Iterator[tuple[str, str, dict[str, Any
         "personalizer_reward": {"value": 0.5},
         "create_chat_completion": {"model": "bylot/none", "messages": [{"role": "user"}]},
         "create_response": {"model": "bylot/none", "input": [{"role": "user", "content": "a"}]},
+        "create_feedback": {"inference_id": id, "metric_name": "m", "value": 0.5, "tags": {}},
+        "create_outcome": {"replay_id": id, "target": "route", "verdict": "failed", "score": 0.5},
     }
     for route in ROUTES:
         if route.body is not None:

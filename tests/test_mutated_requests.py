@@ -91,6 +91,13 @@ def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, by
             "text": {"format": {"type": "text"}},
             "tools": [{"type": "function", "name": "f"}],
         },
+        "create_feedback": {"inference_id": known["id"], "metric_name": "m", "value": 0.5},
+        "create_outcome": {
+            "replay_id": known["id"],
+            "target": "route",
+            "verdict": "good_fit",
+            "score": 0.5,
+        },
     }
     for route in ROUTES:
         if route.method != "DELETE":

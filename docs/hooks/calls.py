@@ -28,6 +28,7 @@ HEADINGS = {
     "routers": "Routers",
     "decisions": "Decisions and rewards",
     "gateway": "Gateway",
+    "feedback": "Feedback in the shape of other routers",
     "personalizer": "Personalizer API",
     "server": "Server",
 }

@@ -44,6 +44,8 @@ TAG_BY_PREFIX = {
     "/v1/chat": "gateway",
     "/v1/responses": "gateway",
     "/v1/models": "gateway",
+    "/feedback": "feedback",
+    "/v1/router/outcomes": "feedback",
     "/personalizer": "personalizer",
     "/": "server",
 }

@@ -8,7 +8,13 @@ from typing import Any
 
 from bylot import api
 from bylot.errors import BylotError
-from bylot.server import chat_endpoints, decision_endpoints, personalizer, router_endpoints
+from bylot.server import (
+    chat_endpoints,
+    decision_endpoints,
+    feedback_aliases,
+    personalizer,
+    router_endpoints,
+)
 from bylot.server.chat_endpoints import ChatEndpoint
 from bylot.server.endpoint import (
     ApiRequest,
@@ -90,7 +96,10 @@ async def get_openapi(request: ApiRequest[None, None]) -> HttpResponse:
 ROUTES: tuple[ApiRoute, ...] = (
     *(
         one
-        for module in (router_endpoints, decision_endpoints, chat_endpoints, personalizer)
+        for module in (
+            *(router_endpoints, decision_endpoints, chat_endpoints),
+            *(feedback_aliases, personalizer),
+        )
         for one in vars(module).values()
         if isinstance(one, ApiRoute)
     ),
