@@ -46,7 +46,7 @@ def ask_all(client: OpenAI, rounds: int) -> None:
             extra_body={"metadata": {"bylot_expected": expected}},
         )
         details = answer.bylot  # type: ignore[attr-defined]
-        asked.update(details["members"])
+        asked.update(list(details["members"]))
         won[details["winner"]] += 1
         cost += details["cost_usd"]
         good += max(details["scores"].values(), default=0) == 1
