@@ -40,6 +40,19 @@ def make_tight_problem(period: int | None = 50, usd: float = 1.9) -> Problem:
     return Problem(problem.experts, dict(problem.costs), limits, draws=2, period=period)
 
 
+def make_large_problem() -> Problem:
+    """24 experts under a budget."""
+    usd = np.linspace(0.2, 1.8, 24)
+    return Problem([f"e{i}" for i in range(24)], {"usd": usd}, [at_most("usd", 1.7)], draws=2)
+
+
+def make_pass_fail_environment(rounds: int, contexts: int) -> Given:
+    """Values of 0 or 1 of 24 experts, so rewards are as noisy as they can be."""
+    rng = np.random.default_rng(4)
+    values = rng.random((rounds, 1, 24)) < np.linspace(0.1, 0.7, 24)
+    return Given(values.astype(float), rng.integers(0, contexts, rounds))
+
+
 @jit
 def fill_random_numbers(words: Floats, z: Floats, contexts: int, pooled: bool, t: int) -> None:
     """Random numbers for the models of one round: of rehearsals, in other contexts if these are
@@ -85,6 +98,8 @@ class ReferenceNoisyOr:
 
     def sample(self, x: int, boldness: float, z: Floats) -> Ints:
         scale = 1.5 if boldness < 0.03 else 0.5
+        if self.K > 16:
+            scale *= 1 - min(2 * self.belief.phi, 1) * (1 - (16 / self.K) ** 0.25)
         miss = self.belief.sample(x, scale, z[: self.K], z[self.K :])
         return search_greedily_and_swap(miss, self.lam @ self.rule.A, self.rule.explorer.members)
 
@@ -132,7 +147,21 @@ class ReferenceNoisyOr:
 def test_rounds_equal_those_of_the_reference_implementation(
     problem: Problem, contexts: int, worth: float
 ) -> None:
-    rule, environment = NoisyOr().bind(problem), make_recorded_environment(500, contexts)
+    environment = make_recorded_environment(500, contexts)
+    replaced = compare_with_reference(problem, environment, worth)
+    assert replaced > 0 or problem == make_five_expert_problem()  # the guard replaced panels
+
+
+@pytest.mark.parametrize("contexts", [1, 3])
+def test_in_a_large_pool_with_noisy_rewards_rounds_equal_those_of_the_reference(
+    contexts: int,
+) -> None:
+    compare_with_reference(make_large_problem(), make_pass_fail_environment(300, contexts), 1.0)
+
+
+def compare_with_reference(problem: Problem, environment: Given, worth: float) -> int:
+    """Play both and compare everything; returns how many panels the guard replaced."""
+    rule, contexts = NoisyOr().bind(problem), environment.contexts
     state, reference, replaced = (
         NoisyOr().start(rule, contexts),
         ReferenceNoisyOr(rule, contexts),
@@ -157,7 +186,7 @@ def test_rounds_equal_those_of_the_reference_implementation(
     assert_allclose(state.dual_prices.price, reference.lam, atol=1e-9)
     assert_allclose(state.budget.spent, reference.account.spent)
     assert (expected.width < 1) == (worth < 1)
-    assert replaced > 0 or problem == make_five_expert_problem()  # the guard replaced panels
+    return replaced
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -224,6 +224,8 @@ def replace_fields(state: dict[str, Any], edit: dict[str, Any]) -> None:
         ("distinct", {"budget": {"left": [5_001]}}),
         ("distinct", {"budget": {"place": [1_000]}}),
         ("distinct", {"gradient": {"energy": [-1.0, 0.0]}}),
+        ("distinct", {"shared": {"belief": {"asked": [[-1.0] * 5]}}}),
+        ("tangent", {"belief": {"asked": [[501.0] * 5] * 2}}),
         ("tangent", {"q": [[1.0] * 5] * 2}),
         ("tangent", {"mass": [[1.0] * 5] * 2}),
         ("tangent", {"theta": [[1e308] * 5] * 2}),

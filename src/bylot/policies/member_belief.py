@@ -44,7 +44,8 @@ class MemberBelief(NamedTuple):
     asked: Floats  # (R, K) draws that are believed
 
     def is_valid(self, rule: Any) -> bool:
-        return bool((self.variance > 0).all() and (self.noise >= MIN_NOISE).all())
+        counted = (self.asked >= 0).all() and (self.asked <= MAX_BELIEVED_DRAWS).all()
+        return bool(counted and (self.variance > 0).all() and (self.noise >= MIN_NOISE).all())
 
 
 def make_member_belief(rows: int, size: int) -> MemberBelief:

@@ -23,6 +23,8 @@ from bylot.policies.reward_scale import RewardScale, compute_miss
 
 SAMPLING_SCALE, WIDE_SAMPLING_SCALE = 0.5, 1.5  # of posterior samples
 WIDE_SAMPLING_SHARE = 0.03  # share of wide samples
+MAX_WIDE_POOL = 16.0  # K up to which these scales are kept, however noisy rewards are
+POOL_POWER = 0.25  # of 16 / K, their factor in larger pools with noisy rewards
 RESIDUAL_VARIANCE = 0.01  # of each b_i, where scores or winners are known as well
 RESIDUAL_SCALE = 0.5  # factor of the scales above, in that case
 MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a sampled b_i
@@ -59,6 +61,20 @@ def has_contexts(model: PanelModel) -> bool:
 
 
 @jit
+def compute_scale_factor(model: PanelModel) -> float:
+    """The factor of the scales of samples: (16 / K)^(1/4) in a large pool with noisy rewards.
+
+    Of many experts some look best in a sample by luck, and where rewards are noisy, it takes long
+    to see that they are not. With less noise than `posterior.NOISY` it is between that and 1.
+    """
+    if request_classes.are_used(model.requests):
+        return RESIDUAL_SCALE
+    noisy = min(posterior.estimate_noise(model.belief) / posterior.NOISY, 1.0)
+    least = (MAX_WIDE_POOL / max(model.belief.beta.size, MAX_WIDE_POOL)) ** POOL_POWER
+    return float(1.0 - noisy * (1.0 - least))
+
+
+@jit
 def sample_models(
     model: PanelModel, contexts: Ints, members: int, stream: Xoshiro
 ) -> tuple[Floats, Xoshiro]:
@@ -69,7 +85,7 @@ def sample_models(
     """
     belief, N, K, s = model.belief, contexts.size, model.belief.beta.size, stream
     scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N, K))
-    factor = RESIDUAL_SCALE if request_classes.are_used(model.requests) else 1.0
+    factor = compute_scale_factor(model)
     for n in range(N):
         bits, s = next_word(s)
         wide = open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE
