@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,16 +34,24 @@ class RunningGateway(NamedTuple):
 
 @contextlib.contextmanager
 def start_gateway(
-    folder: Path, upstreams: Sequence[ReplayUpstream], answer: str = "pick", **gateway: Any
+    folder: Path,
+    upstreams: Sequence[ReplayUpstream],
+    answer: str = "pick",
+    *,
+    problem: dict[str, Any] | None = None,
+    prices: Mapping[str, float] | None = None,
+    seed: int = 0,
+    **gateway: Any,
 ) -> Iterator[RunningGateway]:
     """A server whose router has all models of the upstreams as experts, until the end of a test.
 
-    folder: for its store; gateway: more settings of `GatewayEntry`. Requests without a key or with
-    a wrong one are refused.
+    folder: for its store; problem: as in a problem file; prices: dollars per token by model;
+    gateway: more settings of `GatewayEntry`. Requests without a valid key are refused.
     """
-    models = [make_model_entry(name, one) for one in upstreams for name in one.models]
+    models = [make_model_entry(name, one, prices) for one in upstreams for name in one.models]
     names = list(dict.fromkeys(one.model_name for one in models))
-    problem = {"experts": names, "costs": {"usd": [1e-4] * len(names)}, "draws": 3}
+    if problem is None:
+        problem = {"experts": names, "costs": {"usd": [1e-4] * len(names)}, "draws": 3}
     if answer == "pick":
         gateway = {"scorer": ScorerEntry(regex={"pattern": "."}), **gateway}
     text, row = issue_key("test", SCOPES, [], at=0)
@@ -52,7 +60,9 @@ def start_gateway(
         opened.add_key(row)
     path = folder / "problem.json"
     path.write_text(json.dumps(problem))
-    entry = RouterEntry(problem=path, gateway=GatewayEntry(**{"answer": answer, **gateway}))
+    entry = RouterEntry(
+        problem=path, seed=seed, gateway=GatewayEntry(**{"answer": answer, **gateway})
+    )
     routers = {"panel": entry}
     create_routers(store, tuple(models), routers)
     with live_server(folder, model_list=tuple(models), routers=routers) as client:
@@ -61,11 +71,15 @@ def start_gateway(
         yield RunningGateway(url, "bylot/panel", text, client, store)
 
 
-def make_model_entry(name: str, upstream: ReplayUpstream) -> ModelEntry:
+def make_model_entry(
+    name: str, upstream: ReplayUpstream, prices: Mapping[str, float] | None = None
+) -> ModelEntry:
     """A model of an upstream, as in `model_list`."""
     params = {"model": f"openai/{name}", "api_base": upstream.url, "api_key": upstream.key}
-    prices = {"input_cost_per_token": 1e-7, "output_cost_per_token": 4e-7}
-    return ModelEntry(model_name=name, litellm_params=params, model_info=prices)
+    info = {"input_cost_per_token": 1e-7, "output_cost_per_token": 4e-7}
+    if prices is not None:
+        info = dict.fromkeys(info, prices[name])
+    return ModelEntry(model_name=name, litellm_params=params, model_info=info)
 
 
 def create_routers(
