@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ TOOL_CALL = {
     "type": "function",
     "function": {"name": "get_weather", "arguments": '{"city": "Bern"}'},
 }
-KINDS = ("plain", "long", "caller", "silent", "broken", "down", "wrong")
+KINDS = ("plain", "long", "caller", "silent", "broken", "odd", "down", "wrong")
 """What the models ending in 1 or 2 do: answer, stop at the limit of tokens, call a function, say
-nothing, break off a stream, answer 500, answer 400."""
+nothing, break off a stream by an error or by a chunk of a wrong shape, answer 500, answer 400."""
 
 
 class ChatUpstream:
@@ -78,6 +78,8 @@ class ChatUpstream:
             if kind == "broken" and delta.get("content"):
                 await send_chunk(response, [], error={"message": "overloaded"})
                 return response
+            if kind == "odd" and delta.get("content"):
+                await send_chunk(response, 5)
         last = {"index": 0, "delta": {}, "finish_reason": find_reason(kind)}
         await send_chunk(response, [last])
         await send_chunk(response, [], usage=USAGE)
@@ -89,7 +91,7 @@ def find_reason(kind: str) -> str:
     return {"long": "length", "caller": "tool_calls"}.get(kind, "stop")
 
 
-async def send_chunk(response: web.StreamResponse, choices: Sequence[Any], **more: Any) -> None:
+async def send_chunk(response: web.StreamResponse, choices: Any, **more: Any) -> None:
     data = json.dumps({"object": "chat.completion.chunk", "choices": choices, **more})
     await response.write(f"data: {data}\n\n".encode())
 

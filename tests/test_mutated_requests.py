@@ -49,6 +49,7 @@ def send_mutated_requests(server: ServerClient, count: int, seed: int) -> list[i
 
 def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, bytes]]:
     """A valid request for every route: method, path, body."""
+    server.create_router(feedback="members", policy="distinct")  # waits until it is compiled
     router = server.create_router(feedback="members", policy="random")
     known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
     decision = {"context": "a", "available": ["ann", "bob"], "key": "k", "defer": False}

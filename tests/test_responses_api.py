@@ -213,10 +213,11 @@ def test_the_output_of_a_function_is_sent_back(
     assert upstream.bodies[0]["tools"] == [{"type": "function", "function": nested}]
 
 
+@pytest.mark.parametrize("model", ["bylot/broken", "bylot/odd"])
 def test_a_stream_that_breaks_ends_with_an_error_that_the_client_raises(
-    client: openai.OpenAI,
+    client: openai.OpenAI, model: str
 ) -> None:
-    events, error = read_to_error(client, "bylot/broken")
+    events, error = read_to_error(client, model)
     failed = events[-1]
     assert failed.type == "response.failed"
     assert (failed.response.status, failed.response.error.code) == ("failed", "server_error")
@@ -224,7 +225,7 @@ def test_a_stream_that_breaks_ends_with_an_error_that_the_client_raises(
     assert error.code == "no_answer"
     assert "no member of the panel answered" in error.message
     chunks = client.chat.completions.create(
-        model="bylot/broken", messages=[{"role": "user", "content": "Hi"}], stream=True
+        model=model, messages=[{"role": "user", "content": "Hi"}], stream=True
     )
     with pytest.raises(openai.APIError, match="no member of the panel answered"):
         list(chunks)

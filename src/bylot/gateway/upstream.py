@@ -296,8 +296,11 @@ class ModelCall:
         if not isinstance(chunk, dict) or chunk.get("error"):
             reason = "error_inside" if isinstance(chunk, dict) else "garbage"
             raise StreamFailed(self.fail(reason, body=chunk if reason != "garbage" else None))
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list):
+            raise StreamFailed(self.fail("garbage"))
         self.usage = read_usage(chunk.get("usage")) or self.usage
-        for choice in chunk.get("choices") or ():
+        for choice in choices:
             delta = choice.get("delta") if isinstance(choice, dict) else None
             if isinstance(delta, dict) and isinstance(delta.get("content"), str):
                 self.received += delta["content"]
