@@ -38,6 +38,7 @@ class ChatRun:
         self.verdict: Verdict | None = None
         self.judge_cost, self.judge_usage = 0.0, NO_USAGE
         self.quorum_missed = False
+        self.replacing: asyncio.Task[None] | None = None
         self.winner: str | None = None
 
     async def complete(self) -> Completion:
@@ -106,18 +107,25 @@ class ChatRun:
 
     async def replace(self, failed: str) -> str | None:
         """Replace a member that failed by another one; None if that is not possible."""
-        before, models = set(self.decision.subset), self.gateway.gateway.client.models
-        try:
-            available = self.list_available()
-            decision = await self.port.replace(self.decision.id, failed, available, self.by)
-        except Exception as error:
-            log.warning("decision %s: %s was not replaced: %s", self.decision.id, failed, error)
-            return None
-        if decision is None:
-            return None
-        self.decision = decision
-        added = [name for name in decision.subset if name not in before and name in models]
+        before = set(self.decision.subset)
+        self.replacing = self.gateway.gateway.spawn(self.replace_on_disk(failed))
+        await asyncio.shield(self.replacing)  # the panel changes even if the caller leaves now
+        models = self.gateway.gateway.client.models
+        added = [name for name in self.decision.subset if name not in before and name in models]
         return added[0] if added else None
+
+    async def replace_on_disk(self, failed: str) -> None:
+        """Replace a member in the log, and here: the settlement must name the panel of the log."""
+        before, available = self.decision, self.list_available()
+        try:
+            decision = await self.port.replace(before.id, failed, available, self.by)
+        except Exception as error:
+            log.warning("decision %s: %s was not replaced: %s", before.id, failed, error)
+            return
+        if decision is not None:
+            self.decision = decision
+            for added in set(decision.subset) - set(before.subset):
+                self.result.stands_for[added] = failed
 
     async def is_good(self, answer: Answer) -> bool:
         """Score one answer of several in turn."""
@@ -209,6 +217,8 @@ class ChatRun:
     async def report_and_count(self) -> None:
         """Report, and count whether that succeeded."""
         settled = False
+        if self.replacing is not None:
+            await asyncio.wait([self.replacing])
         try:
             settled = await self.report()
         except Exception as error:
