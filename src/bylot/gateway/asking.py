@@ -149,16 +149,24 @@ class PanelRun:
 
     async def cancel_rest(self) -> None:
         """Cancel the calls that are still open, and wait until they have ended."""
-        calls, self.calls = self.calls, {}
+        calls, self.calls, gone = self.calls, {}, None
+        late = asyncio.get_running_loop().time() >= self.deadline
         for task in calls:
             task.cancel()
         for task, call in calls.items():
-            await asyncio.wait([task])
-            self.end_cancelled(call, None if task.cancelled() else task.result())
+            while not task.done():
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError as error:  # the caller leaves just now
+                    gone = error
+            reason = "timeout" if late else "cancelled"
+            self.end_cancelled(call, reason, None if task.cancelled() else task.result())
+        if gone is not None:
+            raise gone
 
-    def end_cancelled(self, call: ModelCall, outcome: Outcome | None) -> None:
+    def end_cancelled(self, call: ModelCall, reason: str, outcome: Outcome | None) -> None:
         """Note a call that was cancelled; it may have ended just before."""
-        found = call.fail("cancelled") if outcome is None else outcome
+        found = call.fail(reason) if outcome is None else outcome
         self.health.end(found)
         if isinstance(found, Answer):
             self.answers.append(found)

@@ -58,38 +58,46 @@ class ChatRun:
         """Make the decision. If the caller goes away meanwhile, it is cancelled."""
         await self.gateway.load_facts()
         available = self.list_available()
-        work = self.port.decide(self.gateway.router, self.context, available, self.by)
-        task = self.gateway.gateway.spawn(work)
+        task = self.gateway.gateway.spawn(self.decide_on_disk(available))
         try:
-            self.decision = await asyncio.shield(task)
+            decision, facts = await asyncio.shield(task)
         except asyncio.CancelledError:
             self.gateway.gateway.spawn(self.cancel_unused(task))
             raise
-        self.facts = await self.load_facts()
-        if len(self.decision.subset) > MAX_MEMBERS:
-            await self.port.cancel(self.decision.id, self.by)
+        if len(decision.subset) > MAX_MEMBERS:
+            await self.port.cancel(decision.id, self.by)
             message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
             raise ChatError(500, "panel_too_large", message)
+        self.decision, self.facts = decision, facts  # last: from here on it must be settled
 
-    async def load_facts(self) -> RouterFacts:
+    async def decide_on_disk(self, available: list[str] | None) -> tuple[Decision, RouterFacts]:
+        """A decision, and what is known of the router at its version."""
+        decision = await self.port.decide(self.gateway.router, self.context, available, self.by)
+        return decision, await self.load_facts(decision.version)
+
+    async def load_facts(self, version: int | None) -> RouterFacts:
         """What is known of the router; of an older version if the store cannot be read now."""
         try:
-            return await self.gateway.load_facts(self.decision.version)
+            return await self.gateway.load_facts(version)
         except Exception as error:
             log.warning("router %s cannot be read: %s", self.gateway.router, error)
             assert self.gateway.facts is not None  # loaded before the decision
             return self.gateway.facts
 
-    async def cancel_unused(self, task: "asyncio.Task[Decision]") -> None:
+    async def cancel_unused(self, task: "asyncio.Task[tuple[Decision, RouterFacts]]") -> None:
         """Cancel a decision whose caller has gone before a member was asked."""
         await asyncio.wait([task])
         if task.exception() is None:
-            await self.port.cancel(task.result().id, self.by)
+            id = task.result()[0].id
+            await self.gateway.gateway.persist(id, lambda: self.port.cancel(id, self.by))
 
     def list_available(self) -> list[str] | None:
         """The experts that can be asked now; None: all."""
-        facts = self.gateway.facts
-        return self.gateway.health.list_available(facts.experts if facts else ())
+        facts, models = self.gateway.facts, self.gateway.gateway.client.models
+        experts = facts.experts if facts else ()
+        known = [name for name in experts if name in models]  # an edit may have added others
+        found = self.gateway.health.list_available(known)
+        return known if found is None and len(known) < len(experts) else found
 
     async def ask_panel(self) -> None:
         """Ask the members of the decision."""
@@ -145,6 +153,9 @@ class ChatRun:
         except ScorerError as error:
             log.warning("decision %s has no scores: %s", self.decision.id, error)
             self.add_judge(error.cost, error.usage)
+            return
+        except Exception as error:  # a fault of ours, or of a plug-in: the answers are still good
+            log.error("decision %s has no scores", self.decision.id, exc_info=error)
             return
         self.add_judge(verdict.cost, verdict.usage)
         self.scores |= verdict.scores

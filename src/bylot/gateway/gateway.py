@@ -6,7 +6,7 @@ It reaches the routers through a `RouterPort`, which the server implements by it
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -160,8 +160,9 @@ class Gateway:
 
     async def close(self, timeout_s: float) -> None:
         """Finish settlements, then close the connections."""
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=timeout_s)
+        end = asyncio.get_running_loop().time() + timeout_s
+        while self.tasks and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(self.tasks, timeout=left)  # tasks may start others
         if self.tasks:
             log.error("%d panels were not settled: they stay at declared costs", len(self.tasks))
         for task in self.tasks:
@@ -200,10 +201,14 @@ class Gateway:
 
     async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> bool:
         """Report to a router until it is on disk; return whether it is."""
+        return await self.persist(id, lambda: self.port.report(id, report, by))
+
+    async def persist(self, id: str, send: Callable[[], Awaitable[None]]) -> bool:
+        """Send a command about a decision until it is on disk; return whether it is."""
         wait_s = FIRST_RETRY_S
         for _ in range(REPORT_TRIES):
             try:
-                await self.port.report(id, report, by)
+                await send()
                 return True
             except Exception as error:
                 if not self.port.can_retry(error):

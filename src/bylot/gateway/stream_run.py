@@ -7,7 +7,7 @@ from typing import Any
 
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.chat_run import ChatRun, explain_failures
-from bylot.gateway.upstream import ModelCall, StreamFailed
+from bylot.gateway.upstream import CALLER_STATUSES, ModelCall, StreamFailed
 
 MAX_QUEUED_CHUNKS = 64  # of a member whose caller reads slowly
 
@@ -25,6 +25,7 @@ class StreamPump:
         self.begun: asyncio.Future[Failure | None] = asyncio.get_running_loop().create_future()
         self.failure: Failure | None = None
         self.finish_reason: str | None = None
+        self.is_stopped = False
         self.task = asyncio.create_task(self.read())
 
     async def read(self) -> None:
@@ -32,13 +33,17 @@ class StreamPump:
         try:
             async with contextlib.aclosing(self.call.stream()) as stream:
                 async for chunk in stream:
-                    await self.chunks.put(chunk)
                     if not self.begun.done() and has_content(chunk):
                         self.begun.set_result(None)
+                    await self.chunks.put(chunk)
             if not self.begun.done():
                 self.failure = self.call.fail("garbage")
         except StreamFailed as error:
             self.failure = error.failure
+        except asyncio.CancelledError:
+            if self.is_stopped:
+                raise
+            self.failure = self.call.fail("timeout")  # while it waited for a slow caller
         finally:
             if not self.begun.done():
                 self.begun.set_result(self.failure or self.call.fail("cancelled"))
@@ -46,6 +51,7 @@ class StreamPump:
 
     async def stop(self) -> None:
         """Stop reading, and close the connection if the stream has not ended."""
+        self.is_stopped = True
         self.task.cancel()
         await asyncio.wait([self.task])
 
@@ -56,7 +62,10 @@ class StreamPump:
             return self.failure
         if not self.task.done() or self.task.cancelled():
             return self.call.fail("cancelled")
-        message = {"role": "assistant", "content": self.call.received}
+        message: dict[str, Any] = {"role": "assistant", "content": self.call.received}
+        if self.call.tool_calls:
+            message["tool_calls"] = [self.call.tool_calls[n] for n in sorted(self.call.tool_calls)]
+            message["content"] = self.call.received or None
         choice = {"index": 0, "message": message, "finish_reason": self.finish_reason}
         return self.call.succeed(choice, self.call.deployment.model)
 
@@ -118,7 +127,7 @@ class StreamRun(ChatRun):
                     await self.stop_others(pump)
                     return pump
                 substitute = None
-                if refills > 0:
+                if refills > 0 and failure.status not in CALLER_STATUSES:
                     refills -= 1
                     substitute = await self.replace(failure.member)
                 if substitute is not None:

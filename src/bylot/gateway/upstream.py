@@ -21,6 +21,7 @@ MAX_ANSWER_BYTES = 16_000_000
 MAX_EVENT_BYTES = 4_000_000  # of one server-sent event
 CONNECT_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 30.0
+MAX_RETRY_AFTER_S = 86_400.0
 FIRST_BACKOFF_S = 0.2  # doubles with each retry
 RETRIED_STATUSES = (408, 429, 502, 503, 504)
 CALLER_STATUSES = (400, 413, 415, 422)  # the request is wrong, not the model
@@ -135,6 +136,7 @@ class ModelCall:
         self.timeout_s = min(timeout_s, self.deployment.timeout_s or timeout_s)
         self.retries = retries
         self.sent, self.received, self.finished = False, "", False
+        self.tool_calls: dict[int, dict[str, Any]] = {}
         self.usage: Usage | None = None
         self.retry_after_s: float | None = None
         self.started = time.perf_counter()
@@ -200,8 +202,11 @@ class ModelCall:
         counts = self.client.open_calls
         return min(others, key=lambda one: counts.get(id(one), 0))
 
-    def request(self, *, stream: bool) -> Any:
-        """The HTTP request of this call, to be entered."""
+    def send(self, *, stream: bool) -> Any:
+        """The HTTP request of this call, to be entered. From here on it may be billed, unless the
+        connection or the model refuses it.
+        """
+        self.sent = True
         session, one = self.client.session, self.deployment
         assert session is not None  # `start` was called
         data = self.body.encode_for(one, stream=stream)
@@ -210,10 +215,8 @@ class ModelCall:
 
     async def post(self) -> Answer | Failure:
         """Send the request and read the whole response."""
-        self.sent = True  # from here on, unless the connection or the model refuses it
         try:
-            async with self.request(stream=False) as response:
-                self.sent = True
+            async with self.send(stream=False) as response:
                 content = await read_bounded(response)
                 if content is None:
                     return self.fail("too_large")
@@ -267,8 +270,7 @@ class ModelCall:
         """The chunks of one streamed completion."""
         self.deployment = self.choose_deployment(0)
         try:
-            async with self.hold_slot(), self.request(stream=True) as response:
-                self.sent = True
+            async with self.hold_slot(), self.send(stream=True) as response:
                 if response.status != 200:
                     content = await read_bounded(response) or b""
                     raise StreamFailed(self.refuse(response, content))
@@ -282,7 +284,7 @@ class ModelCall:
                     yield self.read_chunk(event)
                 if not done or not self.finished:
                     raise StreamFailed(self.fail("interrupted"))
-        except (aiohttp.ServerTimeoutError, aiohttp.ClientPayloadError):
+        except aiohttp.ClientPayloadError:
             raise StreamFailed(self.fail("interrupted")) from None
         except (aiohttp.ClientConnectionError, OSError):
             self.sent = bool(self.received)
@@ -295,6 +297,7 @@ class ModelCall:
         chunk = decode_json(event)
         if not isinstance(chunk, dict) or chunk.get("error"):
             reason = "error_inside" if isinstance(chunk, dict) else "garbage"
+            self.sent = self.sent and (reason == "garbage" or bool(self.received))
             raise StreamFailed(self.fail(reason, body=chunk if reason != "garbage" else None))
         choices = chunk.get("choices") or []
         if not isinstance(choices, list):
@@ -304,8 +307,22 @@ class ModelCall:
             delta = choice.get("delta") if isinstance(choice, dict) else None
             if isinstance(delta, dict) and isinstance(delta.get("content"), str):
                 self.received += delta["content"]
+            if isinstance(delta, dict):
+                self.add_tool_calls(delta.get("tool_calls"))
             self.finished |= isinstance(choice, dict) and bool(choice.get("finish_reason"))
         return chunk
+
+    def add_tool_calls(self, parts: Any) -> None:
+        """Add parts of tool calls of a stream: by their index, arguments joined."""
+        for part in parts if isinstance(parts, list) else ():
+            if not isinstance(part, dict) or not isinstance(part.get("index"), int):
+                continue
+            call = self.tool_calls.setdefault(part["index"], {"function": {"arguments": ""}})
+            function = part.get("function")
+            function = function if isinstance(function, dict) else {}
+            call["function"]["arguments"] += str(function.get("arguments") or "")
+            call["function"] |= {"name": function["name"]} if function.get("name") else {}
+            call |= {name: part[name] for name in ("id", "type") if part.get(name)}
 
     def succeed(self, choice: Mapping[str, Any], model: str) -> Answer:
         """The answer of this call, with its cost by the usage that the model reported."""
@@ -435,10 +452,10 @@ def read_retry_after(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return max(0.0, float(text))
+        seconds = float(text)
     except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (ValueError, OverflowError):
-        return None
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return min(max(0.0, seconds), MAX_RETRY_AFTER_S) if seconds == seconds else None

@@ -42,6 +42,7 @@ from bylot.server.request_parsing import AsgiReceive, check_duplicate_headers, r
 from bylot.server.state import ServerState
 
 KEEP_ALIVE_S = 5.0
+SEND_TIMEOUT_S = 60.0  # for a caller to read some of a stream
 EVENT_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -223,7 +224,16 @@ class Exchange:
             start = {"type": "http.response.start", "status": 200}
             await self.send({**start, "headers": [*EVENT_HEADERS, *describe_run(run)]})
         if event:
-            await self.send({"type": "http.response.body", "body": event, "more_body": True})
+            await self.deliver({"type": "http.response.body", "body": event, "more_body": True})
+
+    async def deliver(self, message: dict[str, Any]) -> None:
+        """Send a part of a stream; a caller that reads nothing for too long counts as gone."""
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self.send(message)
+        except TimeoutError:
+            self.is_gone = True
+            raise ChatError(408, "too_slow", "the caller does not read the stream") from None
 
     async def end(self) -> None:
         await self.send({"type": "http.response.body", "body": b""})
