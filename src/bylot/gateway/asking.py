@@ -92,8 +92,10 @@ class PanelRun:
             finished, _ = await asyncio.wait(
                 self.calls, timeout=max(left, 0.0), return_when=asyncio.FIRST_COMPLETED
             )
+            failed = False
             for task in finished:
                 self.calls.pop(task)
+                failed |= isinstance(task.result(), Failure)
                 if await self.take(task.result()):
                     return
             if len(self.answers) >= self.quorum and self.entry.ask != "in_turn":
@@ -101,7 +103,7 @@ class PanelRun:
                 self.waiting.clear()
             if loop.time() >= done_at:
                 return
-            if self.is_hedging and (not finished or loop.time() >= turn_at):
+            if self.is_hedging and (failed or not finished or loop.time() >= turn_at):
                 self.begin_next()
 
     @property

@@ -137,16 +137,19 @@ class ChatRun:
 
     async def is_good(self, answer: Answer) -> bool:
         """Score one answer of several in turn."""
-        await self.score([answer])
+        await self.score([answer], writes=False)
         return self.scores.get(answer.member, 0.0) >= self.entry.good_score
 
-    async def score(self, answers: Sequence[Answer]) -> None:
-        """Score answers; without a scorer, or if it fails, they have no scores."""
+    async def score(self, answers: Sequence[Answer], writes: bool = True) -> None:
+        """Score answers; without a scorer, or if it fails, they have no scores.
+
+        writes: a judge that is to write the answer does so now
+        """
         scorer = self.gateway.scorer
         if scorer is None:
             return
         try:
-            if self.entry.answer == "synthesise" and isinstance(scorer, Judge):
+            if writes and self.entry.answer == "synthesise" and isinstance(scorer, Judge):
                 verdict = await scorer.synthesise(self.request.body, answers)
             else:
                 verdict = await scorer.score(self.request.body, answers)
