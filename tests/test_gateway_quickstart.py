@@ -46,7 +46,7 @@ def test_the_quickstart_works_as_written(
             environment=environment,
         ) as server:
             names: dict[str, Any] = {}
-            for code in find_blocks(PAGE, r"\{ \.python \.elsewhere \}"):
+            for code in find_blocks(PAGE, r"\{ \.python \.openai \}"):
                 adapted = code.replace("http://127.0.0.1:8000", server.url)
                 exec(compile(adapted, "docs/gateway.md", "exec"), names)
             record = server.get(f"/v1/decisions/{names['decision']}")

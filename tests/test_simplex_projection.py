@@ -356,7 +356,10 @@ def test_the_safeguards_alone_solve_every_case(
         case = make_halfspace_case(number)
         q = np.empty_like(case.z)
         row = uncompiled(q, case.z, case.floor, case.A[0], float(case.b[0]))
-        assert judge_halfspace(case, q, *row) <= 1e-12, case.title
+        free = 1.0 - case.z.size * case.floor
+        lost = free if free < np.finfo(float).eps * np.abs(case.z).max() else 0.0
+        # Without the joint passes, mass below the rounding of z can stay at the floor.
+        assert judge_halfspace(case, q, *row) <= 1e-12 + lost, case.title
 
 
 @pytest.mark.slow
