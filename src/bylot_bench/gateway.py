@@ -6,6 +6,7 @@ says for a model, so that the latency that the gateway adds is known exactly.
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -114,8 +115,13 @@ def run_litellm(upstream: ServerProcess, command: str) -> Iterator[ServerProcess
         path = Path(folder, "config.yaml")
         path.write_text(json.dumps({"model_list": list_models(upstream)}))
         options = ("--config", str(path), "--host", "127.0.0.1", "--num_workers", "1")
-        ready = "/health/liveliness"
-        with ServerProcess(*options, ready=ready, executable=(command,)) as server:
+        open_proxy = {"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
+        with ServerProcess(
+            *options,
+            ready="/health/liveliness",
+            environment={**os.environ, **open_proxy},  # on loopback, for this run
+            executable=(command,),
+        ) as server:
             yield server
 
 
