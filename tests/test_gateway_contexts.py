@@ -17,8 +17,8 @@ from bylot.gateway import text_clusters
 from bylot.gateway.contexts import RequestContexts, find_prompt, make_contexts
 from bylot.gateway.text_clusters import TextClusters, TextModel, fit_spherical, load_text_model
 from bylot.numerics.jit import Floats, Ints
+from recorded_answers import find_recorded_file
 
-RECORDED = Path("/work/shared/data/recorded/answers.jsonl.gz")
 CLUSTERED = {"clusters": 4, "fit_after": 24}
 TOPICS = {
     "cooking": "bake the bread in the oven with butter and flour for recipe number",
@@ -395,9 +395,8 @@ def test_the_information_of_clusters_is_computed_correctly() -> None:
     assert compute_nmi(labels, np.array([0, 1, 0, 1])) == pytest.approx(0)
 
 
-@pytest.mark.skipif(not RECORDED.exists(), reason=f"{RECORDED} is not here")
 def test_clusters_agree_with_the_subjects_of_questions(model: TextModel) -> None:
-    with gzip.open(RECORDED, "rt", encoding="utf-8") as file:
+    with gzip.open(find_recorded_file(), "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     texts = ["\n".join([row["question"], *row["options"]]) for row in rows]
     subjects = np.unique([row["category"] for row in rows], return_inverse=True)[1]
