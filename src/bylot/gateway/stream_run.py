@@ -131,7 +131,6 @@ class StreamRun(ChatRun):
                     refills -= 1
                     substitute = await self.replace(failure.member)
                 if substitute is not None:
-                    self.result.stands_for[substitute] = failure.member
                     self.ask(substitute)
                     open_pumps[self.pumps[-1].begun] = self.pumps[-1]
         failures = [one for pump in self.pumps if isinstance(one := pump.outcome, Failure)]
