@@ -44,8 +44,9 @@ bench: .venv/.dev
 	$(BIN)/bylot bench service
 
 faults: .venv/.dev
-	BYLOT_KILLS=100 BYLOT_DAMAGES=20 BYLOT_BODIES=20000 BYLOT_CHATS=10000 $(BIN)/python -m pytest -q -s -n 0 \
-	  tests/test_faults.py tests/test_corruption.py tests/test_hostile_load.py tests/test_gateway_faults.py
+	BYLOT_KILLS=100 BYLOT_DAMAGES=20 BYLOT_BODIES=20000 BYLOT_CHATS=10000 BYLOT_CHAT_KILLS=50 \
+	  $(BIN)/python -m pytest -q -s -n 0 tests/test_faults.py tests/test_corruption.py \
+	  tests/test_hostile_load.py tests/test_gateway_faults.py tests/test_gateway_kills.py
 
 package: .venv/.dev
 	rm -rf out/package

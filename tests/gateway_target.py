@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,14 +40,15 @@ def start_gateway(
     answer: str = "pick",
     *,
     problem: dict[str, Any] | None = None,
-    prices: Mapping[str, float] | None = None,
+    prices: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
     **gateway: Any,
 ) -> Iterator[RunningGateway]:
     """A server whose router has all models of the upstreams as experts, until the end of a test.
 
-    folder: for its store; problem: as in a problem file; prices: dollars per token by model;
-    gateway: more settings of `GatewayEntry`. Requests without a valid key are refused.
+    folder: for its store; problem: as in a problem file; prices: dollars per token of a prompt and
+    of an answer, by model; gateway: more settings of `GatewayEntry`. Requests without a valid key
+    are refused.
     """
     models = [make_model_entry(name, one, prices) for one in upstreams for name in one.models]
     names = list(dict.fromkeys(one.model_name for one in models))
@@ -72,13 +74,12 @@ def start_gateway(
 
 
 def make_model_entry(
-    name: str, upstream: ReplayUpstream, prices: Mapping[str, float] | None = None
+    name: str, upstream: ReplayUpstream, prices: Mapping[str, tuple[float, float]] | None = None
 ) -> ModelEntry:
     """A model of an upstream, as in `model_list`."""
     params = {"model": f"openai/{name}", "api_base": upstream.url, "api_key": upstream.key}
-    info = {"input_cost_per_token": 1e-7, "output_cost_per_token": 4e-7}
-    if prices is not None:
-        info = dict.fromkeys(info, prices[name])
+    prompt, answer = (1e-7, 4e-7) if prices is None else prices[name]
+    info = {"input_cost_per_token": prompt, "output_cost_per_token": answer}
     return ModelEntry(model_name=name, litellm_params=params, model_info=info)
 
 
@@ -89,6 +90,14 @@ def create_routers(
     settings = ServerSettings(store=store, model_list=models, routers=routers)
     with contextlib.closing(open_store(store)) as opened:
         reconcile_routers(opened, settings, declare_routers(settings))
+
+
+def wait_for_quiet(gateway: RunningGateway) -> None:
+    """Wait until no request is open and no settlement is outstanding."""
+    end, found = time.monotonic() + 30, gateway.client.app.state.gateway
+    while found.tasks or found.chats:
+        assert time.monotonic() < end, "work is left over"
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager

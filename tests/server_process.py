@@ -9,10 +9,22 @@ SOURCES = str(Path(__file__).parent.parent / "src")
 
 
 def serve_store(
-    store: str, log: Path | None = None, command: str = "bylot", **environment: str
+    store: str,
+    log: Path | None = None,
+    command: str = "bylot",
+    config: Path | None = None,
+    **environment: str,
 ) -> ServerProcess:
     """A server on a store; as a context manager it is stopped at the end."""
     paths = os.pathsep.join([SOURCES, str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    words = ("serve", "--store", store, "--log-level", "info" if log else "warning")
+    words: tuple[str, ...] = (
+        "serve",
+        "--store",
+        store,
+        "--log-level",
+        "info" if log else "warning",
+    )
+    if config is not None:
+        words += ("--config", str(config))
     changed = {**os.environ, "PYTHONPATH": paths, **environment}
     return ServerProcess(command, *words, log=log, environment=changed)

@@ -8,7 +8,6 @@ import contextlib
 import math
 import os
 import random
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ import aiohttp
 import pytest
 
 from bylot.eventlog.audit import audit_router
-from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived
 from bylot.store import open_store
-from gateway_target import RunningGateway, start_gateway
+from gateway_target import RunningGateway, start_gateway, wait_for_quiet
+from panel_log import read_panel_log
 from upstream_faults import Fault, FaultUpstream
 from upstreams import ReplayUpstream
 
@@ -81,23 +80,6 @@ async def chat_many(
     return outcomes, failed
 
 
-def read_log(store_url: str) -> tuple[dict[int, DecisionMade], dict[int, list[RewardReceived]]]:
-    """The decisions of the only router, and the reports about each; cancelled ones are left out."""
-    decisions: dict[int, DecisionMade] = {}
-    reports: dict[int, list[RewardReceived]] = {}
-    with contextlib.closing(open_store(store_url, read_only=True)) as store:
-        (row,) = store.routers(limit=2)
-        for event in store.events(row.number, -1, 10**9):
-            body = BODY_DECODERS[event.kind](event.body)
-            if isinstance(body, DecisionMade):
-                decisions[event.seq] = body
-            elif isinstance(body, RewardReceived):
-                reports.setdefault(event.of or 0, []).append(body)
-            elif event.kind == "cancelled":
-                del decisions[event.of or 0]
-    return decisions, reports
-
-
 @pytest.mark.parametrize("answer", ["first", "pick"])
 def test_every_panel_is_settled_once_whatever_its_members_do(tmp_path: Path, answer: str) -> None:
     settings: dict[str, Any] = {"member_timeout_s": 1.0, "quorum": 2, "cooldown_s": 0.5}
@@ -113,22 +95,12 @@ def test_every_panel_is_settled_once_whatever_its_members_do(tmp_path: Path, ans
     assert outcomes["broken"] == 0
     for body in failed:
         assert b"no member of the panel answered" in body, body
-    decisions, reports = read_log(gateway.store)
-    cancelled = status["counters"]["cancelled"]
-    assert status["decisions"] - cancelled == len(decisions)
-    assert len(decisions) >= CHATS - outcomes["left"]
-    assert set(reports) == set(decisions), "a panel was not settled, or twice"
-    assert all(len(some) == 1 for some in reports.values())
-    spent = math.fsum(one.spend["usd"] for some in reports.values() for one in some if one.spend)
-    assert math.isclose(status["costs"]["usd"]["settled"], spent, rel_tol=1e-9)
+    log = read_panel_log(gateway.store)
+    assert status["decisions"] - status["counters"]["cancelled"] == len(log.decisions)
+    assert len(log.decisions) >= CHATS - outcomes["left"]
+    assert set(log.reports) == set(log.decisions), "a panel was not settled, or twice"
+    assert all(len(some) == 1 and some[0].spend for some in log.reports.values())
+    assert math.isclose(status["costs"]["usd"]["settled"], log.compute_dollars(), rel_tol=1e-9)
     with contextlib.closing(open_store(gateway.store, read_only=True)) as store:
         assert audit_router(store, "panel").fault is None
     assert faulty.count_applied().keys() >= {Fault.HANG, Fault.STATUS_500} or CHATS < 100
-
-
-def wait_for_quiet(gateway: RunningGateway) -> None:
-    """Wait until no request is open and no settlement is outstanding."""
-    end, found = time.monotonic() + 30, gateway.client.app.state.gateway
-    while found.tasks or found.chats:
-        assert time.monotonic() < end, "work is left over"
-        time.sleep(0.05)

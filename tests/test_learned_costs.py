@@ -30,6 +30,7 @@ from bylot.policies.budget import (
 )
 from bylot.policies.fallback_schedule import FallbackSchedule
 from bylot.policies.guard import bind_guard, compute_panel_cost, find_promises, guard_panel
+from bylot.policies.learned_costs import compute_noise
 from bylot.policies.schedule_planning import fill_schedule, find_quota
 from bylot.policies.spend_settlement import derive_schedule, settle_calls, update_schedule
 from bylot.problem import Problem, at_least, at_most, share
@@ -101,6 +102,19 @@ def test_a_forecast_counts_calls_without_a_report_at_their_learned_means() -> No
         assert report is not None
         assert report.limits[0].promise == "reserve"
         assert report.limits[0].within_reach == within_reach
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_noise_is_that_of_panels_whose_calls_may_vary_together(together: bool) -> None:
+    """Long requests are expensive for all members: three equal calls vary as one of three times."""
+    guard, budget = open_guard(make_pool())
+    rng, members, declared = np.random.default_rng(3), np.array([0, 1, 2]), np.array(USD)[:3]
+    for t in range(4_000):
+        factors = rng.choice([0.5, 1.5], size=1 if together else 3)
+        settle_usd(guard, budget, t, members, (declared * factors).tolist())
+    squares = float((declared**2).sum())
+    variance = 0.25 * (declared.sum() ** 2 if together else squares) / squares
+    assert_allclose(compute_noise(budget.costs, 0), variance, rtol=0.1)
 
 
 def learn_totals_in_numpy(panels: Ints, totals: Floats) -> Floats:

@@ -147,8 +147,18 @@ def get_guarded_row(risk: CostRisk, costs: LearnedCosts, j: int) -> Floats:
     return row
 
 
+class CostSurprise(NamedTuple):
+    """By how much reports of calls in one panel differ from the means."""
+
+    error: float  # summed over the reports
+    squares: float  # of the sizes of the calls, summed
+    largest: float  # size of a call
+
+
 @jit
-def learn_cost(risk: CostRisk, costs: LearnedCosts, j: int, members: Ints, spend: float) -> None:
+def learn_cost(
+    risk: CostRisk, costs: LearnedCosts, j: int, members: Ints, spend: float
+) -> CostSurprise:
     """Learn from what some calls cost together.
 
     With s_i the larger of the mean m_i and the declared cost, and w_i its reports, s_i^2 is the
@@ -167,16 +177,27 @@ def learn_cost(risk: CostRisk, costs: LearnedCosts, j: int, members: Ints, spend
         total += means[i]
         squares += s * s
         spread += s * s * (1.0 + 1.0 / weight[i])
-    error, rate = spend - total, 1.0 / (costs.reports[j] + FIRST_NOISE_REPORTS)
-    rate = max(rate, 1.0 / MAX_NOISE_REPORTS)
-    costs.noise[j, 0] += rate * (error * error - costs.noise[j, 0])
-    costs.noise[j, 1] += rate * (squares - costs.noise[j, 1])
-    costs.peak[j] = max(costs.peak[j] * (1.0 - 1.0 / MAX_NOISE_REPORTS), error / largest)
+    error = spend - total
     for i in members:
         s = max(abs(means[i]), scale[i])
         gain = s * s / weight[i] / spread
         weight[i] = min(weight[i] / (1.0 - gain), MAX_REPORTS)
         means[i] += gain * error
+    return CostSurprise(error, squares, largest)
+
+
+@jit
+def learn_noise(costs: LearnedCosts, j: int, found: CostSurprise) -> None:
+    """Learn how much the cost of a panel varies.
+
+    The calls of a panel answer the same request, so their costs vary together: the noise is that of
+    their sum, not of each call alone.
+    """
+    rate = max(1.0 / (costs.reports[j] + FIRST_NOISE_REPORTS), 1.0 / MAX_NOISE_REPORTS)
+    costs.noise[j, 0] += rate * (found.error * found.error - costs.noise[j, 0])
+    costs.noise[j, 1] += rate * (found.squares - costs.noise[j, 1])
+    kept = costs.peak[j] * (1.0 - 1.0 / MAX_NOISE_REPORTS)
+    costs.peak[j] = max(kept, found.error / found.largest)
 
 
 @jit

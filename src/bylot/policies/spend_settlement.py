@@ -12,11 +12,13 @@ from bylot.policies.budget import Budget, Guard, compute_allowance, migrate_peri
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.fallback_schedule import FallbackSchedule
 from bylot.policies.learned_costs import (
+    CostSurprise,
     clip_mean,
     compute_open_cost,
     get_guarded_row,
     is_uncertain,
     learn_cost,
+    learn_noise,
 )
 from bylot.policies.schedule_planning import fill_schedule, find_quota
 from bylot.problem import Problem
@@ -97,6 +99,7 @@ def learn_calls(
     Returns what all cost beyond the declared costs: `more`, or exactly what the members add up to.
     """
     total, beyond, n, rest = more, 0.0, 0, np.empty(members.size, np.int64)
+    error, squares, largest = 0.0, 0.0, 0.0
     for place in range(members.size):
         i = members[place]
         total += guard.A[j, i]
@@ -105,10 +108,16 @@ def learn_calls(
             rest[n] = i
             n += 1
         else:
-            learn_cost(guard.risk, budget.costs, j, members[place : place + 1], spend[place])
+            one = members[place : place + 1]
+            found = learn_cost(guard.risk, budget.costs, j, one, spend[place])
+            error, squares = error + found.error, squares + found.squares
+            largest = max(largest, found.largest)
             total -= spend[place]
     if n > 0:
-        learn_cost(guard.risk, budget.costs, j, rest[:n], total)
+        found = learn_cost(guard.risk, budget.costs, j, rest[:n], total)
+        error, squares = error + found.error, squares + found.squares
+        largest = max(largest, found.largest)
+    learn_noise(budget.costs, j, CostSurprise(error, squares, largest))
     return beyond if n == 0 else more
 
 
