@@ -6,7 +6,7 @@ export PIP_CONSTRAINT := constraints.txt
 # The tests start some hundred processes, which share the compiled bytecode as installed copies do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo gateway-demo test browser pictures slow check format bench faults package docs clean
+.PHONY: demo gateway-demo test browser pictures slow check format bench faults soak package docs clean
 
 demo: .venv/.demo
 	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
@@ -47,6 +47,9 @@ faults: .venv/.dev
 	BYLOT_KILLS=100 BYLOT_DAMAGES=20 BYLOT_BODIES=20000 BYLOT_CHATS=10000 BYLOT_CHAT_KILLS=50 \
 	  $(BIN)/python -m pytest -q -s -n 0 tests/test_faults.py tests/test_corruption.py \
 	  tests/test_hostile_load.py tests/test_gateway_faults.py tests/test_gateway_kills.py
+
+soak: .venv/.dev
+	BYLOT_SOAK_S=1800 $(BIN)/python -m pytest -q -s -n 0 -m slow tests/test_gateway_soak.py
 
 package: .venv/.dev
 	rm -rf out/package

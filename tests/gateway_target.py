@@ -83,6 +83,18 @@ def make_model_entry(
     return ModelEntry(model_name=name, litellm_params=params, model_info=info)
 
 
+def write_gateway_config(
+    folder: Path, upstreams: Sequence[ReplayUpstream], routers: Mapping[str, Any]
+) -> Path:
+    """A configuration file with all models of upstreams, for a server process."""
+    entries = [make_model_entry(name, one) for one in upstreams for name in one.models]
+    names = ("model_name", "litellm_params", "model_info")
+    models = [{name: getattr(one, name) for name in names} for one in entries]
+    path = folder / "bylot.yaml"
+    path.write_text(json.dumps({"model_list": models, "routers": routers}))  # JSON is YAML
+    return path
+
+
 def create_routers(
     store: str, models: tuple[ModelEntry, ...], routers: dict[str, RouterEntry]
 ) -> None:

@@ -19,21 +19,11 @@ from bylot.eventlog.audit import audit_router
 from bylot.store import open_store
 from gateway_target import RunningGateway, start_gateway, wait_for_quiet
 from panel_log import read_panel_log
-from upstream_faults import Fault, FaultUpstream
+from upstream_faults import Fault, FaultUpstream, make_fault_mix
 from upstreams import ReplayUpstream
 
 CHATS = int(os.environ.get("BYLOT_CHATS", "150"))
 CONCURRENT = 24
-SLOW_FAULTS = (Fault.HUGE_BODY, Fault.HUGE_CHUNKED, Fault.GZIP_BOMB, Fault.STREAM_LONG_LINE)
-"""They cost the upstream of the test more than the gateway; a few of each are enough."""
-
-
-def make_mix() -> dict[Fault, float]:
-    """All faults; half of the requests meet one."""
-    weights = {one: 0.02 if one in SLOW_FAULTS else 1.0 for one in Fault}
-    del weights[Fault.NONE], weights[Fault.REFUSED]
-    total = sum(weights.values())
-    return {Fault.NONE: 0.5, **{one: 0.5 * weight / total for one, weight in weights.items()}}
 
 
 async def chat(
@@ -84,7 +74,9 @@ async def chat_many(
 def test_every_panel_is_settled_once_whatever_its_members_do(tmp_path: Path, answer: str) -> None:
     settings: dict[str, Any] = {"member_timeout_s": 1.0, "quorum": 2, "cooldown_s": 0.5}
     with (
-        FaultUpstream(mix=make_mix(), seed=3, models=("a", "b", "c"), slow_s=0.5) as faulty,
+        FaultUpstream(
+            mix=make_fault_mix(0.5), seed=3, models=("a", "b", "c"), slow_s=0.5
+        ) as faulty,
         ReplayUpstream(("d", "e")) as healthy,
         start_gateway(tmp_path, [faulty, healthy], answer, **settings) as gateway,
     ):

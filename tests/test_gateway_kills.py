@@ -19,7 +19,7 @@ import aiohttp
 from bylot.eventlog.audit import audit_router
 from bylot.store import open_store
 from bylot_bench.http_load import ServerProcess
-from gateway_target import make_model_entry
+from gateway_target import write_gateway_config
 from panel_log import PanelLog, read_panel_log
 from server_process import serve_store
 from upstream_faults import Fault, FaultUpstream
@@ -46,8 +46,6 @@ class ObservedChats:
 
 def write_config(folder: Path, upstream: FaultUpstream) -> Path:
     """A configuration file with one router of all models."""
-    entries = [make_model_entry(name, upstream) for name in MODELS]
-    names = ("model_name", "litellm_params", "model_info")
     problem = {
         "experts": MODELS,
         "costs": {"usd": [DECLARED_USD] * len(MODELS)},
@@ -60,13 +58,8 @@ def write_config(folder: Path, upstream: FaultUpstream) -> Path:
         "member_timeout_s": 1.0,
         "cooldown_after": 100,
     }
-    config = {
-        "model_list": [{name: getattr(one, name) for name in names} for one in entries],
-        "routers": {"panel": {"problem": problem, "gateway": gateway}},
-    }
-    path = folder / "bylot.yaml"
-    path.write_text(json.dumps(config))  # JSON is YAML
-    return path
+    routers = {"panel": {"problem": problem, "gateway": gateway}}
+    return write_gateway_config(folder, [upstream], routers)
 
 
 async def run_caller(

@@ -79,6 +79,19 @@ class Fault(Enum):
         return self.name.startswith("STREAM_")
 
 
+LARGE_FAULTS = (Fault.HUGE_BODY, Fault.HUGE_CHUNKED, Fault.GZIP_BOMB, Fault.STREAM_LONG_LINE)
+"""They cost the upstream of the test more than the gateway; a few of each are enough."""
+
+
+def make_fault_mix(share: float) -> dict[Fault, float]:
+    """Probabilities of all faults, which this share of the requests meets."""
+    weights = {one: 0.02 if one in LARGE_FAULTS else 1.0 for one in Fault}
+    del weights[Fault.NONE], weights[Fault.REFUSED]
+    total = sum(weights.values())
+    faults = {one: share * weight / total for one, weight in weights.items()}
+    return {Fault.NONE: 1.0 - share, **faults}
+
+
 class FaultUpstream(ReplayUpstream):
     """A replay with a fault per chat completion; `applied` lists the faults that were met.
 
