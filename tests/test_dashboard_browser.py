@@ -201,7 +201,8 @@ def test_numbers_are_formatted_the_same_by_server_and_browser(window: BrowserWin
     page, rng = window.go("/"), random.Random(5)
     numbers = [rng.choice((1, -1)) * 10 ** rng.uniform(-9, 17) for _ in range(3000)]
     numbers += [i / 8 for i in range(-99, 99)] + [i + 0.5 for i in range(995, 1005)]
-    numbers += [0.0, 1.0, 999.95, 999.949, 0.0001, 0.00009999, 0.0005, 1e15, 1.25e15, 1.25e-5]
+    numbers += [0.0, 1.0, 999.95, 999.949, 0.0001, 0.00009999, 0.0005, 1e15, 1.25e15]
+    numbers += [1.25e-5, 1.25e-7]
     names = ["number", "percent", "hundredths", "propensity", "level", "width"]
     from_browser = page.evaluate(
         "async ([base, names, numbers]) => { const { FORMATS } = await import(base);"
@@ -333,7 +334,7 @@ def test_a_chart_shows_its_numbers_for_arrow_keys_and_pointer(window: BrowserWin
     last = chart.locator("output").inner_text()
     page.keyboard.press("ArrowLeft")
     assert chart.locator("output").inner_text() != last
-    assert "not finished" in last
+    assert "not finished" in last or "recent mean" in last  # other tests make decisions too
     page.keyboard.press("ArrowLeft")
     assert "recent mean" in chart.locator("output").inner_text()
     chart.locator("svg").hover(position={"x": 60, "y": 60})

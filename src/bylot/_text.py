@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from decimal import ROUND_HALF_UP, Decimal
 
 MISSING_TEXT = "–"  # for a value that is unknown, or not known yet
-DECIMAL_STEPS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4)
+DECIMAL_STEPS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The smallest number that is written with 0, 1, 2, ... decimals."""
 
 PASS_FAIL_WORDS = {
@@ -106,8 +106,8 @@ def format_percent(part: float | None) -> str:
 def format_number(x: float | None) -> str:
     """Four significant digits, and all digits before the decimal point.
 
-    >>> [format_number(x) for x in (2.990049, 0.0499, 12345.5, 2e-7, None)]
-    ['2.99', '0.0499', '12,346', '2.0e-7', '–']
+    >>> [format_number(x) for x in (2.990049, 12345.5, 0.00007512, 2e-7, None)]
+    ['2.99', '12,346', '0.00007512', '2.0e-7', '–']
     """
     if x is None or not math.isfinite(x):
         return MISSING_TEXT

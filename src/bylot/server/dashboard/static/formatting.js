@@ -1,7 +1,7 @@
 // Formats of values: the same as in `formatting.py`, under the same names.
 
 export const MISSING = "–";
-const STEPS = [1e3, 1e2, 1e1, 1, 1e-1, 1e-2, 1e-3, 1e-4];
+const STEPS = [1e3, 1e2, 1e1, 1, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6];
 
 export function number(x) {
   if (x === null || x === undefined || !Number.isFinite(x)) return MISSING;
