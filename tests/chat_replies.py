@@ -136,7 +136,7 @@ def make_completion(body: Mapping[str, Any], speaker: Speaker) -> Body:
     """A chat completion."""
     choices = [make_choice(body, speaker, index) for index in range(body.get("n") or 1)]
     messages = body["messages"]
-    prompt = sum(estimate_tokens(join_text(one.get("content"))) for one in messages)
+    prompt = sum(estimate_tokens(len(join_text(one.get("content")))) for one in messages)
     completion = sum(count_tokens(one["message"]) for one in choices)
     return {
         "id": f"chatcmpl-{next(numbers)}",
@@ -172,7 +172,7 @@ def count_tokens(message: Mapping[str, Any]) -> int:
     """Tokens of an answer: a quarter of its characters."""
     functions = [call["function"] for call in message.get("tool_calls") or []]
     calls = "".join(one["name"] + one["arguments"] for one in functions)
-    return estimate_tokens((message["content"] or "") + calls)
+    return estimate_tokens(len((message["content"] or "") + calls))
 
 
 def make_text(body: Mapping[str, Any], speaker: Speaker, index: int) -> str:
@@ -200,7 +200,7 @@ def cut_text(body: Mapping[str, Any], text: str) -> tuple[str, str]:
     ends = [text.find(one) for one in ([stop] if isinstance(stop, str) else stop)]
     text = text[: min((end for end in ends if end >= 0), default=len(text))]
     most = body.get("max_completion_tokens") or body.get("max_tokens")
-    if most is not None and estimate_tokens(text) > most:
+    if most is not None and estimate_tokens(len(text)) > most:
         return text[: 4 * most], "length"
     return text, "stop"
 

@@ -87,8 +87,8 @@ class Question(NamedTuple):
     def cost(self, model: str) -> float:
         """Dollars of a call, a token being four characters."""
         price, answer = PRICES[model], self.answers[model].text
-        prompt_usd = estimate_tokens(self.prompt) * price.prompt
-        return (prompt_usd + estimate_tokens(answer) * price.answer) / 1e6
+        prompt_usd = estimate_tokens(len(self.prompt)) * price.prompt
+        return (prompt_usd + estimate_tokens(len(answer)) * price.answer) / 1e6
 
 
 @dataclass(frozen=True)

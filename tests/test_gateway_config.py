@@ -403,6 +403,15 @@ def test_the_largest_costs_follow_from_the_lengths_of_calls_if_all_are_known(
     text = MODELS.replace("{input_cost", f"{{{lengths}input_cost")
     problem = declare(tmp_path, text + ROUTER).problem
     assert problem["max_costs"] == {"usd": [0.00021, 0.001, 0.0035]}
+    for gateway, more in (
+        ("{refill: 0}", 0.0),
+        ("{}", 0.0035 / 2),  # the call of a member that was replaced
+        ("{refill: 0, answer: pick, scorer: {judge: {model: small}}}", 2 * 0.00021 / 2),
+        ("{refill: 0, ask: in_turn, scorer: {judge: {model: small}}}", 4 * 0.00021 / 2),
+    ):
+        found = declare(tmp_path, f"{text}{ROUTER}    gateway: {gateway}\n").problem
+        largest = [0.00021 + more, 0.001 + more, 0.0035 + more]
+        assert found["max_costs"]["usd"] == pytest.approx(largest)
     assert problem["costs"] == {"usd": [0.000135, 0.0005, 0.00225]}  # no longer than a call can be
     text = text.replace("max_tokens: 100, ", "", 1)
     assert "max_costs" not in declare(tmp_path, text + ROUTER).problem
@@ -603,7 +612,7 @@ def test_check_accepts_the_example_of_the_repository(
     assert "$2.5 input, $10 output per million tokens; max_tokens 2000" in lines["large"]
     typical = "(a typical call has 500 input and 500 output tokens)"
     assert f"chat: usd per call: small 0.000375, medium 0.00075, large 0.00625 {typical}" in out
-    assert "chat: usd per call at most: small 0.0204, medium 0.018, large 0.34" in out
+    assert "included: small 0.5304, medium 0.528, large 0.85" in out
     assert secret not in out
     assert not list(tmp_path.iterdir())
 

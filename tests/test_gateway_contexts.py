@@ -126,8 +126,10 @@ def test_clusters_are_fitted_after_some_prompts_and_then_frozen(
     assert only_file.find(None, ask(TOPICS["law"])) == names["law"]
 
 
-def test_a_named_context_counts_before_the_cluster_and_is_not_collected(model: TextModel) -> None:
-    contexts = make_contexts(CLUSTERED)
+def test_a_named_context_counts_before_the_cluster_and_is_not_collected(
+    model: TextModel, tmp_path: Path
+) -> None:
+    contexts = make_contexts(CLUSTERED, default_file=tmp_path / "clusters.json")
     for prompt in PROMPTS:
         assert contexts.find("law", ask(prompt)) == "law"
     assert contexts.thread is None
@@ -135,8 +137,10 @@ def test_a_named_context_counts_before_the_cluster_and_is_not_collected(model: T
     assert contexts.find("law", ask(PROMPTS[0])) == "law"
 
 
-def test_prompts_without_text_have_no_cluster_and_are_not_counted(model: TextModel) -> None:
-    contexts = make_contexts(CLUSTERED)
+def test_prompts_without_text_have_no_cluster_and_are_not_counted(
+    model: TextModel, tmp_path: Path
+) -> None:
+    contexts = make_contexts(CLUSTERED, default_file=tmp_path / "clusters.json")
     for _ in range(30):
         assert contexts.find(None, ask([{"type": "image_url"}])) is None
     assert contexts.thread is None
@@ -199,11 +203,11 @@ def test_clusters_of_another_server_that_was_faster_are_used(
         ({"clusters": 65}, "expected 2 to 64"),
         ({"clusters": "many"}, "expected 2 to 64"),
         (
-            {"clusters": 16, "fit_after": 60},
+            {"clusters": 16, "fit_after": 60, "file": "c.json"},
             "60: expected at least 4 prompts per cluster",
         ),
         ({"clusters": 16, "fit_after": 10**6}, "8 to 20,000 prompts"),
-        ({"fit_after": 500}, r"there are no clusters; give gateway\.context\.clusters"),
+        ({"clusters": 16, "file": None}, r"no file; give gateway\.context\.file"),
         ({"file": "no-such-file.json"}, "there are no clusters in no-such-file.json; give"),
         ({"clusters": 16, "file": "/no/such/folder/c.json"}, "no folder /no/such/folder; create"),
     ],
@@ -231,7 +235,7 @@ def test_a_missing_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setitem(sys.modules, missing, None)
         monkeypatch.setitem(sys.modules, f"{missing}.numpy", None)
     with pytest.raises(BylotError, match=rf"need {missing}.*pip install '\.\[text\]'"):
-        make_contexts(CLUSTERED)
+        make_contexts({**CLUSTERED, "file": "clusters.json"})
     assert make_contexts({}).find("law", {}) == "law"  # it is not needed for these
 
 

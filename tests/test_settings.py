@@ -16,7 +16,7 @@ from bylot.cli import main, make_parser
 from bylot.errors import AccessDenied, BylotError, PolicyError
 from bylot.server.auth import Credentials, issue_key
 from bylot.server.lifecycle import notify_systemd
-from bylot.server.provision import build_config, build_keys
+from bylot.server.provision import build_declared, build_keys
 from bylot.server.settings import (
     SETTINGS,
     TABLES,
@@ -179,9 +179,10 @@ def test_two_declarations_of_one_key_are_refused() -> None:
 def test_a_declared_router_that_asks_more_experts_than_there_are_is_refused(tmp_path: Path) -> None:
     problem = tmp_path / "pool.yaml"
     problem.write_text("experts: [ann, bob]\ndraws: 3\n")
-    assert build_config("r", RouterEntry(problem=problem, policy="tangent")).problem["draws"] == 3
+    declared = build_declared("r", RouterEntry(problem=problem, policy="tangent"), {})
+    assert declared.config.problem["draws"] == 3
     with pytest.raises(PolicyError, match="asks 3 different experts per request, but there are"):
-        build_config("r", RouterEntry(problem=problem, policy="distinct"))
+        build_declared("r", RouterEntry(problem=problem, policy="distinct"), {})
 
 
 def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(

@@ -116,10 +116,10 @@ def join_text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def estimate_tokens(text: str) -> int:
-    """Tokens of a text by its length.
+def estimate_tokens(chars: int) -> int:
+    """Tokens of a text of so many characters.
 
-    >>> estimate_tokens("eight ch"), estimate_tokens("")
-    (2, 0)
+    >>> estimate_tokens(8), estimate_tokens(9), estimate_tokens(0)
+    (2, 3, 0)
     """
-    return -(-len(text) // CHARS_PER_TOKEN)
+    return -(-chars // CHARS_PER_TOKEN)

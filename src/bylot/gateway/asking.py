@@ -37,6 +37,13 @@ class PanelResult(NamedTuple):
         """All calls that have ended, answers last."""
         return [*self.failures, *self.answers]
 
+    def add(self, outcome: Outcome) -> None:
+        """Add a call that has ended."""
+        if isinstance(outcome, Answer):
+            self.answers.append(outcome)
+        else:
+            self.failures.append(outcome)
+
 
 class PanelRun:
     """Asks the members of one panel."""
@@ -92,11 +99,12 @@ class PanelRun:
             finished, _ = await asyncio.wait(
                 self.calls, timeout=max(left, 0.0), return_when=asyncio.FIRST_COMPLETED
             )
-            failed = False
             for task in finished:
-                self.calls.pop(task)
-                failed |= isinstance(task.result(), Failure)
-                if await self.take(task.result()):
+                del self.calls[task]
+            outcomes = [task.result() for task in finished]
+            failed = any(isinstance(one, Failure) for one in outcomes)
+            for outcome in sorted(outcomes, key=lambda one: isinstance(one, Failure)):
+                if await self.take(outcome):
                     return
             if len(self.answers) >= self.quorum and self.entry.ask != "in_turn":
                 done_at = min(done_at, loop.time() + self.grace_s)
@@ -116,7 +124,7 @@ class PanelRun:
             pass
 
     def begin_next(self) -> bool:
-        """Ask the next member that waits, if there is one and time is left."""
+        """Ask the next member that waits, if there is one."""
         if not self.waiting:
             return False
         self.begin(self.waiting.pop(0))
@@ -135,12 +143,11 @@ class PanelRun:
         makes all others unnecessary.
         """
         self.health.end(outcome)
+        self.result.add(outcome)
         if isinstance(outcome, Answer):
-            self.answers.append(outcome)
             return self.is_good is not None and await self.is_good(outcome)
-        self.failures.append(outcome)
-        left = len(self.answers) + len(self.calls) + len(self.waiting)
-        wanted = self.entry.ask == "together" or left < self.quorum
+        coming = 0 if self.entry.ask == "together" else len(self.calls) + len(self.waiting)
+        wanted = len(self.answers) + coming < self.quorum
         if self.refills > 0 and wanted and outcome.status not in CALLER_STATUSES:
             self.refills -= 1
             substitute = await self.replace(outcome.member)
@@ -170,7 +177,4 @@ class PanelRun:
         """Note a call that was cancelled; it may have ended just before."""
         found = call.fail(reason) if outcome is None else outcome
         self.health.end(found)
-        if isinstance(found, Answer):
-            self.answers.append(found)
-        else:
-            self.failures.append(found)
+        self.result.add(found)

@@ -22,16 +22,20 @@ SETTLE_WAIT_S = 2.0  # the longest that an answer waits for its settlement
 
 
 class ChatRun:
-    """The state of one request."""
+    """The state of one request.
+
+    knows_cost: the costs of all members are known when the response begins
+    """
 
     facts: RouterFacts
     decision: Decision
+    knows_cost = True
 
     def __init__(
-        self, gateway: RouterGateway, request: ChatRequest, context: str | None, by: str | None
+        self, route: RouterGateway, request: ChatRequest, context: str | None, by: str | None
     ) -> None:
-        self.gateway, self.request, self.context, self.by = gateway, request, context, by
-        self.entry, self.port = gateway.entry, gateway.gateway.port
+        self.route, self.request, self.context, self.by = route, request, context, by
+        self.entry, self.port = route.entry, route.gateway.port
         self.body = ChatBody(request.fields)
         self.result = PanelResult([], [], {})
         self.scores: dict[str, float] = {}
@@ -39,64 +43,85 @@ class ChatRun:
         self.judge_cost, self.judge_usage = 0.0, NO_USAGE
         self.quorum_missed = False
         self.replacing: asyncio.Task[None] | None = None
+        self.scoring: asyncio.Task[None] | None = None
         self.winner: str | None = None
 
     async def complete(self) -> Completion:
-        """The completion of this request; the panel is settled before it is returned."""
+        """The completion of this request; the panel is settled before it is returned, unless it
+        is still to be scored.
+        """
         await self.decide()
         try:
             await self.ask_panel()
             if not self.result.answers:
                 raise explain_failures(self.result.failures)
-            if self.entry.ask != "in_turn" or self.entry.answer == "synthesise":
-                await self.score(self.result.answers)
+            if not self.scores_later and (self.entry.ask != "in_turn" or self.writes_answer):
+                self.scoring = self.route.gateway.spawn(self.score(self.result.answers))
+                await asyncio.shield(self.scoring)  # it is paid for, so that it is learned from
             return self.make_completion()
         finally:
             await self.settle()
 
+    @property
+    def scores_later(self) -> bool:
+        """Whether answers are scored after the caller has one, which no score can change."""
+        is_first = self.entry.answer == "first" and self.entry.ask != "in_turn"
+        return is_first and self.route.scorer is not None
+
+    @property
+    def writes_answer(self) -> bool:
+        """Whether a judge writes the answer."""
+        return self.entry.answer == "synthesise"
+
     async def decide(self) -> None:
         """Make the decision. If the caller goes away meanwhile, it is cancelled."""
-        await self.gateway.load_facts()
-        available = self.list_available()
-        task = self.gateway.gateway.spawn(self.decide_on_disk(available))
-        try:
-            decision, facts = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self.gateway.gateway.spawn(self.cancel_unused(task))
-            raise
+        await self.route.load_facts()
+        decision, facts = await self.draw()
+        if not all(name in self.route.gateway.client.models for name in decision.subset):
+            await self.port.cancel(decision.id, self.by)  # an edit has just added other experts
+            decision, facts = await self.draw()
         if len(decision.subset) > MAX_MEMBERS:
             await self.port.cancel(decision.id, self.by)
             message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
             raise ChatError(500, "panel_too_large", message)
         self.decision, self.facts = decision, facts  # last: from here on it must be settled
 
+    async def draw(self) -> tuple[Decision, RouterFacts]:
+        """A decision among the experts that can be asked, and what is known of the router."""
+        task = self.route.gateway.spawn(self.decide_on_disk(self.list_available()))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self.route.gateway.spawn(self.cancel_unused(task))
+            raise
+
     async def decide_on_disk(self, available: list[str] | None) -> tuple[Decision, RouterFacts]:
-        """A decision, and what is known of the router at its version."""
-        decision = await self.port.decide(self.gateway.router, self.context, available, self.by)
+        """A decision, and what is known of the router at its version or a later one."""
+        decision = await self.port.decide(self.route.router, self.context, available, self.by)
         return decision, await self.load_facts(decision.version)
 
     async def load_facts(self, version: int | None) -> RouterFacts:
         """What is known of the router; of an older version if the store cannot be read now."""
         try:
-            return await self.gateway.load_facts(version)
+            return await self.route.load_facts(version)
         except Exception as error:
-            log.warning("router %s cannot be read: %s", self.gateway.router, error)
-            assert self.gateway.facts is not None  # loaded before the decision
-            return self.gateway.facts
+            log.warning("router %s cannot be read: %s", self.route.router, error)
+            assert self.route.facts is not None  # loaded before the decision
+            return self.route.facts
 
     async def cancel_unused(self, task: "asyncio.Task[tuple[Decision, RouterFacts]]") -> None:
         """Cancel a decision whose caller has gone before a member was asked."""
         await asyncio.wait([task])
         if task.exception() is None:
             id = task.result()[0].id
-            await self.gateway.gateway.persist(id, lambda: self.port.cancel(id, self.by))
+            await self.route.gateway.persist(id, lambda: self.port.cancel(id, self.by))
 
     def list_available(self) -> list[str] | None:
         """The experts that can be asked now; None: all."""
-        facts, models = self.gateway.facts, self.gateway.gateway.client.models
+        facts, models = self.route.facts, self.route.gateway.client.models
         experts = facts.experts if facts else ()
         known = [name for name in experts if name in models]  # an edit may have added others
-        found = self.gateway.health.list_available(known)
+        found = self.route.health.list_available(known)
         return known if found is None and len(known) < len(experts) else found
 
     async def ask_panel(self) -> None:
@@ -104,10 +129,10 @@ class ChatRun:
         members: Sequence[str] = self.decision.subset
         is_good = None
         if self.entry.ask != "together":
-            members = self.gateway.stats.order_by_score(members)
-        if self.entry.ask == "in_turn" and self.gateway.scorer is not None:
+            members = self.route.stats.order_by_score(members)
+        if self.entry.ask == "in_turn":
             is_good = self.is_good
-        client, health = self.gateway.gateway.client, self.gateway.health
+        client, health = self.route.gateway.client, self.route.health
         run = PanelRun(self.entry, client, health, self.body, members, self.replace, is_good)
         self.result = run.result  # also if it is cancelled
         await run.run()
@@ -116,9 +141,9 @@ class ChatRun:
     async def replace(self, failed: str) -> str | None:
         """Replace a member that failed by another one; None if that is not possible."""
         before = set(self.decision.subset)
-        self.replacing = self.gateway.gateway.spawn(self.replace_on_disk(failed))
+        self.replacing = self.route.gateway.spawn(self.replace_on_disk(failed))
         await asyncio.shield(self.replacing)  # the panel changes even if the caller leaves now
-        models = self.gateway.gateway.client.models
+        models = self.route.gateway.client.models
         added = [name for name in self.decision.subset if name not in before and name in models]
         return added[0] if added else None
 
@@ -137,7 +162,8 @@ class ChatRun:
 
     async def is_good(self, answer: Answer) -> bool:
         """Score one answer of several in turn."""
-        await self.score([answer], writes=False)
+        self.scoring = self.route.gateway.spawn(self.score([answer], writes=False))
+        await asyncio.shield(self.scoring)
         return self.scores.get(answer.member, 0.0) >= self.entry.good_score
 
     async def score(self, answers: Sequence[Answer], writes: bool = True) -> None:
@@ -145,11 +171,11 @@ class ChatRun:
 
         writes: a judge that is to write the answer does so now
         """
-        scorer = self.gateway.scorer
+        scorer = self.route.scorer
         if scorer is None:
             return
         try:
-            if writes and self.entry.answer == "synthesise" and isinstance(scorer, Judge):
+            if writes and self.writes_answer and isinstance(scorer, Judge):
                 verdict = await scorer.synthesise(self.request.body, answers)
             else:
                 verdict = await scorer.score(self.request.body, answers)
@@ -171,10 +197,10 @@ class ChatRun:
 
     def choose_winner(self) -> Answer:
         """The answer with the highest score; the first of these, and of all without scores."""
-        answers = self.result.answers
-        if self.entry.answer == "first":
+        answers, in_turn = self.result.answers, self.entry.ask == "in_turn"
+        if self.entry.answer == "first" and not in_turn:
             return answers[0]
-        named = self.verdict.winner if self.verdict is not None else None
+        named = None if self.verdict is None or in_turn else self.verdict.winner
         return max(
             answers, key=lambda one: (self.scores.get(one.member, -1.0), one.member == named)
         )
@@ -187,7 +213,7 @@ class ChatRun:
         written = None if self.verdict is None else self.verdict.text
         if self.entry.answer == "all":
             choices = list_choices(self.result.answers, best.member)
-        elif self.entry.answer == "synthesise" and written is not None:
+        elif self.writes_answer and written is not None:
             message = {"role": "assistant", "content": written}
             choices = [{"message": message, "logprobs": None, "finish_reason": "stop"}]
         return make_completion(choices, self.usage, self.details)
@@ -224,25 +250,28 @@ class ChatRun:
         }
 
     async def settle(self) -> None:
-        """Report scores and costs; the answer waits for it a while only."""
-        task = self.gateway.gateway.spawn(self.report_and_count())
-        await asyncio.wait([task], timeout=SETTLE_WAIT_S)
+        """Report scores and costs; the answer waits for it a while only, and not for a scorer."""
+        task = self.route.gateway.spawn(self.report_and_count())
+        if not self.scores_later:
+            await asyncio.wait([task], timeout=SETTLE_WAIT_S)
 
     async def report_and_count(self) -> None:
         """Report, and count whether that succeeded."""
         settled = False
-        if self.replacing is not None:
-            await asyncio.wait([self.replacing])
+        if work := [one for one in (self.replacing, self.scoring) if one is not None]:
+            await asyncio.wait(work)  # the caller may have left meanwhile
+        if self.scores_later and self.result.answers:
+            await self.score(self.result.answers)
         try:
             settled = await self.report()
         except Exception as error:
             log.error("decision %s was not settled", self.decision.id, exc_info=error)
         finally:
-            self.gateway.stats.add_settlement(settled)
+            self.route.stats.add_settlement(settled)
 
     async def report(self) -> bool:
         """Count the panel, and report it to the router; return whether the report is on disk."""
-        stats = self.gateway.stats
+        stats = self.route.stats
         verdict = self.verdict
         if verdict is not None:
             verdict = Verdict(scores=self.scores, source=verdict.source, winner=self.winner)
@@ -257,12 +286,12 @@ class ChatRun:
             self.log_texts()
         if report is None:
             return True
-        return await self.gateway.gateway.report(self.decision.id, report, self.by)
+        return await self.route.gateway.report(self.decision.id, report, self.by)
 
     def log_texts(self) -> None:
         """Log prompt and answers, which `keep_prompts` allows."""
         facts = {
-            "router": self.gateway.router,
+            "router": self.route.router,
             "decision": self.decision.id,
             "messages": self.request.body.get("messages"),
             "answers": {one.member: one.choice["message"] for one in self.result.answers},

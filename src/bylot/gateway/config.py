@@ -231,7 +231,7 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
         input_price=price.input or 0.0,
         output_price=price.output or 0.0,
         has_price=price.is_known,
-        max_tokens=price.max_tokens,
+        max_tokens=price.asked_tokens,
     )
 
 

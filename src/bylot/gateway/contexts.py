@@ -118,24 +118,30 @@ def make_contexts(
 ) -> RequestContexts:
     """The contexts of a router whose gateway has these settings, which are checked.
 
-    default_file: where clusters are kept if the settings name no file; None: only in memory, so
-                  that a server that starts again fits others
+    default_file: where clusters are kept if the settings name no file; None: they must
     what:         the place of the settings, for errors
     """
     if not settings:
         return RequestContexts()
     given = read_entry_settings(what, settings, ClusterSettings)
     path = Path(given.file) if given.file is not None else default_file
-    if given.clusters is None and (path is None or not path.exists()):
-        missing = f"{what}: there are no clusters" + (f" in {path}" if path else "")
+    if path is None:  # a server that starts again must find the same clusters
+        raise BylotError(f"{what}: no file", remedy=f"give {what}.file, where clusters are kept")
+    if given.clusters is None and not path.exists():
+        missing = f"{what}: there are no clusters in {path}"
         raise BylotError(missing, remedy=f"give {what}.clusters, such as 16, to fit some")
     if given.clusters is not None and given.fit_after < PROMPTS_PER_CLUSTER * given.clusters:
         expected = f"at least {PROMPTS_PER_CLUSTER} prompts per cluster"
         raise BylotError(f"{what}.fit_after", got=given.fit_after, expected=expected)
-    if path is not None and not path.parent.is_dir():
+    if not path.parent.is_dir():
         remedy = f"create the folder, or name another file in {what}.file"
         raise BylotError(f"{what}: no folder {path.parent}", remedy=remedy)
     return RequestContexts(given, path, load_text_model())
+
+
+def find_cluster_file(folder: Path | None, router: str) -> Path | None:
+    """Where clusters of a router are kept by default; None: nowhere, without a folder."""
+    return None if folder is None else folder / f"{router}.clusters.json"
 
 
 def read_context_header(header: str | bytes | None) -> str | None:

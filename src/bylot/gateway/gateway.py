@@ -15,7 +15,7 @@ from bylot.errors import BylotError
 from bylot.gateway.answers import Answer, Failure, Scorer
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
 from bylot.gateway.config import GatewayEntry, Model, ScorerEntry
-from bylot.gateway.contexts import make_contexts
+from bylot.gateway.contexts import find_cluster_file, make_contexts
 from bylot.gateway.health import HealthTable
 from bylot.gateway.member_stats import MemberStats, MemberView, StatsTable
 from bylot.gateway.scoring import make_scorer
@@ -70,8 +70,7 @@ class RouterGateway:
     ) -> None:
         self.gateway, self.router, self.entry = gateway, router, entry
         self.scorer = None if entry.scorer is None else self.make_scorer(entry.scorer)
-        file = None if folder is None else folder / f"{router}.clusters.npz"
-        what = f"routers.{router}.gateway.context"
+        file, what = find_cluster_file(folder, router), f"routers.{router}.gateway.context"
         self.contexts = make_contexts(entry.context, default_file=file, what=what)
         self.health = HealthTable(entry.cooldown_after, entry.cooldown_s)
         self.stats = StatsTable()

@@ -38,9 +38,9 @@ class MemberHealth:
 class HealthTable:
     """The members of one gateway.
 
-    A member that fails `after` times in a row is paused for `pause_s` seconds, or as long as it
-    asks for with Retry-After. Then it is available to one request. If its call succeeds, it is
-    available to all; if not, it is paused again.
+    A member that fails `after` times in a row is paused for `pause_s` seconds; one that asks for a
+    pause with Retry-After is paused at once, for at least as long as it asks for. Then it is tried
+    by the next request. If its call succeeds, it is available to all; if not, it is paused again.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class HealthTable:
             one.failures, one.paused_until = 0, 0.0
         elif outcome.reason != "cancelled":
             one.failures += 1
-            asked_for = outcome.retry_after_s or 0.0
-            if one.failures >= self.after or one.paused_until or asked_for:
-                pause = min(max(asked_for, self.pause_s if not asked_for else 0.0), MAX_PAUSE_S)
+            usual = self.pause_s if one.failures >= self.after or one.paused_until else 0.0
+            pause = min(max(usual, outcome.retry_after_s or 0.0), MAX_PAUSE_S)
+            if pause > 0.0:
                 one.paused_until = self.clock() + pause
 
     def find_pause(self, name: str) -> Pause | None:

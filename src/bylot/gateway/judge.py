@@ -1,8 +1,7 @@
 """The judge: a model that scores the answers of others, or writes one answer from all of them.
 
-It sees the conversation and the answers without names, in an order that the seed of the decision
-fixes. What it reads was written by others, so that every line of it is marked as data: this is left
-to `judge_prompt`.
+It sees the conversation and the answers without names, in an order that they fix. What it reads was
+written by others, so that every line of it is marked as data: this is left to `judge_prompt`.
 """
 
 import asyncio
@@ -85,18 +84,12 @@ class Judge:
         self.settings, self.ask = settings, ask
         self.source = name_source("judge", settings.model)
 
-    async def score(
-        self, request: Mapping[str, Any], answers: Sequence[Answer], *, seed: str | None = None
-    ) -> Verdict:
-        """Score the answers; a reply that cannot be read is asked for once more.
-
-        seed: fixes the order in which the judge sees the answers, such as the id of the decision;
-              None: the conversation and the answers fix it
-        """
+    async def score(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Verdict:
+        """Score the answers; a reply that cannot be read is asked for once more."""
         if not answers:
             return Verdict(scores={}, source=self.source)
-        texts, groups = self.shuffle(request, answers, seed)
-        question = self.write_question(SCORE_TASK, request, texts, seed)
+        texts, groups = self.shuffle(request, answers)
+        question = self.write_question(SCORE_TASK, request, texts)
         body = {
             "messages": question,
             "temperature": 0,
@@ -119,16 +112,14 @@ class Judge:
             return self.make_verdict(answers, groups, scores, best, spent)
         raise ScorerError(f"{self.source}: {fault}", *spent)
 
-    async def synthesise(
-        self, request: Mapping[str, Any], answers: Sequence[Answer], *, seed: str | None = None
-    ) -> Verdict:
+    async def synthesise(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Verdict:
         """Write one answer from all and, at the same time in a second call, score them.
 
         Without a text, take the winner: the call failed, or an answer calls tools, of which no text
         can be written. Without scores, the scoring failed or is not wanted.
         """
-        scoring = self.score(request, answers, seed=seed) if self.settings.score else no_scores()
-        writing = self.write(request, answers, seed)
+        scoring = self.score(request, answers) if self.settings.score else no_scores()
+        writing = self.write(request, answers)
         scored, written = await asyncio.gather(scoring, writing, return_exceptions=True)
         spent, faults = Spent(), []
         for one in (scored, written):
@@ -151,14 +142,12 @@ class Judge:
             usage=spent.usage,
         )
 
-    async def write(
-        self, request: Mapping[str, Any], answers: Sequence[Answer], seed: str | None
-    ) -> Answer | None:
+    async def write(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Answer | None:
         """The answer that the judge writes; None if an answer calls tools."""
         if any(map(has_tool_calls, answers)):
             return None
-        texts, _ = self.shuffle(request, answers, seed)
-        body = {"messages": self.write_question(SYNTHESIS_TASK, request, texts, seed)}
+        texts, _ = self.shuffle(request, answers)
+        body = {"messages": self.write_question(SYNTHESIS_TASK, request, texts)}
         body |= {name: request[name] for name in PASSED_ON if request.get(name) is not None}
         call = await self.call(body, Spent())
         if not call.text.strip():
@@ -175,21 +164,21 @@ class Judge:
         return call
 
     def shuffle(
-        self, request: Mapping[str, Any], answers: Sequence[Answer], seed: str | None
+        self, request: Mapping[str, Any], answers: Sequence[Answer]
     ) -> tuple[list[str], list[list[int]]]:
         """Different answers in the order in which they are shown, and which answers each one is."""
         groups: dict[str, list[int]] = {}
         for number, answer in enumerate(answers):
             groups.setdefault(render_answer(answer), []).append(number)
         texts = sorted(groups)  # the order of members must not matter
-        make_rng("order", seed, request, texts).shuffle(texts)
+        make_rng("order", request, texts).shuffle(texts)
         return texts, [groups[text] for text in texts]
 
     def write_question(
-        self, task: str, request: Mapping[str, Any], texts: Sequence[str], seed: str | None
+        self, task: str, request: Mapping[str, Any], texts: Sequence[str]
     ) -> list[dict[str, Any]]:
         """The messages to the judge."""
-        rng = make_rng("fence", seed, request, texts)
+        rng = make_rng("fence", request, texts)
         settings = self.settings
         cut = [cut_text(text, settings.max_chars) for text in texts]
         bound = settings.max_conversation_chars
@@ -222,12 +211,9 @@ async def no_scores() -> None:
     """In place of scoring, if it is not wanted."""
 
 
-def make_rng(
-    purpose: str, seed: str | None, request: Mapping[str, Any], texts: Sequence[str]
-) -> Random:
-    """Random numbers that the seed fixes or, without one, the conversation and the answers."""
-    content = seed if seed is not None else [request.get("messages"), sorted(texts)]
-    return Random(json.dumps([purpose, content], default=str))
+def make_rng(purpose: str, request: Mapping[str, Any], texts: Sequence[str]) -> Random:
+    """Random numbers that the conversation and the answers fix."""
+    return Random(json.dumps([purpose, request.get("messages"), sorted(texts)], default=str))
 
 
 def read_scores(reply: str, count: int) -> tuple[list[int], int | None]:

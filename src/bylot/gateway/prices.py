@@ -22,8 +22,9 @@ class CallPrice(NamedTuple):
 
     input: float | None
     output: float | None
-    max_tokens: int | None  # of an answer: the gateway asks for no more
+    max_tokens: int | None  # of an answer: as it is asked for, else as the model allows
     max_input_tokens: int | None  # the model refuses more
+    asked_tokens: int | None = None  # of an answer: the gateway asks for no more
 
     @property
     def is_known(self) -> bool:
@@ -64,7 +65,7 @@ def read_call_price(what: str, params: Mapping[str, Any], info: Mapping[str, Any
         "max_input_tokens": given.get("max_input_tokens"),
     }
     asked, most, longest = (check_whole(what, name, value) for name, value in lengths.items())
-    return CallPrice(prices[0], prices[1], asked or most, longest)
+    return CallPrice(prices[0], prices[1], asked or most, longest, asked)
 
 
 def average_typical_cost(prices: Sequence[CallPrice], typical: TypicalTokens) -> float:

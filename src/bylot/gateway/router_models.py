@@ -48,13 +48,13 @@ def has_known_price(prices: Sequence[CallPrice]) -> bool:
     return all(one.is_known for one in prices)
 
 
-def problem_from_models(document: Document, cost: str, prices: ModelPrices) -> Document:
+def problem_from_models(document: Document, gateway: GatewayEntry, prices: ModelPrices) -> Document:
     """A problem whose experts are the `models` of a document.
 
     The cost of a model is that of a typical call, unless the document gives another. If the longest
-    call of each has a price, that is its largest cost.
+    call of each has a price, its largest cost follows from that.
     """
-    data = dict(document.data)
+    data, cost = dict(document.data), gateway.cost
     typical = read_typical_tokens(document, data.pop("typical_tokens", None))
     entries, costs = read_model_names(document, data.pop("models"), prices), data.get("costs") or {}
     declared = isinstance(costs, dict) and isinstance(costs.get(cost), list)
@@ -73,7 +73,10 @@ def problem_from_models(document: Document, cost: str, prices: ModelPrices) -> D
         entries = [
             {cost: average_typical_cost(prices[one["name"]], typical), **one} for one in entries
         ]
-        entries = add_max_costs(entries, cost, prices)
+        draws = data.get("draws")
+        if isinstance(draws, int) and draws > 0:
+            fewest = data.get("min_draws") or draws
+            entries = add_max_costs(entries, gateway, prices, draws, fewest)
         data["costs"] = {cost: COST_UNIT, **costs}
     lines = {rename_models(keys): line for keys, line in document.lines.items()}
     texts = {rename_models(keys): text for keys, text in document.texts.items()}
@@ -85,17 +88,50 @@ def rename_models(keys: Keys) -> Keys:
     return ("experts", *keys[1:]) if keys[:1] == ("models",) else keys
 
 
-def add_max_costs(entries: list[dict[str, Any]], cost: str, prices: ModelPrices) -> list[Any]:
-    """The models with the cost of their longest calls, if all of them have such a cost."""
-    if any("max_costs" in one for one in entries):
+def add_max_costs(
+    entries: list[dict[str, Any]],
+    gateway: GatewayEntry,
+    prices: ModelPrices,
+    draws: int,
+    fewest: int,
+) -> list[Any]:
+    """The models with their largest costs, if the longest calls of all of them have a cost.
+
+    A panel also pays for its judge and for calls of members that were replaced. Each member of the
+    smallest panel has an equal part of that in its largest cost, so that the sum covers it.
+    """
+    cost = gateway.cost
+    found = [find_max_cost(prices[one["name"]]) for one in entries]
+    largest = [most for most in found if most is not None]
+    judge = find_max_judge_cost(gateway, prices, draws)
+    known = len(largest) == len(entries) and judge is not None
+    if not known or any("max_costs" in one for one in entries):
         return entries
-    largest = [find_max_cost(prices[one["name"]]) for one in entries]
+    assert judge is not None
+    more = (judge + gateway.refill * max(largest)) / fewest
     if not all(
-        most is not None and isinstance(one[cost], int | float) and one[cost] <= most
+        isinstance(one[cost], int | float) and one[cost] <= most
         for one, most in zip(entries, largest, strict=True)
     ):
         return entries
-    return [{**one, "max_costs": {cost: most}} for one, most in zip(entries, largest, strict=True)]
+    return [
+        {**one, "max_costs": {cost: most + more}}
+        for one, most in zip(entries, largest, strict=True)
+    ]
+
+
+def find_max_judge_cost(gateway: GatewayEntry, prices: ModelPrices, draws: int) -> float | None:
+    """The most that a judge can cost for one request; None: that is not known.
+
+    It is asked twice for scores if it must repair them, of each member on its own if they are asked
+    in turn, and once more to write an answer.
+    """
+    judge = gateway.scorer and gateway.scorer.judge
+    if not judge:
+        return 0.0
+    most = find_max_cost(prices.get(str(judge.get("model")), [CallPrice(None, None, None, None)]))
+    calls = 2 * (draws if gateway.ask == "in_turn" else 1) + (gateway.answer == "synthesise")
+    return None if most is None else calls * most
 
 
 def read_typical_tokens(document: Document, given: Any) -> TypicalTokens:

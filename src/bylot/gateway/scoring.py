@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "bylot.scorers"
 MAX_SCORER_RESPONSE_BYTES = 1_000_000
+SCORER_THREAD_PREFIX = "bylot-scorer"
 MAX_SCORER_THREADS = 8  # of a function that is not async
 
 ScorerTimeout = Annotated[float, Meta(gt=0, le=600, description="seconds, at most 600")]
@@ -73,7 +74,7 @@ class PythonScorer:
         self.function = load_function(f"{what}.function", settings.function)
         self.source = name_source("python", settings.function)
         self.timeout_s = settings.timeout_s
-        self.threads = ThreadPoolExecutor(MAX_SCORER_THREADS, "bylot-scorer")
+        self.threads = ThreadPoolExecutor(MAX_SCORER_THREADS, SCORER_THREAD_PREFIX)
 
     async def score(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Verdict:
         """Call the function."""

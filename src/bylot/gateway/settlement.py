@@ -10,7 +10,8 @@
 | was not asked | nothing |
 | was replaced | nothing of its own: what its call cost is booked with its substitute |
 
-What a judge cost is booked in equal parts with the members that it judged.
+What a judge cost is booked in equal parts with the members that it judged; one that did not answer
+costs its prompt.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

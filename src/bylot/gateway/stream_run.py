@@ -7,6 +7,7 @@ from typing import Any
 
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.chat_run import ChatRun, explain_failures
+from bylot.gateway.gateway import log
 from bylot.gateway.upstream import CALLER_STATUSES, ModelCall, StreamFailed
 
 MAX_QUEUED_CHUNKS = 64  # of a member whose caller reads slowly
@@ -44,6 +45,9 @@ class StreamPump:
             if self.is_stopped:
                 raise
             self.failure = self.call.fail("timeout")  # while it waited for a slow caller
+        except Exception as error:  # a fault of ours
+            log.error("the stream of %s failed", self.call.member, exc_info=error)
+            self.failure = self.call.fail("interrupted")
         finally:
             if not self.begun.done():
                 self.begun.set_result(self.failure or self.call.fail("cancelled"))
@@ -88,6 +92,7 @@ class StreamRun(ChatRun):
     """
 
     source: StreamPump
+    knows_cost = False
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -104,8 +109,8 @@ class StreamRun(ChatRun):
 
     def ask(self, member: str) -> None:
         """Ask a member for a stream."""
-        client, timeout_s = self.gateway.gateway.client, self.entry.member_timeout_s
-        self.gateway.health.begin(member)
+        client, timeout_s = self.route.gateway.client, self.entry.member_timeout_s
+        self.route.health.begin(member)
         self.pumps.append(StreamPump(client.call(member, self.body, timeout_s)))
 
     async def choose_source(self) -> StreamPump:
@@ -119,8 +124,10 @@ class StreamRun(ChatRun):
                 open_pumps, timeout=left, return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
+                for pump in open_pumps.values():
+                    pump.failure = pump.call.fail("timeout")
                 break
-            for begun in done:
+            for begun in sorted(done, key=lambda one: one.result() is not None):
                 pump = open_pumps.pop(begun)
                 failure = begun.result()
                 if failure is None:
@@ -142,7 +149,7 @@ class StreamRun(ChatRun):
                 await pump.stop()
 
     async def iterate(self) -> AsyncGenerator[list[dict[str, Any]]]:
-        """The choices of each chunk; the panel is settled before the iteration ends."""
+        """The choices of each chunk; without a scorer the panel is settled before it ends."""
         while (chunk := await self.source.chunks.get()) is not None:
             choices = [one for one in chunk.get("choices") or () if isinstance(one, dict)]
             for choice in choices:
@@ -158,28 +165,16 @@ class StreamRun(ChatRun):
         the caller leaves meanwhile.
         """
         if self.ending is None and hasattr(self, "decision"):
-            self.ending = self.gateway.gateway.spawn(self.end())
+            self.ending = self.route.gateway.spawn(self.end())
         if self.ending is not None:
             await asyncio.shield(self.ending)
 
     async def end(self) -> None:
-        """Stop all members, and settle the panel. The scorer may take its time: the caller has the
-        answer already.
-        """
+        """Stop all members, and settle the panel."""
         for pump in self.pumps:
             await pump.stop()
-            outcome = pump.outcome
-            self.gateway.health.end(outcome)
-            if isinstance(outcome, Answer):
-                self.result.answers.append(outcome)
-            else:
-                self.result.failures.append(outcome)
+            self.route.health.end(pump.outcome)
+            self.result.add(pump.outcome)
         if not self.result.answers:
             self.winner = None
         await self.settle()
-
-    async def report(self) -> bool:
-        """Score the answer, then report as usual."""
-        if self.result.answers:
-            await self.score(self.result.answers)
-        return await super().report()

@@ -26,6 +26,7 @@ FIRST_BACKOFF_S = 0.2  # doubles with each retry
 RETRIED_STATUSES = (408, 429, 502, 503, 504)
 CALLER_STATUSES = (400, 413, 415, 422)  # the request is wrong, not the model
 TOKEN_BOUNDS = ("max_tokens", "max_completion_tokens")
+REASONING_FIELDS = ("reasoning_content", "reasoning")
 JSON_TYPES = ("application/json", "text/json", "text/plain", "")  # some models declare none
 
 encode = msgspec.json.Encoder().encode
@@ -115,7 +116,11 @@ class UpstreamClient:
         """The answer of one model, such as a judge."""
         call = self.call(name, ChatBody(fields), timeout_s, retries=1)
         call.purpose = "judge"
-        return await call.run()
+        outcome = await call.run()
+        if isinstance(outcome, Failure) and outcome.cost is None:  # at least the prompt is billed
+            usage = call.estimate_usage(0)
+            return msgspec.structs.replace(outcome, cost=call.price(usage), usage=usage)
+        return outcome
 
 
 class ModelCall:
@@ -123,6 +128,7 @@ class ModelCall:
 
     sent:     the model may be working for it, so that it may be billed
     received: text of a stream so far; finished: the model has said that it is complete
+    received_chars: of all that a stream has brought, reasoning and tool calls included
     usage:    as far as the model has reported it
     """
 
@@ -133,9 +139,9 @@ class ModelCall:
     ) -> None:
         self.client, self.model, self.body = client, model, body
         self.deployment = model.deployments[0]
-        self.timeout_s = min(timeout_s, self.deployment.timeout_s or timeout_s)
-        self.retries = retries
+        self.timeout_s, self.retries = timeout_s, retries
         self.sent, self.received, self.finished = False, "", False
+        self.received_chars = 0
         self.tool_calls: dict[int, dict[str, Any]] = {}
         self.usage: Usage | None = None
         self.retry_after_s: float | None = None
@@ -172,14 +178,18 @@ class ModelCall:
 
     def backoff(self, attempt: int) -> float:
         """Seconds to wait: what the model asked for, else more with each attempt."""
+        others = len(self.model.deployments) > 1  # which need not wait for this endpoint
         usual = FIRST_BACKOFF_S * 2.0**attempt
-        return usual if self.retry_after_s is None else max(self.retry_after_s, 0.0)
+        return usual if self.retry_after_s is None or others else self.retry_after_s
 
     async def attempt(self, attempt: int) -> Answer | Failure:
         """One try, by the least busy endpoint of the model, another one each time."""
-        self.deployment = self.choose_deployment(attempt)
-        async with self.hold_slot():
-            return await self.post()
+        self.deployment, self.retry_after_s = self.choose_deployment(attempt), None
+        try:
+            async with asyncio.timeout(self.deployment.timeout_s), self.hold_slot():
+                return await self.post()
+        except TimeoutError:
+            return self.fail("timeout")
 
     @contextlib.asynccontextmanager
     async def hold_slot(self) -> AsyncIterator[None]:
@@ -260,7 +270,9 @@ class ModelCall:
     async def stream(self) -> AsyncGenerator[dict[str, Any]]:
         """The chunks of a streamed completion; raises StreamFailed if it breaks."""
         try:
-            async with asyncio.timeout(self.timeout_s):
+            self.deployment = self.choose_deployment(0)
+            seconds = min(self.timeout_s, self.deployment.timeout_s or self.timeout_s)
+            async with asyncio.timeout(seconds):
                 async for chunk in self.read_stream():
                     yield chunk
         except TimeoutError:
@@ -268,7 +280,6 @@ class ModelCall:
 
     async def read_stream(self) -> AsyncGenerator[dict[str, Any]]:
         """The chunks of one streamed completion."""
-        self.deployment = self.choose_deployment(0)
         try:
             async with self.hold_slot(), self.send(stream=True) as response:
                 if response.status != 200:
@@ -287,7 +298,7 @@ class ModelCall:
         except aiohttp.ClientPayloadError:
             raise StreamFailed(self.fail("interrupted")) from None
         except (aiohttp.ClientConnectionError, OSError):
-            self.sent = bool(self.received)
+            self.sent = self.received_chars > 0
             raise StreamFailed(self.fail("unreachable")) from None
         except (aiohttp.ClientError, ValueError):
             raise StreamFailed(self.fail("garbage")) from None
@@ -297,7 +308,7 @@ class ModelCall:
         chunk = decode_json(event)
         if not isinstance(chunk, dict) or chunk.get("error"):
             reason = "error_inside" if isinstance(chunk, dict) else "garbage"
-            self.sent = self.sent and (reason == "garbage" or bool(self.received))
+            self.sent = self.sent and (reason == "garbage" or self.received_chars > 0)
             raise StreamFailed(self.fail(reason, body=chunk if reason != "garbage" else None))
         choices = chunk.get("choices") or []
         if not isinstance(choices, list):
@@ -305,12 +316,19 @@ class ModelCall:
         self.usage = read_usage(chunk.get("usage")) or self.usage
         for choice in choices:
             delta = choice.get("delta") if isinstance(choice, dict) else None
-            if isinstance(delta, dict) and isinstance(delta.get("content"), str):
-                self.received += delta["content"]
             if isinstance(delta, dict):
-                self.add_tool_calls(delta.get("tool_calls"))
+                self.add_delta(delta)
             self.finished |= isinstance(choice, dict) and bool(choice.get("finish_reason"))
         return chunk
+
+    def add_delta(self, delta: Mapping[str, Any]) -> None:
+        """Add a part of a streamed message."""
+        for name in ("content", *REASONING_FIELDS):
+            text = delta.get(name)
+            if isinstance(text, str):
+                self.received_chars += len(text)
+                self.received += text if name == "content" else ""
+        self.add_tool_calls(delta.get("tool_calls"))
 
     def add_tool_calls(self, parts: Any) -> None:
         """Add parts of tool calls of a stream: by their index, arguments joined."""
@@ -320,14 +338,17 @@ class ModelCall:
             call = self.tool_calls.setdefault(part["index"], {"function": {"arguments": ""}})
             function = part.get("function")
             function = function if isinstance(function, dict) else {}
-            call["function"]["arguments"] += str(function.get("arguments") or "")
+            arguments = str(function.get("arguments") or "")
+            call["function"]["arguments"] += arguments
+            self.received_chars += len(arguments)
             call["function"] |= {"name": function["name"]} if function.get("name") else {}
             call |= {name: part[name] for name in ("id", "type") if part.get(name)}
 
     def succeed(self, choice: Mapping[str, Any], model: str) -> Answer:
         """The answer of this call, with its cost by the usage that the model reported."""
         text = choice["message"].get("content")
-        usage = self.usage or self.estimate_usage(text if isinstance(text, str) else "")
+        chars = self.received_chars or len(text if isinstance(text, str) else "")
+        usage = self.usage or self.estimate_usage(chars)
         return Answer(
             member=self.member,
             choice=choice,
@@ -341,8 +362,9 @@ class ModelCall:
         self, reason: str, status: int | None = None, body: Mapping[str, Any] | None = None
     ) -> Failure:
         """The failure of this call. One that was sent may be billed: its cost is not known."""
-        usage = self.usage or (self.estimate_usage(self.received) if self.received else Usage())
-        known = 0.0 if not self.sent else self.price(usage) if self.received else None
+        begun = self.received_chars > 0
+        usage = self.usage or (self.estimate_usage(self.received_chars) if begun else Usage())
+        known = 0.0 if not self.sent else self.price(usage) if begun else None
         return Failure(
             member=self.member,
             reason=reason,
@@ -359,10 +381,10 @@ class ModelCall:
     def seconds(self) -> float:
         return time.perf_counter() - self.started
 
-    def estimate_usage(self, text: str) -> Usage:
-        """Tokens by the length of prompt and answer."""
-        prompt = len(self.body.encoded) // 4
-        return Usage(prompt, estimate_tokens(text), estimated=True)
+    def estimate_usage(self, chars: int) -> Usage:
+        """Tokens by the length of the prompt and of an answer of so many characters."""
+        prompt = estimate_tokens(len(self.body.encoded))
+        return Usage(prompt, estimate_tokens(chars), estimated=True)
 
     def price(self, usage: Usage) -> float | None:
         """Dollars; None if the model has no price."""

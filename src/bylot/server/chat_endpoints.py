@@ -137,6 +137,8 @@ class ChatEndpoint:
                     await asyncio.wait([work])
             if exchange.is_gone:
                 exchange.status = CLIENT_GONE
+                if not work.cancelled():
+                    work.exception()  # that of a caller who does not read is no fault
             elif not work.cancelled():
                 work.result()
 
@@ -266,5 +268,6 @@ def describe_run(run: ChatRun) -> RawHeaders:
     }
     if run.winner is not None:
         facts["winner"] = quote(run.winner)
+    if run.winner is not None and run.knows_cost:
         facts["cost-usd"] = f"{sum(run.spend.values()):.9f}"
     return tuple((f"x-bylot-{name}".encode(), value.encode()) for name, value in facts.items())

@@ -47,7 +47,7 @@ class ChatTrace:
         """End the span of the request."""
         run = self.exchange.run
         if run is not None:
-            set_known(self.span, "bylot.router", run.gateway.router)
+            set_known(self.span, "bylot.router", run.route.router)
             set_known(self.span, "bylot.decision", self.decision)
             set_known(self.span, "bylot.winner", run.winner)
         self.tracer.end(self.span, status)

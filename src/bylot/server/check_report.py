@@ -24,7 +24,14 @@ from bylot.server.config_changes import format_value
 from bylot.server.provision import DeclaredRouter, build_declared, build_keys
 from bylot.server.reconcile import RouterPlan, find_used_models, plan_routers
 from bylot.server.settings import SETTINGS, TABLES, LoadedSettings, ServerSettings
-from bylot.store import ApiKey, EmptyDatabase, hide_password, open_store, store_exists
+from bylot.store import (
+    ApiKey,
+    EmptyDatabase,
+    find_store_folder,
+    hide_password,
+    open_store,
+    store_exists,
+)
 
 NO_PRICE = "no price: its calls are booked at the declared cost"
 ROUTER_RULE = (
@@ -51,10 +58,10 @@ def check_start(loaded: LoadedSettings) -> CheckReport:
     with collect_errors(errors):
         check_access(settings, build_keys(settings.keys).values())
     with collect_errors(errors):
-        prices = list_prices(settings.model_list)
+        prices, folder = list_prices(settings.model_list), find_store_folder(settings.store)
         for name, entry in settings.routers.items():
             with collect_errors(errors):
-                declared.append(build_declared(name, entry, prices))
+                declared.append(build_declared(name, entry, prices, folder))
         models = describe_models(settings.model_list, find_used_models(declared), errors)
     with collect_errors(errors):
         plans = plan_routers(settings, declared)
@@ -191,4 +198,4 @@ def describe_derived_costs(declared: DeclaredRouter) -> Iterator[str]:
     for cost, row in problem.get("max_costs", {}).items():
         pairs = zip(problem["experts"], row, strict=True)
         words = ", ".join(f"{name} {format_value(x)}" for name, x in pairs)
-        yield f"{declared.name}: {cost} per call at most: {words}"
+        yield f"{declared.name}: {cost} per member at most, judge and substitutes included: {words}"

@@ -23,6 +23,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from bylot.errors import BylotError
 from bylot.eventlog.repository import release_dead_leases
 from bylot.gateway.config import build_models
+from bylot.gateway.scoring import SCORER_THREAD_PREFIX
 from bylot.server.app import ServerApp
 from bylot.server.auth import check_bind_address
 from bylot.server.endpoint import error_response
@@ -61,10 +62,13 @@ def run_server(settings: ServerSettings) -> int:
 
 
 def exit_with_busy_threads(grace_s: float = 1.0) -> None:
-    """End the process if a policy is still being compiled or the store hangs: neither can be
-    interrupted, and the requests are gone. Everything that was answered is in the store.
+    """End the process if a policy is still being compiled, or the store or a scorer hangs: none of
+    them can be interrupted, and the requests are gone. All that was answered is in the store.
     """
-    prefixes = (COMPILE_THREAD_PREFIX, PREPARE_THREAD_PREFIX, WRITER_THREAD, READER_THREAD)
+    prefixes = (
+        *(COMPILE_THREAD_PREFIX, PREPARE_THREAD_PREFIX, SCORER_THREAD_PREFIX),
+        *(WRITER_THREAD, READER_THREAD),
+    )
     workers = [one for one in threading.enumerate() if one.name.startswith(prefixes)]
     for worker in workers:
         worker.join(grace_s)

@@ -16,8 +16,10 @@ from bylot.errors import BylotError, LocatedError
 from bylot.eventlog.commands import check_router_name
 from bylot.eventlog.config_validation import validate_config
 from bylot.gateway.config import GatewayEntry
+from bylot.gateway.contexts import find_cluster_file, make_contexts
 from bylot.gateway.router_models import ModelPrices, list_gateway_faults, problem_from_models
 from bylot.gateway.scoring import make_scorer
+from bylot.problem import Problem
 from bylot.problem_files.document import Document, Keys, format_keys, read_document
 from bylot.problem_files.problem_file import read_problem
 from bylot.router.config import RouterConfig
@@ -95,22 +97,15 @@ class DeclaredRouter(NamedTuple):
         return str(problem.path if isinstance(problem, Document) else problem)
 
 
-def build_config(name: str, entry: RouterEntry, prices: ModelPrices | None = None) -> RouterConfig:
-    """The configuration of a declared router, validated, in its canonical form."""
-    return build_declared(name, entry, prices or {}).config
-
-
-def build_declared(name: str, entry: RouterEntry, prices: ModelPrices) -> DeclaredRouter:
-    """A declared router, with its gateway checked."""
+def build_declared(
+    name: str, entry: RouterEntry, prices: ModelPrices, folder: Path | None = None
+) -> DeclaredRouter:
+    """A declared router, with its gateway checked; folder: for files of gateways, if any."""
     check_router_name(name)
     document = read_router_document(entry, prices)
     file = read_problem(document)
     if entry.gateway is not None:
-        for keys, fault in list_gateway_faults(entry.gateway, file.problem, prices):
-            raise locate_error(name, entry, ("gateway", *keys), fault)
-        if entry.gateway.scorer is not None:
-            with locate_router_errors(name, entry):
-                make_scorer(entry.gateway.scorer, refuse_to_ask)  # are its settings valid?
+        check_gateway(name, entry, entry.gateway, file.problem, prices, folder)
     scored = entry.gateway is not None and entry.gateway.scorer is not None
     filled = structs.replace(
         entry,
@@ -128,6 +123,23 @@ def build_declared(name: str, entry: RouterEntry, prices: ModelPrices) -> Declar
     return DeclaredRouter(name, entry, config, frozenset(given))
 
 
+def check_gateway(
+    name: str,
+    entry: RouterEntry,
+    gateway: GatewayEntry,
+    problem: Problem,
+    prices: ModelPrices,
+    folder: Path | None,
+) -> None:
+    """Refuse a gateway that could not start."""
+    for keys, fault in list_gateway_faults(gateway, problem, prices):
+        raise locate_error(name, entry, ("gateway", *keys), fault)
+    with locate_router_errors(name, entry):
+        if gateway.scorer is not None:
+            make_scorer(gateway.scorer, refuse_to_ask)
+        make_contexts(gateway.context, default_file=find_cluster_file(folder, name))
+
+
 def refuse_to_ask(model: str, body: Mapping[str, Any]) -> NoReturn:
     """Stands for a judge while a configuration is checked."""
     raise AssertionError("a check of a configuration asks no model")
@@ -138,8 +150,7 @@ def read_router_document(entry: RouterEntry, prices: ModelPrices) -> Document:
     if not isinstance(entry.problem, Document):
         return read_document(Path(entry.problem))
     if isinstance(entry.problem.data, dict) and "models" in entry.problem.data:  # for its experts
-        cost = entry.gateway.cost if entry.gateway else GatewayEntry().cost
-        return problem_from_models(entry.problem, cost, prices)
+        return problem_from_models(entry.problem, entry.gateway or GatewayEntry(refill=0), prices)
     return entry.problem
 
 

@@ -38,7 +38,7 @@ from bylot.server.config_changes import (
 from bylot.server.provision import DeclaredRouter, build_declared
 from bylot.server.settings import ServerSettings
 from bylot.server.writer import make_command_handler
-from bylot.store import EmptyDatabase, Store, open_store, store_exists
+from bylot.store import EmptyDatabase, Store, find_store_folder, open_store, store_exists
 
 log = logging.getLogger("bylot.server")
 
@@ -78,8 +78,9 @@ class RouterPlan(NamedTuple):
 
 def declare_routers(settings: ServerSettings) -> list[DeclaredRouter]:
     """The routers of the configuration, validated."""
-    prices = list_prices(settings.model_list)
-    return [build_declared(name, entry, prices) for name, entry in settings.routers.items()]
+    prices, folder = list_prices(settings.model_list), find_store_folder(settings.store)
+    routers = settings.routers.items()
+    return [build_declared(name, entry, prices, folder) for name, entry in routers]
 
 
 def find_used_models(declared: Sequence[DeclaredRouter]) -> set[str]:
