@@ -42,13 +42,14 @@ def start_gateway(
     problem: dict[str, Any] | None = None,
     prices: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
+    entry: Mapping[str, Any] | None = None,
     **gateway: Any,
 ) -> Iterator[RunningGateway]:
     """A server whose router has all models of the upstreams as experts, until the end of a test.
 
     folder: for its store; problem: as in a problem file; prices: dollars per token of a prompt and
-    of an answer, by model; gateway: more settings of `GatewayEntry`. Requests without a valid key
-    are refused.
+    of an answer, by model; entry, gateway: more settings of the router and of its `GatewayEntry`.
+    Requests without a valid key are refused.
     """
     models = [make_model_entry(name, one, prices) for one in upstreams for name in one.models]
     names = list(dict.fromkeys(one.model_name for one in models))
@@ -62,10 +63,8 @@ def start_gateway(
         opened.add_key(row)
     path = folder / "problem.json"
     path.write_text(json.dumps(problem))
-    entry = RouterEntry(
-        problem=path, seed=seed, gateway=GatewayEntry(**{"answer": answer, **gateway})
-    )
-    routers = {"panel": entry}
+    asking = GatewayEntry(**{"answer": answer, **gateway})
+    routers = {"panel": RouterEntry(problem=path, seed=seed, gateway=asking, **(entry or {}))}
     create_routers(store, tuple(models), routers)
     with live_server(folder, model_list=tuple(models), routers=routers) as client:
         wait_until(lambda: client.get("/readyz").status_code == 200, 300)

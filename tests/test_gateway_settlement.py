@@ -57,7 +57,7 @@ def test_scores_are_reported_in_the_kind_of_feedback_of_the_router() -> None:
         facts = FACTS._replace(feedback=kind)
         report = make_report(("a", "b", "c"), result, verdict, 0.0, facts, "usd") or {}
         assert {k: v for k, v in report.items() if k not in ("key", "spend")} == parts
-        assert report["key"] == "exact"
+        assert report["key"] == "gateway/exact"
 
 
 def test_scores_are_mapped_to_the_range_of_rewards() -> None:

@@ -168,6 +168,10 @@ class DecisionError(BylotError, ValueError):
     """A decision cannot be made, for example from an empty set of experts."""
 
 
+class TooManyContexts(DecisionError):
+    """A router has as many contexts as it was declared for, and this one would be new."""
+
+
 class RewardError(BylotError, ValueError):
     """A reward is not a finite number in the declared range; nothing was changed."""
 

@@ -267,7 +267,8 @@ def iterate_chunks(choices: Sequence[Mapping[str, Any]]) -> Iterator[list[dict[s
         index, message = choice["index"], choice["message"]
         for delta in iterate_deltas(message):
             yield [{"index": index, "delta": delta, "finish_reason": None}]
-        yield [{"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}]
+        last = {"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}
+        yield [{**last, "logprobs": choice["logprobs"]} if choice.get("logprobs") else last]
 
 
 def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bylot.errors import TooManyContexts
 from bylot.gateway.answers import NO_USAGE, Answer, Failure, ScorerError, Usage, Verdict
 from bylot.gateway.asking import PanelResult, PanelRun
 from bylot.gateway.chat import ChatError, ChatRequest, Completion, list_choices, make_completion
@@ -84,6 +85,7 @@ class ChatRun:
             await self.port.cancel(decision.id, self.by)
             message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
             raise ChatError(500, "panel_too_large", message)
+        self.route.gateway.open_decisions.add(decision.id)
         self.decision, self.facts = decision, facts  # last: from here on it must be settled
 
     async def draw(self) -> tuple[Decision, RouterFacts]:
@@ -97,7 +99,13 @@ class ChatRun:
 
     async def decide_on_disk(self, available: list[str] | None) -> tuple[Decision, RouterFacts]:
         """A decision, and what is known of the router at its version or a later one."""
-        decision = await self.port.decide(self.route.router, self.context, available, self.by)
+        given = self.route.router, available, self.by
+        try:
+            decision = await self.port.decide(self.context, *given)
+        except TooManyContexts as error:
+            log.warning("a request of %s is served without its context: %s", given[0], error)
+            self.context = None
+            decision = await self.port.decide(None, *given)
         return decision, await self.load_facts(decision.version)
 
     async def load_facts(self, version: int | None) -> RouterFacts:
@@ -261,12 +269,14 @@ class ChatRun:
         if work := [one for one in (self.replacing, self.scoring) if one is not None]:
             await asyncio.wait(work)  # the caller may have left meanwhile
         if self.scores_later and self.result.answers:
-            await self.score(self.result.answers)
+            async with self.route.gateway.scoring_slots:
+                await self.score(self.result.answers)
         try:
             settled = await self.report()
         except Exception as error:
             log.error("decision %s was not settled", self.decision.id, exc_info=error)
         finally:
+            self.route.gateway.open_decisions.discard(self.decision.id)
             self.route.stats.add_settlement(settled)
 
     async def report(self) -> bool:
@@ -279,14 +289,19 @@ class ChatRun:
         stats.quorum_misses += self.quorum_missed
         if self.winner is not None:
             stats.get(self.winner).won += 1
-        members = self.decision.subset
-        given = members, self.result, verdict, self.judge_cost, self.facts, self.entry.cost
-        report = make_report(*given)
         if self.entry.keep_prompts:
             self.log_texts()
-        if report is None:
-            return True
-        return await self.route.gateway.report(self.decision.id, report, self.by)
+        given = self.result, verdict, self.judge_cost, self.facts, self.entry.cost
+        members: Sequence[str] = self.decision.subset
+        for _ in range(2):
+            report = make_report(members, *given)
+            if report is None or await self.route.gateway.report(self.decision.id, report, self.by):
+                return True
+            stored = await self.port.find_panel(self.decision.id)
+            if set(stored) == set(members):
+                break
+            members = stored  # a member was replaced, and the answer to that was lost
+        return False
 
     def log_texts(self) -> None:
         """Log prompt and answers, which `keep_prompts` allows."""

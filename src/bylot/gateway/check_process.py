@@ -2,7 +2,8 @@
 
 A pattern can take exponential time on a hostile text, and so can a schema that came with a request.
 Python cannot interrupt either: `re` keeps the interpreter lock, and a thread cannot be ended. In a
-child process, they stop neither the event loop nor each other for longer than the limit.
+child process, they do not stop the event loop. Jobs wait for each other, for a while only: a job
+that would have to wait for too long is refused.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from bylot.gateway.answers import ScorerError
 
 PROGRAM = Path(__file__).with_name("check_program.py")
 JOB_S, START_S = 2.0, 60.0
+MAX_WAIT_S, MAX_WAITING_JOBS = 2.0, 100
 MAX_CHECKED_CHARS = 200_000  # of a text; the rest is not looked at
 
 
@@ -33,6 +35,7 @@ class CheckProcess:
         self.job_s = job_s
         self.process: subprocess.Popen[str] | None = None
         self.executor: ThreadPoolExecutor | None = None
+        self.waiting = 0  # jobs without a result
 
     async def find(
         self, pattern: str, texts: Sequence[str], ignore_case: bool = False
@@ -50,12 +53,26 @@ class CheckProcess:
             return []
         if self.executor is None:
             self.executor = ThreadPoolExecutor(1, "bylot-checks")
+        if self.waiting >= MAX_WAITING_JOBS:
+            raise ScorerError(f"{self.waiting} checks of answers are waiting already")
         line = json.dumps({**job, "texts": [text[:MAX_CHECKED_CHARS] for text in texts]})
-        answer = await asyncio.get_running_loop().run_in_executor(self.executor, self.ask, line)
+        self.waiting += 1
+        work = asyncio.get_running_loop().run_in_executor(self.executor, self.ask, line)
+        work.add_done_callback(self.end_waiting)
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(work), self.job_s + MAX_WAIT_S)
+        except TimeoutError:
+            raise ScorerError(f"no check of answers within {self.job_s + MAX_WAIT_S:g} s") from None
         result = json.loads(answer)
         if "error" in result:
             raise ScorerError(result["error"])
         return list(result["results"])
+
+    def end_waiting(self, work: "asyncio.Future[str]") -> None:
+        """A job has ended, also if nobody waits for it any more."""
+        self.waiting -= 1
+        if not work.cancelled():
+            work.exception()
 
     def ask(self, line: str) -> str:
         """Send a job and wait for its result; only the thread of the executor calls this."""

@@ -80,7 +80,7 @@ def serve_jobs(lines: Iterable[str]) -> None:
         try:
             result: dict[str, Any] = {"results": run_job(json.loads(line))}
         except Exception as error:
-            result = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+            result = {"error": type(error).__name__}  # its text may quote a prompt
         print(json.dumps(result), flush=True)
 
 

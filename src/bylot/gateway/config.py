@@ -49,7 +49,7 @@ NOT_SENT = {
 """Names in `litellm_params` that are not parameters of a request to the model."""
 NOT_SENT_PATTERN = re.compile(
     "(api|aws|azure|vertex|litellm|supports|input_cost|output_cost|cache|mock|s3|default_api)_.*"
-    "|.*(secret|password|credential|access_key).*|(.*_)?token"
+    "|.*(secret|password|credential|access_key|api_key).*|(.*_)?(token|auth)"
 )
 """Further such names, and whatever may hold a secret: it is not sent to another service."""
 
@@ -171,6 +171,11 @@ class Deployment(NamedTuple):
     max_tokens: int | None = None
 
     @property
+    def secrets(self) -> list[str]:
+        """What no caller may read: values of headers, and the URL."""
+        return [*(v for k, v in self.headers.items() if k != "content-type"), self.base]
+
+    @property
     def host(self) -> str:
         """Host and port, without what may be secret in the URL."""
         parts = urlsplit(self.base)
@@ -217,8 +222,8 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
     check_text(what, "model", params.get("model"))
     custom = params.get("custom_llm_provider")
     provider, model = split_model_name(params["model"], custom)
-    price = read_call_price(what, params, entry.model_info)
     body = read_mapping(what, "extra_body", params.get("extra_body"))
+    price = read_call_price(what, {**params, **body}, entry.model_info)
     parallel = "max_parallel_requests"
     sent = {name: value for name, value in params.items() if is_request_parameter(name)}
     return Deployment(

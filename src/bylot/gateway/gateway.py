@@ -25,6 +25,7 @@ from bylot.router.decision import Decision
 
 log = logging.getLogger("bylot.gateway")
 
+CLOSE_TICK_S = 0.02
 FIRST_RETRY_S, MAX_RETRY_S = 0.05, 5.0  # between two tries to report to a router
 REPORT_TRIES = 200  # about a quarter of an hour
 Result = TypeVar("Result")
@@ -38,9 +39,9 @@ class RouterPort(Protocol):
         ...
 
     async def decide(
-        self, router: str, context: str | None, available: list[str] | None, by: str | None
+        self, context: str | None, router: str, available: list[str] | None, by: str | None
     ) -> Decision:
-        """A decision, once it is on disk."""
+        """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         ...
 
     async def replace(
@@ -55,6 +56,10 @@ class RouterPort(Protocol):
 
     async def cancel(self, id: str, by: str | None) -> None:
         """Take back a decision of which no member was asked."""
+        ...
+
+    async def find_panel(self, id: str) -> tuple[str, ...]:
+        """The members of a decision, as the log has them."""
         ...
 
     def can_retry(self, error: Exception) -> bool:
@@ -117,6 +122,8 @@ class Gateway:
 
     folder: for what routers keep in files, such as clusters of prompts; None: nowhere
     tasks: work that goes on although its request has ended, such as a settlement
+    open_decisions: ids of those whose panels are out, which nobody else may change
+    scoring_slots: for scorers that work after their request has ended
     since: when it began to count, in seconds since 1970
     """
 
@@ -135,6 +142,8 @@ class Gateway:
         self.max_chats, self.max_chats_per_key = max_chats, max_chats_per_key
         self.chats: dict[str | None, int] = {}  # open requests by key
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.open_decisions: set[str] = set()
+        self.scoring_slots = asyncio.Semaphore(max_chats)
         self.since = time.time()
 
     @property
@@ -160,8 +169,11 @@ class Gateway:
     async def close(self, timeout_s: float) -> None:
         """Finish settlements, then close the connections."""
         end = asyncio.get_running_loop().time() + timeout_s
-        while self.tasks and (left := end - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait(self.tasks, timeout=left)  # tasks may start others
+        while (self.tasks or self.chats) and (left := end - asyncio.get_running_loop().time()) > 0:
+            if self.tasks:
+                await asyncio.wait(self.tasks, timeout=min(left, CLOSE_TICK_S))
+            else:  # requests that were cancelled will start some
+                await asyncio.sleep(CLOSE_TICK_S)
         if self.tasks:
             log.error("%d panels were not settled: they stay at declared costs", len(self.tasks))
         for task in self.tasks:

@@ -6,6 +6,7 @@ Settings are checked when a scorer is made; what a function or a service returns
 import asyncio
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bylot.errors import BylotError
-from bylot.gateway.answers import Answer, Scorer, ScorerError, Verdict
+from bylot.gateway.answers import Answer, Scorer, ScorerError, Usage, Verdict
 from bylot.gateway.config import ScorerEntry, resolve_variables
 from bylot.gateway.entry_settings import name_source, read_entry_settings
 from bylot.gateway.judge import AskModel, Judge, JudgeSettings
@@ -86,6 +87,7 @@ class PythonScorer:
         except Exception as error:
             raise ScorerError(f"{self.source}: {type(error).__name__}: {error}") from error
         if isinstance(found, Verdict):
+            check_verdict_cost(self.source, found)
             scores = check_scores(self.source, found.scores, answers)
             winner = check_winner(self.source, found.winner, answers)
             return msgspec.structs.replace(found, source=self.source, scores=scores, winner=winner)
@@ -96,8 +98,24 @@ class PythonScorer:
         if is_async(self.function):
             return await self.function(request, answers)
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self.threads, self.function, request, answers)
+        found = await loop.run_in_executor(self.threads, self.call_in_thread, request, answers)
         return await found if inspect.isawaitable(found) else found
+
+    def call_in_thread(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Any:
+        """The result of a function that is not async; `sys.exit` in it must not end the server."""
+        try:
+            return self.function(request, answers)
+        except SystemExit as error:
+            raise RuntimeError("it called sys.exit") from error
+
+
+def check_verdict_cost(source: str, verdict: Verdict) -> None:
+    """Refuse costs that are no amount of money."""
+    cost = verdict.cost
+    if not isinstance(cost, Real) or not 0.0 <= float(cost) < math.inf:
+        raise ScorerError(f"{source}: the cost of a verdict is not a number of 0 or more")
+    if not isinstance(verdict.usage, Usage):
+        raise ScorerError(f"{source}: the usage of a verdict is no Usage")
 
 
 class HttpScorer:

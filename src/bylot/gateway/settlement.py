@@ -14,13 +14,18 @@ What a judge cost is booked in equal parts with the members that it judged; one 
 costs its prompt.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bylot.gateway.answers import Verdict
 from bylot.gateway.asking import PanelResult
+from bylot.router.feedback import MAX_SPEND_FACTOR
+
+log = logging.getLogger("bylot.gateway")
 
 SETTLEMENT_KEY = "gateway"
+"""The key of the gateway's reports; with a scorer, its name follows: `gateway/judge:gpt`."""
 
 
 class RouterFacts(NamedTuple):
@@ -46,7 +51,25 @@ def compute_spend(
         costs[one.member] = costs.get(one.member, 0.0) + known
     for one in result.answers:
         costs[one.member] += judge_cost / len(result.answers)
-    return {name: sum_replaced(name, costs, result.stands_for) for name in members}
+    spend = {name: sum_replaced(name, costs, result.stands_for) for name in members}
+    lost = sum(costs.values()) - sum(spend.values())  # of calls that no member stands for
+    if spend and lost > 1e-12:
+        spend[next(iter(spend))] += lost
+    return spend
+
+
+def cap_spend(spend: Mapping[str, float], declared: Mapping[str, float]) -> dict[str, float]:
+    """Costs that a router accepts: it refuses reports of more than `MAX_SPEND_FACTOR` times the
+    declared cost of its dearest panel, with all that is in them.
+
+    >>> cap_spend({"a": 30.0, "b": 10.0}, {"a": 0.001, "b": 0.001})
+    {'a': 1.5, 'b': 0.5}
+    """
+    total, most = sum(spend.values()), max(declared.values(), default=0.0) or 1.0
+    factor = min(1.0, MAX_SPEND_FACTOR * len(spend) * most / total) if total > 0 else 1.0
+    if factor < 1.0:
+        log.error("calls cost %g dollars, %g times what is declared", total, total / most)
+    return {name: cost * factor for name, cost in spend.items()}
 
 
 def sum_replaced(name: str, costs: Mapping[str, float], stands_for: Mapping[str, str]) -> float:
@@ -80,12 +103,12 @@ def make_report(
     report: dict[str, Any] = {"key": SETTLEMENT_KEY}
     if facts.declared:
         spend = compute_spend(members, result, judge_cost, facts)
-        report["spend"] = {cost_name: spend}
+        report["spend"] = {cost_name: cap_spend(spend, facts.declared)}
     low, high = facts.rewards
     scores = {} if verdict is None else verdict.scores
     scores = {k: low + s * (high - low) for k, s in scores.items() if k in members}
     if scores and verdict is not None:
-        report["key"] = verdict.source
+        report["key"] = f"{SETTLEMENT_KEY}/{verdict.source}"
         best = max(scores, key=lambda name: (scores[name], name == verdict.winner))
         if facts.feedback == "members":
             report["members"] = scores

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -32,10 +33,16 @@ class StreamPump:
     async def read(self) -> None:
         """Read to the end."""
         try:
+            early: deque[dict[str, Any]] = deque(maxlen=MAX_QUEUED_CHUNKS)  # without content
             async with contextlib.aclosing(self.call.stream()) as stream:
                 async for chunk in stream:
-                    if not self.begun.done() and has_content(chunk):
+                    if not self.begun.done() and not has_content(chunk):
+                        early.append(chunk)
+                        continue
+                    if not self.begun.done():
                         self.begun.set_result(None)
+                    while early:
+                        await self.chunks.put(early.popleft())
                     await self.chunks.put(chunk)
             if not self.begun.done():
                 self.failure = self.call.fail("garbage")
@@ -44,7 +51,7 @@ class StreamPump:
         except asyncio.CancelledError:
             if self.is_stopped:
                 raise
-            self.failure = self.call.fail("timeout")  # while it waited for a slow caller
+            self.failure = self.call.fail("cancelled")  # it waited for a caller who reads slowly
         except Exception as error:  # a fault of ours
             log.error("the stream of %s failed", self.call.member, exc_info=error)
             self.failure = self.call.fail("interrupted")
@@ -111,7 +118,8 @@ class StreamRun(ChatRun):
         """Ask a member for a stream."""
         client, timeout_s = self.route.gateway.client, self.entry.member_timeout_s
         self.route.health.begin(member)
-        self.pumps.append(StreamPump(client.call(member, self.body, timeout_s)))
+        call = client.call(member, self.body, timeout_s, self.entry.retries)
+        self.pumps.append(StreamPump(call))
 
     async def choose_source(self) -> StreamPump:
         """The first member that starts to answer; failed ones are replaced meanwhile."""

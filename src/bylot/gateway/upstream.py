@@ -14,11 +14,13 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bylot.gateway.answers import Answer, Failure, Usage, estimate_tokens
+from bylot.gateway.answers import Answer, Failure, Usage, estimate_tokens, join_text
 from bylot.gateway.config import Deployment, Model
 
 MAX_ANSWER_BYTES = 16_000_000
+MAX_STREAM_BYTES = 64_000_000  # every chunk repeats names that a whole answer has once
 MAX_EVENT_BYTES = 4_000_000  # of one server-sent event
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 CONNECT_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 30.0
 MAX_RETRY_AFTER_S = 86_400.0
@@ -26,8 +28,11 @@ FIRST_BACKOFF_S = 0.2  # doubles with each retry
 RETRIED_STATUSES = (408, 429, 502, 503, 504)
 CALLER_STATUSES = (400, 413, 415, 422)  # the request is wrong, not the model
 TOKEN_BOUNDS = ("max_tokens", "max_completion_tokens")
+STALE_S = 1.0  # after which a connection that ends without a byte has not been idle for too long
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-JSON_TYPES = ("application/json", "text/json", "text/plain", "")  # some models declare none
+MAX_TOKENS_OF_CALL = 10_000_000  # more is no count of tokens
+JSON_TYPES = ("application/json", "text/json", "text/plain", "application/octet-stream")
+"""The last one is what aiohttp takes a response without a type for."""
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
@@ -69,13 +74,15 @@ def bound_tokens(
 
     >>> bound_tokens(100, {}, {"max_tokens": 500}), bound_tokens(100, {}, {"max_tokens": 50})
     ({'max_tokens': 100}, {})
+    >>> bound_tokens(100, {}, {"max_tokens": -1})  # some models take it for no bound
+    {'max_tokens': 100}
     >>> bound_tokens(100, {"max_completion_tokens": 100}, {})
     {'max_completion_tokens': 100}
     """
     given = [name for name in TOKEN_BOUNDS if fields.get(name) is not None]
     if not given:
         return {next((one for one in TOKEN_BOUNDS if one in parameters), TOKEN_BOUNDS[0]): most}
-    low = [name for name in given if type(fields[name]) is int and fields[name] <= most]
+    low = [name for name in given if type(fields[name]) is int and 1 <= fields[name] <= most]
     return {name: most for name in given if name not in low}
 
 
@@ -145,7 +152,7 @@ class ModelCall:
         self.tool_calls: dict[int, dict[str, Any]] = {}
         self.usage: Usage | None = None
         self.retry_after_s: float | None = None
-        self.started = time.perf_counter()
+        self.started = self.sent_at = time.perf_counter()
 
     @property
     def member(self) -> str:
@@ -216,7 +223,7 @@ class ModelCall:
         """The HTTP request of this call, to be entered. From here on it may be billed, unless the
         connection or the model refuses it.
         """
-        self.sent = True
+        self.sent, self.sent_at = True, time.perf_counter()
         session, one = self.client.session, self.deployment
         assert session is not None  # `start` was called
         data = self.body.encode_for(one, stream=stream)
@@ -231,16 +238,22 @@ class ModelCall:
                 if content is None:
                     return self.fail("too_large")
                 return self.read_response(response, content)
-        except aiohttp.ConnectionTimeoutError:
-            self.sent = False
-            return self.fail("unreachable")
         except aiohttp.ClientPayloadError:
             return self.fail("interrupted")
-        except (aiohttp.ClientConnectionError, OSError):
-            self.sent = False  # no byte of a response came
-            return self.fail("unreachable")
+        except (aiohttp.ClientConnectionError, OSError) as error:
+            return self.fail_to_connect(error)
         except (aiohttp.ClientError, ValueError):
             return self.fail("garbage")
+
+    def fail_to_connect(self, error: Exception) -> Failure:
+        """The failure of a connection. A request was not taken if there was no connection, or if an
+        idle one was closed just when it was used; otherwise the model may have worked for it.
+        """
+        refused = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        stale = isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError)
+        if refused or (stale and time.perf_counter() - self.sent_at < STALE_S):
+            self.sent = self.received_chars > 0
+        return self.fail("interrupted" if self.sent else "unreachable")
 
     def read_response(self, response: aiohttp.ClientResponse, content: bytes) -> Answer | Failure:
         """A whole response: an answer, or the kind of failure that it is."""
@@ -259,24 +272,40 @@ class ModelCall:
         return self.succeed(choice, str(body.get("model") or self.deployment.model))
 
     def refuse(self, response: aiohttp.ClientResponse, content: bytes) -> Failure:
-        """An error status: nothing is billed."""
+        """An error status: nothing is billed. No text is kept that quotes our key or our URL."""
         self.sent = False
         self.retry_after_s = read_retry_after(response.headers.get("retry-after"))
-        body = decode_json(content)
+        quotes = any(secret.encode() in content for secret in self.deployment.secrets)
+        body = None if quotes else decode_json(content)
         reason = "rate_limited" if response.status == 429 else f"http_{response.status}"
         body = body if isinstance(body, dict) else None
         return self.fail(reason, status=response.status, body=body)
 
     async def stream(self) -> AsyncGenerator[dict[str, Any]]:
-        """The chunks of a streamed completion; raises StreamFailed if it breaks."""
+        """The chunks of a streamed completion; raises StreamFailed if it breaks.
+
+        One that is refused before its first chunk is asked for again, as a whole answer is.
+        """
         try:
-            self.deployment = self.choose_deployment(0)
-            seconds = min(self.timeout_s, self.deployment.timeout_s or self.timeout_s)
-            async with asyncio.timeout(seconds):
-                async for chunk in self.read_stream():
-                    yield chunk
+            async with asyncio.timeout(self.timeout_s):
+                for attempt in range(self.retries + 1):
+                    try:
+                        async for chunk in self.stream_once(attempt):
+                            yield chunk
+                        return
+                    except StreamFailed as error:
+                        if not self.is_worth_retrying(error.failure, attempt):
+                            raise
+                    await asyncio.sleep(self.backoff(attempt))
         except TimeoutError:
             raise StreamFailed(self.fail("timeout")) from None
+
+    async def stream_once(self, attempt: int) -> AsyncGenerator[dict[str, Any]]:
+        """The chunks of one try."""
+        self.deployment, self.retry_after_s = self.choose_deployment(attempt), None
+        async with asyncio.timeout(self.deployment.timeout_s):
+            async for chunk in self.read_stream():
+                yield chunk
 
     async def read_stream(self) -> AsyncGenerator[dict[str, Any]]:
         """The chunks of one streamed completion."""
@@ -297,9 +326,8 @@ class ModelCall:
                     raise StreamFailed(self.fail("interrupted"))
         except aiohttp.ClientPayloadError:
             raise StreamFailed(self.fail("interrupted")) from None
-        except (aiohttp.ClientConnectionError, OSError):
-            self.sent = self.received_chars > 0
-            raise StreamFailed(self.fail("unreachable")) from None
+        except (aiohttp.ClientConnectionError, OSError) as error:
+            raise StreamFailed(self.fail_to_connect(error)) from None
         except (aiohttp.ClientError, ValueError):
             raise StreamFailed(self.fail("garbage")) from None
 
@@ -346,8 +374,7 @@ class ModelCall:
 
     def succeed(self, choice: Mapping[str, Any], model: str) -> Answer:
         """The answer of this call, with its cost by the usage that the model reported."""
-        text = choice["message"].get("content")
-        chars = self.received_chars or len(text if isinstance(text, str) else "")
+        chars = self.received_chars or count_chars(choice["message"])
         usage = self.usage or self.estimate_usage(chars)
         return Answer(
             member=self.member,
@@ -362,8 +389,9 @@ class ModelCall:
         self, reason: str, status: int | None = None, body: Mapping[str, Any] | None = None
     ) -> Failure:
         """The failure of this call. One that was sent may be billed: its cost is not known."""
-        begun = self.received_chars > 0
-        usage = self.usage or (self.estimate_usage(self.received_chars) if begun else Usage())
+        begun, usage = self.received_chars > 0, self.usage or Usage()
+        if begun:  # a usage of before the end is too low
+            usage = max(usage, self.estimate_usage(self.received_chars), key=sum_tokens)
         known = 0.0 if not self.sent else self.price(usage) if begun else None
         return Failure(
             member=self.member,
@@ -383,7 +411,7 @@ class ModelCall:
 
     def estimate_usage(self, chars: int) -> Usage:
         """Tokens by the length of the prompt and of an answer of so many characters."""
-        prompt = estimate_tokens(len(self.body.encoded))
+        prompt = estimate_tokens(len(self.body.encoded.decode(errors="replace")))
         return Usage(prompt, estimate_tokens(chars), estimated=True)
 
     def price(self, usage: Usage) -> float | None:
@@ -420,18 +448,36 @@ async def read_bounded(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 async def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The data of server-sent events; comments and other fields are left out."""
-    buffer, total = b"", 0
+    """The data of server-sent events; comments and other fields are left out.
+
+    Lines end with LF, CR LF or CR; an event ends with an empty line, the last one with the stream.
+    """
+    lines: list[bytes] = []  # data of the current event
+    parts: list[bytes] = []  # of the current line
+    size = total = 0  # bytes of the current event, and of all
+    ended_by_cr = False  # so that a LF at the start of the next part belongs to it
     async for part in response.content.iter_any():
-        total += len(part)
-        buffer = (buffer + part).replace(b"\r\n", b"\n")
-        if len(buffer) > MAX_EVENT_BYTES or total > MAX_ANSWER_BYTES:
+        total, size = total + len(part), size + len(part)
+        if size > MAX_EVENT_BYTES or total > MAX_STREAM_BYTES:
             raise ValueError("a stream is too large")
-        *events, buffer = buffer.split(b"\n\n")
-        for event in events:
-            lines = [one[5:].strip() for one in event.split(b"\n") if one.startswith(b"data:")]
-            if lines:
+        if ended_by_cr and part.startswith(b"\n"):
+            part = part[1:]
+        ended_by_cr = part.endswith(b"\r") or (ended_by_cr and not part)
+        *ends, rest = part.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        for end in ends:
+            line = b"".join([*parts, end]).removeprefix(BYTE_ORDER_MARK)
+            parts = []
+            if line.startswith(b"data:"):
+                lines.append(line[5:].strip())
+            elif not line and lines:
                 yield b"\n".join(lines)
+                lines, size = [], len(rest)
+        if rest:
+            parts.append(rest)
+    last = b"".join(parts)
+    lines += [last[5:].strip()] if last.startswith(b"data:") else []
+    if lines:
+        yield b"\n".join(lines)
 
 
 def decode_json(content: bytes) -> Any:
@@ -449,20 +495,42 @@ def find_choice(body: Any) -> Mapping[str, Any] | None:
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         return None
     message = choice["message"]
+    calls = message.get("tool_calls")
+    if calls and not (isinstance(calls, list) and all(isinstance(one, dict) for one in calls)):
+        return None
     usable = ("content", "tool_calls", "refusal", "function_call", "audio")
     return choice if any(message.get(name) is not None for name in usable) else None
+
+
+def count_chars(message: Mapping[str, Any]) -> int:
+    """Characters of a message: text, reasoning and tool calls.
+
+    >>> count_chars({"content": None, "tool_calls": [{"function": {"arguments": "{}"}}]})
+    2
+    """
+    texts = [join_text(message.get(name)) for name in ("content", *REASONING_FIELDS)]
+    functions = [one.get("function") for one in message.get("tool_calls") or ()]
+    texts += [str(one.get("arguments") or "") for one in functions if isinstance(one, dict)]
+    return sum(map(len, texts))
+
+
+def sum_tokens(usage: Usage) -> int:
+    return usage.prompt_tokens + usage.completion_tokens
 
 
 def read_usage(data: Any) -> Usage | None:
     """Reported tokens; None if they are missing or make no sense."""
     if not isinstance(data, dict):
         return None
-    prompt, completion = data.get("prompt_tokens"), data.get("completion_tokens", 0)
-    for count in (prompt, completion):
-        if type(count) is not int or not 0 <= count < 2**40:
-            return None
-    assert prompt is not None
-    return Usage(prompt, completion)
+    prompt, completion = data.get("prompt_tokens"), data.get("completion_tokens")
+    total = data.get("total_tokens")
+    if type(prompt) is not int:
+        return None
+    if completion is None:
+        completion = total - prompt if type(total) is int else 0
+    if type(completion) is not int or min(prompt, completion) < 0:
+        return None
+    return Usage(prompt, completion) if prompt + completion <= MAX_TOKENS_OF_CALL else None
 
 
 def read_retry_after(text: str | None) -> float | None:

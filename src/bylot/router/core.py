@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct, structs
 
-from bylot.errors import DecisionError, PolicyError
+from bylot.errors import DecisionError, PolicyError, TooManyContexts
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.numerics.philox import RngKey
 from bylot.policies import budget, substitutes
@@ -346,18 +346,20 @@ class RouterCore:
         if label in self.contexts:
             return self.contexts[label]
         number, capacity = len(self.contexts), self.count_capacity()
-        if number >= capacity:
+        most = self.policy.max_contexts(self.problem.size)
+        declared = self.max_contexts + (label is None or None in self.contexts)  # None has room
+        if number >= min(declared, most):
             limited = capacity < self.max_contexts
             verb = "has capacity for" if limited else "was declared for"
             other = "policy='distinct', which needs less" if limited else "a larger max_contexts"
             raised = "" if limited else ", raise max_contexts by an edit (of a stored router)"
-            raise DecisionError(
+            raise TooManyContexts(
                 f"context {label!r} would be number {number + 1:,}, and this router {verb} "
                 f"{capacity:,}",
                 remedy=f"use coarser contexts{raised}, or create a router with {other}",
             )
         if number == len(self.state.visits):
-            self._set_state(self._resize_state(min(2 * number, capacity)))
+            self._set_state(self._resize_state(max(number + 1, min(2 * number, capacity))))
         self.contexts[label] = number
         return number
 

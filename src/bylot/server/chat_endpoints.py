@@ -18,6 +18,7 @@ from bylot.gateway.chat import (
     EventWriter,
     iterate_chunks,
     parse_chat_request,
+    unknown_model,
 )
 from bylot.gateway.chat_run import ChatRun
 from bylot.gateway.responses import parse_responses_request
@@ -151,7 +152,8 @@ class ChatEndpoint:
     ) -> None:
         """Run the request, streamed or not."""
         gateway = self.state.gateway.find(request.router)
-        caller.check("decide", request.router)
+        if not caller.can_access(request.router):
+            raise unknown_model(MODEL_PREFIX + request.router)  # it is not said to exist
         self.state.rate_limiter.take(caller.id)
         context = gateway.contexts.find(headers.get(b"x-bylot-context"), request.body)
         streams_first = gateway.entry.answer == "first" and gateway.entry.ask == "together"

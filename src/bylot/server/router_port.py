@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bylot.api import DecisionRecord
 from bylot.errors import NoSubstitute, RouterNotFound
 from bylot.eventlog import commands
 from bylot.eventlog.repository import read_stored_config
@@ -38,9 +39,9 @@ class WriterPort:
         return RouterFacts(config.version, experts, costs, config.feedback, config.rewards)
 
     async def decide(
-        self, router: str, context: str | None, available: list[str] | None, by: str | None
+        self, context: str | None, router: str, available: list[str] | None, by: str | None
     ) -> Decision:
-        """A decision, once it is on disk."""
+        """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         names = None if available is None else tuple(available)
         command = commands.MakeDecision(router, context, names, by=by)
         decision: Decision = await self.writer.execute(command)
@@ -68,6 +69,11 @@ class WriterPort:
     async def cancel(self, id: str, by: str | None) -> None:
         """Take back a decision of which no member was asked."""
         await self.writer.execute(commands.CancelDecision(id, by=by))
+
+    async def find_panel(self, id: str) -> tuple[str, ...]:
+        """The members of a decision, as the log has them."""
+        found: DecisionRecord = await self.writer.execute(commands.GetDecision(id))
+        return found.decision.subset
 
     def can_retry(self, error: Exception) -> bool:
         """Whether the same command may succeed later."""
