@@ -1,6 +1,7 @@
 """Models and gateways in the configuration file: LiteLLM's list, costs from prices, secrets."""
 
 import logging
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ import pytest
 
 from bylot.cli import main
 from bylot.errors import BylotError
+from bylot.eventlog.repository import read_stored_config
 from bylot.gateway.config import (
     Deployment,
     GatewayEntry,
@@ -22,6 +24,7 @@ from bylot.gateway.config import (
 from bylot.gateway.router_models import list_prices
 from bylot.router.config import RouterConfig
 from bylot.server.auth import issue_key
+from bylot.server.config_changes import list_fixed_differences
 from bylot.server.provision import build_declared
 from bylot.server.reconcile import declare_routers, find_used_models, reconcile_routers
 from bylot.server.settings import LoadedSettings, load_settings
@@ -276,7 +279,7 @@ def test_a_configuration_of_litellm_is_read_as_it_is(tmp_path: Path) -> None:
     first, second = model.deployments
     assert first == Deployment(
         base="https://x.openai.azure.com/openai/v1",
-        model="azure/gpt-4o",
+        model="gpt-4o",
         headers={"content-type": "application/json", "authorization": "Bearer k"},
         parameters={"temperature": 0.2, "top_k": 40, "chat_template": "x"},
         timeout_s=30.0,
@@ -569,7 +572,8 @@ def test_a_missing_variable_is_an_error_only_of_models_that_a_gateway_asks(tmp_p
     assert find_used_models(declare_routers(settings)) == {"small", "medium", "large"}
 
 
-def test_a_change_of_prices_is_refused_with_a_way_to_keep_the_costs(tmp_path: Path) -> None:
+def test_a_change_of_prices_leaves_the_declared_costs(tmp_path: Path) -> None:
+    """What calls cost is learned. Only costs that the file gives must stay what they were."""
     store = f"store: sqlite:///{tmp_path}/bylot.db\n"
 
     def start(text: str) -> None:
@@ -579,11 +583,52 @@ def test_a_change_of_prices_is_refused_with_a_way_to_keep_the_costs(tmp_path: Pa
 
     start(MODELS + ROUTER)
     dearer = MODELS.replace("1.5e-7", "3e-7")
+    start(dearer + ROUTER)
+    with closing(open_store(f"sqlite:///{tmp_path}/bylot.db")) as opened:
+        row = opened.find("chat")
+        assert row is not None
+        config = read_stored_config(opened, row)
+        assert config is not None
+        assert config.problem["costs"]["usd"][0] == 0.000375
+    with pytest.raises(BylotError, match=r"costs\.usd of 'small': 0\.000375 -> 0\.0005"):
+        start(dearer + ROUTER.replace("[small", "[{name: small, usd: 0.0005}"))
+
+
+def test_a_largest_cost_may_fall_but_not_rise(tmp_path: Path) -> None:
+    lengths = "max_input_tokens: 1000, max_tokens: 100, "
+    text = MODELS.replace("{input_cost", f"{{{lengths}input_cost") + ROUTER
+    stored = declare(tmp_path, text)
+    for price, harmless in (("1e-7", True), ("3e-7", False)):
+        settings = load(tmp_path, text.replace("1.5e-7", price)).settings
+        (declared,) = declare_routers(settings)
+        found = [one for one in list_fixed_differences(declared, stored) if one.is_given]
+        assert bool(found) != harmless, found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("openai/gpt-4o-mini", "azure/gpt-4o-mini", "Azure's older API is not spoken"),
+        ("openai/gpt-4o-mini", "openai/*", "a wildcard: expected the name of one model"),
+        ("input_cost_per_token", "input_cost_per_tokens", "did you mean 'input_cost_per_token'?"),
+        ("api_key:", "api_kei:", "did you mean 'api_key'?"),
+    ],
+)
+def test_entries_that_cannot_work_are_refused(
+    tmp_path: Path, old: str, new: str, fault: str
+) -> None:
+    entries = load(tmp_path, MODELS.replace(old, new, 1)).settings.model_list
     with pytest.raises(BylotError) as caught:
-        start(dearer + ROUTER)
-    assert "costs.usd of 'small': 0.000375 -> 0.00045" in str(caught.value)
-    assert "models: [{name: NAME, usd: COST}]" in str(caught.value)
-    start(dearer + ROUTER.replace("[small", "[{name: small, usd: 0.000375}"))
+        build_models(entries, KEY)
+    assert fault in str(caught.value)
+
+
+def test_a_limit_on_dollars_needs_prices(tmp_path: Path) -> None:
+    text = re.sub(r"    model_info: .*\n", "", MODELS)
+    router = f"{ROUTER}    limits: [{{cost: usd, at_most: 0.001}}]\n"
+    message = refuse(tmp_path, text + router)
+    assert "a limit on 'usd', and no model has a price" in message
+    assert "give input_cost_per_token" in message
 
 
 # --- the example and the page -----------------------------------------------------------------
@@ -792,3 +837,8 @@ def test_the_kind_of_a_scorer_must_be_one() -> None:
     assert GatewayEntry().scorer is None
     with pytest.raises(BylotError, match="expected one of exact, regex"):
         _ = ScorerEntry().kind
+
+
+def test_a_wrong_word_is_answered_with_the_right_ones(tmp_path: Path) -> None:
+    message = refuse(tmp_path, f"{MODELS}{ROUTER}    gateway: {{answer: best}}\n")
+    assert "invalid value 'best': expected 'first', 'pick', 'all' or 'synthesise'" in message

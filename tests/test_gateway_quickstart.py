@@ -49,7 +49,7 @@ def test_the_quickstart_works_as_written(
             for code in find_blocks(PAGE, r"\{ \.python \.openai \}"):
                 adapted = code.replace("http://127.0.0.1:8000", server.url)
                 exec(compile(adapted, "docs/gateway.md", "exec"), names)
-            record = server.get(f"/v1/decisions/{names['decision']}")
+            record = server.get(f"/v1/decisions/{names['answer'].bylot['decision']}")
             status = server.get("/v1/routers/assistant/status")
         asked = small.received + medium.received + large.received
     answer = names["answer"]

@@ -109,7 +109,7 @@ def test_the_server_is_ready_when_the_policies_of_stored_routers_are_compiled(
 ) -> None:
     with restart_with_held_compilation(tmp_path, monkeypatch) as (server, client, _, _, compiled):
         assert client.get("/healthz").status_code == 200
-        while "2 of 3" not in (message := assert_error(client.get("/readyz"), 503)["message"]):
+        while "1 of 2" not in (message := assert_error(client.get("/readyz"), 503)["message"]):
             time.sleep(0.01)
         assert "waiting for greedy (" in message
         compiled.set()

@@ -190,9 +190,11 @@ class ChatRun:
         except ScorerError as error:
             log.warning("decision %s has no scores: %s", self.decision.id, error)
             self.add_judge(error.cost, error.usage)
+            self.route.stats.unscored += 1
             return
         except Exception as error:  # a fault of ours, or of a plug-in: the answers are still good
             log.error("decision %s has no scores", self.decision.id, exc_info=error)
+            self.route.stats.unscored += 1
             return
         self.add_judge(verdict.cost, verdict.usage)
         self.scores |= verdict.scores
@@ -287,6 +289,7 @@ class ChatRun:
             verdict = Verdict(scores=self.scores, source=verdict.source, winner=self.winner)
         stats.add_panel(self.result, self.spend, verdict)
         stats.quorum_misses += self.quorum_missed
+        stats.unanswered += not self.result.answers
         if self.winner is not None:
             stats.get(self.winner).won += 1
         if self.entry.keep_prompts:

@@ -4,6 +4,7 @@
 from environment variables when the server starts, and no text of this module shows one.
 """
 
+import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ KNOWN_BASES = {
 """OpenAI-compatible endpoints of providers, for entries without `api_base`."""
 OTHER_PREFIXES = {
     *("hosted_vllm", "openai_like", "custom_openai", "litellm_proxy", "lm_studio", "vllm"),
-    *("text-completion-openai", "llamafile", "azure_ai"),
+    *("text-completion-openai", "llamafile", "azure_ai", "azure"),
 }
 """Providers that LiteLLM removes from the name of a model, and whose `api_base` must be given."""
 NOT_SENT = {
@@ -52,6 +53,18 @@ NOT_SENT_PATTERN = re.compile(
     "|.*(secret|password|credential|access_key|api_key).*|(.*_)?(token|auth)"
 )
 """Further such names, and whatever may hold a secret: it is not sent to another service."""
+
+COMMON_PARAMS = (
+    *("model", "api_base", "api_key", "timeout", "max_parallel_requests", "max_tokens"),
+    *("max_completion_tokens", "temperature", "extra_body", "extra_headers", "organization"),
+    *("custom_llm_provider", "input_cost_per_token", "output_cost_per_token"),
+)
+COMMON_INFO = (
+    *("input_cost_per_token", "output_cost_per_token", "max_tokens", "max_input_tokens"),
+    "max_output_tokens",
+)
+OTHER_NAMES = ("models", "max_token", "api_keys", "base_url")  # of LiteLLM or of models
+"""Names near those above that are no mistakes."""
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -222,6 +235,12 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
     check_text(what, "model", params.get("model"))
     custom = params.get("custom_llm_provider")
     provider, model = split_model_name(params["model"], custom)
+    check_param_names(what, params, entry.model_info)
+    if provider == "azure" and not str(params.get("api_base")).rstrip("/").endswith("/openai/v1"):
+        remedy = "give api_base: https://NAME.openai.azure.com/openai/v1"
+        raise BylotError(f"{what}: Azure's older API is not spoken", remedy=remedy)
+    if "*" in model or "*" in entry.model_name:
+        raise BylotError(f"{what}: a wildcard", expected="the name of one model")
     body = read_mapping(what, "extra_body", params.get("extra_body"))
     price = read_call_price(what, {**params, **body}, entry.model_info)
     parallel = "max_parallel_requests"
@@ -238,6 +257,19 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
         has_price=price.is_known,
         max_tokens=price.asked_tokens,
     )
+
+
+def check_param_names(what: str, params: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+    """Refuse names that are likely to be misspelled: others are sent to the model."""
+    for field, given, known in (
+        ("litellm_params", params, COMMON_PARAMS),
+        ("model_info", info, COMMON_INFO),
+    ):
+        for name in given:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if near and near[0] != name and name not in OTHER_NAMES:
+                message = f"{what}: {field}: unknown name {name!r}"
+                raise BylotError(message, remedy=f"did you mean {near[0]!r}?")
 
 
 def split_model_name(full_name: str, custom: str | None = None) -> tuple[str, str]:

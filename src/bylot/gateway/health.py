@@ -1,11 +1,14 @@
 """Which members can be asked now: pauses of those that fail, and one call that tries them again."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.upstream import CALLER_STATUSES
+
+log = logging.getLogger("bylot.gateway")
 
 MAX_PAUSE_S = 600.0  # however long a model asks to be left alone
 
@@ -73,12 +76,16 @@ class HealthTable:
         one = self.members.setdefault(outcome.member, MemberHealth())
         one.trying = False
         if isinstance(outcome, Answer) or outcome.status in CALLER_STATUSES:
+            if one.paused_until:
+                log.warning("%s answers again", outcome.member)
             one.failures, one.paused_until = 0, 0.0
         elif outcome.reason != "cancelled":
             one.failures += 1
             usual = self.pause_s if one.failures >= self.after or one.paused_until else 0.0
             pause = min(max(usual, outcome.retry_after_s or 0.0), MAX_PAUSE_S)
             if pause > 0.0:
+                if not one.paused_until:
+                    log.warning("%s is paused for %g s: %s", outcome.member, pause, outcome.reason)
                 one.paused_until = self.clock() + pause
 
     def find_pause(self, name: str) -> Pause | None:

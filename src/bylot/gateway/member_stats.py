@@ -121,7 +121,7 @@ class StatsTable:
 
     def __init__(self) -> None:
         self.members: dict[str, MemberStats] = {}
-        self.requests = self.quorum_misses = 0
+        self.requests = self.quorum_misses = self.unanswered = self.unscored = 0
         self.settlements = self.settlement_failures = 0
 
     def get(self, name: str) -> MemberStats:

@@ -78,9 +78,20 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
             fewest = data.get("min_draws") or draws
             entries = add_max_costs(entries, gateway, prices, draws, fewest)
         data["costs"] = {cost: COST_UNIT, **costs}
+    elif isinstance(costs, dict) and cost not in costs:
+        check_limited_prices(document, data.get("limits"), cost)
     lines = {rename_models(keys): line for keys, line in document.lines.items()}
     texts = {rename_models(keys): text for keys, text in document.texts.items()}
     return replace(document, data={**data, "experts": entries}, lines=lines, texts=texts)
+
+
+def check_limited_prices(document: Document, limits: Any, cost: str) -> None:
+    """Refuse a limit on dollars if no model has a price; price lists of LiteLLM are not read."""
+    for n, one in enumerate(limits if isinstance(limits, list) else ()):
+        if isinstance(one, dict) and one.get("cost") == cost:
+            remedy = "give input_cost_per_token and output_cost_per_token in model_info"
+            what = f"a limit on {cost!r}, and no model has a price"
+            raise document.error(("limits", n), what, remedy=remedy)
 
 
 def rename_models(keys: Keys) -> Keys:

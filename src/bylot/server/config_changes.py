@@ -67,7 +67,21 @@ def list_fixed_differences(declared: DeclaredRouter, stored: RouterConfig) -> It
         yield Difference("max_contexts", stored.max_contexts, config.max_contexts)
     yield from compare_policies(declared, stored)
     for name in ("costs", "max_costs"):
-        yield from compare_costs(name, mine, other)
+        for one in compare_costs(name, mine, other):
+            yield one._replace(is_given=not is_harmless_price(declared, one))
+
+
+def is_harmless_price(declared: DeclaredRouter, found: Difference) -> bool:
+    """Whether a cost differs because a price has changed, which is learned from what calls cost. A
+    largest cost that rises is not harmless: limits are promised by it.
+    """
+    key, _, rest = found.field.partition(".")
+    if not declared.is_priced or "declared" in (found.was, found.now):
+        return found.was == "none" and key == "max_costs" and declared.is_priced
+    cost, _, expert = rest.partition(" of ")
+    if key == "max_costs":
+        return bool(found.now < found.was)
+    return not declared.gives_cost(expert.strip("'"), cost)
 
 
 def compare_policies(declared: DeclaredRouter, stored: RouterConfig) -> Iterator[Difference]:

@@ -8,11 +8,12 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import structs
 
+from bylot._text import join_words
 from bylot.errors import BylotError, LocatedError, ProblemFileError
 from bylot.gateway.config import GatewayEntry, ModelEntry, ScorerEntry
 from bylot.gateway.router_models import SHORT_FIELDS
@@ -278,6 +279,8 @@ class ConfigReader:
             )
             place = (*keys, *inner)
             said = explain_msgspec_error(said)
+            if choices := said.startswith("Invalid enum value") and list_words(kind, inner):
+                said = f"{said.replace('Invalid enum', 'invalid')}: expected {choices}"
             raise self.fail(place, f"{format_keys(place)}: {said}") from None
 
     def check_mapping(self, keys: Keys, value: Any) -> None:
@@ -327,3 +330,14 @@ def settle_scalars(value: Any) -> Any:
     if isinstance(value, list):
         return [settle_scalars(one) for one in value]
     return value.text if isinstance(value, AmbiguousScalar) else value
+
+
+def list_words(kind: Any, keys: Keys) -> str:
+    """The words that a field of a type may have, for a message; empty if these are not all."""
+    for key in keys:
+        hint = get_type_hints(kind).get(str(key)) if isinstance(key, str) else None
+        inner = [one for one in (hint, *get_args(hint)) if isinstance(one, type)]
+        kind = next((one for one in inner if issubclass(one, msgspec.Struct)), hint)
+    kinds = [kind, *get_args(kind)]
+    words = [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
+    return join_words(map(repr, words), "or")

@@ -73,7 +73,7 @@ class PolicyCompiler:
         self.pool = ThreadPoolExecutor(MAX_COMPILATIONS, COMPILE_THREAD_PREFIX)
 
     def start(self) -> None:
-        """Begin with the default policy and those of all stored routers."""
+        """Begin with the policies of all stored routers, or with the default if there are none."""
         self.pool.submit(self.request_all)
 
     def close(self) -> None:
@@ -85,8 +85,10 @@ class PolicyCompiler:
                 child.terminate()
 
     def request_all(self) -> None:
-        """Compile the default policy and those of all stored routers."""
-        self.request(resolve_policy("auto", make_exercise_problem()))
+        """Compile the policies of all stored routers, then the default one, for new routers. The
+        server is ready without it, unless no router is stored.
+        """
+        default = resolve_policy("auto", make_exercise_problem())
         while not self.closed and self.at_start is None:
             try:
                 with closing(open_store(self.store_url, read_only=True)) as store:
@@ -95,7 +97,10 @@ class PolicyCompiler:
                         after = rows[-1].name
                         for policy in filter(None, [self.find_policy(store, one) for one in rows]):
                             self.request(policy)
+                if not self.jobs:
+                    self.request(default)
                 self.at_start = tuple(self.jobs)
+                self.request(default)
             except Exception as error:
                 log.warning("the policies of stored routers cannot be read: %s", error)
                 time.sleep(STORE_RETRY_S)

@@ -90,6 +90,13 @@ class DeclaredRouter(NamedTuple):
         data = getattr(self.entry.problem, "data", None)
         return isinstance(data, dict) and "models" in data
 
+    def gives_cost(self, expert: str, cost: str) -> bool:
+        """Whether the cost of a model is given beside its name, and not by its price."""
+        models = self.entry.problem.data["models"] if self.is_priced else []
+        return any(
+            isinstance(one, dict) and one.get("name") == expert and cost in one for one in models
+        )
+
     @property
     def source(self) -> str:
         """Where its problem is."""

@@ -131,9 +131,6 @@ def make_refusal(declared: DeclaredRouter, fixed: Sequence[str]) -> BylotError:
     """The error about a router that differs in what cannot be edited."""
     what = f"router {declared.name!r} differs from {declared.source} in what cannot be changed "
     remedy = "declare a router under another name, or set the file back"
-    if any(one.startswith("costs.") for one in fixed) and declared.is_priced:
-        remedy += "; to keep a cost although prices have changed, write it beside the model: "
-        remedy += "models: [{name: NAME, usd: COST}]"
     return BylotError(f"{what}while it runs: {'; '.join(fixed)}", remedy=remedy)
 
 

@@ -48,7 +48,9 @@ class MembersTable(Struct, frozen=True, kw_only=True):
 
     model:     what callers ask for
     paused:    how many members are paused or being tried
-    unsettled: panels whose scores and costs were not stored
+    unanswered: panels of which no member has answered
+    unscored:  those that the scorer did not score
+    unsettled: those whose scores and costs were not stored
     members_left: without a row
     """
 
@@ -56,6 +58,8 @@ class MembersTable(Struct, frozen=True, kw_only=True):
     since: str
     panels: int
     quorum_misses: int
+    unanswered: int
+    unscored: int
     unsettled: int
     paused: int
     members_left: int
@@ -70,6 +74,8 @@ def build_members(gateway: RouterGateway, experts: Iterable[str]) -> MembersTabl
         since=format_timestamp(int(1_000_000 * gateway.gateway.since)),
         panels=gateway.stats.requests,
         quorum_misses=gateway.stats.quorum_misses,
+        unanswered=gateway.stats.unanswered,
+        unscored=gateway.stats.unscored,
         unsettled=gateway.stats.settlement_failures,
         paused=sum(one.pause is not None for one in views),
         members_left=max(0, len(views) - MAX_MEMBER_ROWS),
