@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -279,8 +280,37 @@ def test_a_database_of_another_program_is_refused_and_unchanged(address: str) ->
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 99])
 def test_a_store_of_another_version_is_refused(address: str, version: int) -> None:
     open_store(address).close()
-    execute_statements(address, f"UPDATE bylot_meta SET version = {version}")
-    with pytest.raises(UnsupportedStore, match=f"version {version}; this bylot supports version 4"):
+    execute_statements(address, f"UPDATE bylot_meta SET version = {version}, least = {version}")
+    with pytest.raises(UnsupportedStore, match=f"version {version}; this bylot supports version 5"):
+        open_store(address)
+
+
+def test_an_older_store_is_migrated_when_it_is_opened_to_be_written(address: str) -> None:
+    store = open_store(address)
+    create_router(store, "kept")
+    store.close()
+    execute_statements(
+        address,
+        "DROP TABLE servers",
+        "ALTER TABLE bylot_meta DROP COLUMN least",
+        "UPDATE bylot_meta SET version = 4",
+    )
+    with pytest.raises(UnsupportedStore, match="run `bylot store migrate`"):
+        open_store(address, read_only=True)
+    for _ in range(2):
+        with closing(open_store(address)) as opened:
+            assert opened.find("kept") is not None
+            assert opened.servers() == []
+    with closing(open_store(address, read_only=True)) as opened:
+        assert opened.find("kept") is not None
+
+
+def test_a_newer_store_that_this_version_can_share_is_opened(address: str) -> None:
+    open_store(address).close()
+    execute_statements(address, "UPDATE bylot_meta SET version = 6")
+    open_store(address).close()
+    execute_statements(address, "UPDATE bylot_meta SET least = 6")
+    with pytest.raises(UnsupportedStore, match="version 6; this bylot supports version 5"):
         open_store(address)
 
 

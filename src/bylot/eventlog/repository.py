@@ -224,6 +224,7 @@ class RouterRepository:
         self.opened: dict[str, OpenRouter] = {}
         self.damaged: dict[str, tuple[int, StoreCorrupted]] = {}  # when it was found, and how
         self.renewed_s = time.clock_gettime(BOOT_CLOCK)  # when all leases were renewed
+        self.is_leaving = False  # this process stops, and opens no router any more
 
     def get(self, name: str, at: int) -> RouterAggregate:
         """A router, opened if it is not open."""
@@ -232,6 +233,8 @@ class RouterRepository:
 
     def open(self, name: str, at: int) -> RouterAggregate:
         """Take the lease of a router and load it."""
+        if self.is_leaving:
+            raise RouterBusy("this server stops", seconds=0.0, remedy="ask another server")
         found, error = self.damaged.get(name, (0, None))
         if error is not None and at < found + DAMAGED_LOG_RETRY_US:
             raise error
@@ -430,6 +433,12 @@ class RouterRepository:
         self.save(one)
         self.store.release(self.owner, [one.row.number])
         self.drop([name])
+
+    def release_all(self) -> None:
+        """Close all routers as `close` does, one after the other."""
+        self.commit()
+        for name in list(self.opened):
+            self.release(name)
 
     def close(self) -> None:
         """Write a snapshot of every router that has changed, and release the leases.

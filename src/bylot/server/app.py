@@ -14,10 +14,12 @@ from starlette.responses import Response
 
 from bylot.gateway.config import Model
 from bylot.server.auth import check_local_request
+from bylot.server.cluster_endpoint import CommandsEndpoint
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
 from bylot.server.endpoint import AsgiSend, error_response, send_response
 from bylot.server.http_errors import ApiError
+from bylot.server.peers import COMMANDS_PATH
 from bylot.server.request_parsing import AsgiReceive
 from bylot.server.routes import RouteTable
 from bylot.server.settings import ServerSettings
@@ -40,7 +42,9 @@ class ServerApp:
     ) -> None:
         self.state = state = ServerState(settings, make_handler, models)
         self.table = RouteTable(state)
-        source = ServerSource(state.writer, state.reader, state.metrics.recent, state.gateway)
+        key = settings.cluster_key or ""
+        self.commands = CommandsEndpoint(state, key) if state.cluster else None
+        source = ServerSource(state.commands, state.reader, state.metrics.recent, state.gateway)
         self.starlette = Starlette(
             routes=dashboard_routes(source, state.credentials.find_caller, state.rate_limiter.take),
             lifespan=self.lifespan,
@@ -53,6 +57,8 @@ class ServerApp:
         """Serve one request, or run the lifespan of the server."""
         if scope["type"] != "http":
             return await self.starlette(scope, receive, send)
+        if self.commands is not None and scope["path"] == COMMANDS_PATH:
+            return await self.commands(scope, receive, send)
         methods, target = self.table.find(scope["path"])
         endpoint = (methods or {}).get(scope["method"])
         if endpoint is not None:
@@ -83,6 +89,8 @@ class ServerApp:
             refreshing.cancel()
         finally:
             await state.gateway.close(state.settings.drain_timeout_s)
+            if state.cluster is not None:
+                await state.cluster.close()
             await state.reader.close()  # the last to close empties the write-ahead log
             await state.writer.close(state.settings.drain_timeout_s)
             state.compiler.close()

@@ -27,7 +27,7 @@ async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Htt
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
     context = normalize_context(body.context)
     command = commands.MakeDecision(name, context, body.available, key, body.defer, by=by)
-    decision = await request.state.writer.execute(command)
+    decision = await request.state.commands.execute(command)
     request.state.metrics.count(decision)
     return json_response(201, decision)
 
@@ -51,7 +51,7 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
 async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
     """A decision, its state and its rewards."""
     command = commands.GetDecision(check_decision_id(request.target))
-    return json_response(200, await request.state.writer.execute(command))
+    return json_response(200, await request.state.commands.execute(command))
 
 
 @route("POST /v1/decisions/{id}/reward", "reward", 200, api.RewardReceipt, 409)
@@ -59,7 +59,7 @@ async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpRes
     """Report the reward of a decision, or only its costs: at any time, in any order, once."""
     command = make_reward_command(request.target, request.body, request.caller.id)
     check_reward_key(request.state, command)
-    receipt = await request.state.writer.execute(command)
+    receipt = await request.state.commands.execute(command)
     request.state.metrics.count(receipt)
     return json_response(200, receipt)
 
@@ -69,21 +69,21 @@ async def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> HttpR
     """Draw another expert in place of a member that failed, at no cost to any limit; once."""
     id, body, by = check_unused(request), request.body, request.caller.id
     command = commands.ReplaceMember(id, body.failed, body.available, by=by)
-    return json_response(200, await request.state.writer.execute(command))
+    return json_response(200, await request.state.commands.execute(command))
 
 
 @route("POST /v1/decisions/{id}/activate", "decide", 200, Decision, 409)
 async def activate_decision(request: ApiRequest[None, None]) -> HttpResponse:
     """Activate a deferred decision: the wait for its reward begins."""
     command = commands.ActivateDecision(check_decision_id(request.target), by=request.caller.id)
-    return json_response(200, await request.state.writer.execute(command))
+    return json_response(200, await request.state.commands.execute(command))
 
 
 @route("POST /v1/decisions/{id}/cancel", "decide", 200, Decision, 409)
 async def cancel_decision(request: ApiRequest[None, None]) -> HttpResponse:
     """Cancel a decision that was never used: it costs nothing and has no reward."""
     command = commands.CancelDecision(check_unused(request), by=request.caller.id)
-    return json_response(200, await request.state.writer.execute(command))
+    return json_response(200, await request.state.commands.execute(command))
 
 
 @route("POST /v1/rewards:batch", "reward", 200, api.RewardBatchResponse)
@@ -137,7 +137,7 @@ async def execute_batch(
 ) -> HttpResponse:
     """Execute the valid commands of a batch; a result for each item, the longest Retry-After."""
     valid = [one for one in batch if not isinstance(one, Exception)]
-    answers = iter(await request.state.writer.execute_in_slices(valid, BATCH_SLICE))
+    answers = iter(await request.state.commands.execute_in_slices(valid, BATCH_SLICE))
     results, retry_headers = [], {}
     for one in batch:
         outcome = one if isinstance(one, Exception) else next(answers)

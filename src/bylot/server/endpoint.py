@@ -27,6 +27,7 @@ log = logging.getLogger("bylot.server")
 encode_json = msgspec.json.Encoder().encode
 
 JSON_HEADERS = ((b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff"))
+CLOSE_HEADER = (b"connection", b"close")
 RawHeaderMap = Mapping[bytes, bytes]
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 BodyT = TypeVar("BodyT")
@@ -156,10 +157,24 @@ class Endpoint:
             draining = ApiError(503, "draining", message, retry_after=1.0)
             await send_response(send, error_response(draining))
             raise
-        await send_response(send, response)
+        await send_response(send, self.name_owner(response, target))
         if tracer:
             tracer.end(span, response.status)
         self.record(target, response.status, time.perf_counter() - start)
+
+    def name_owner(self, response: HttpResponse, target: str) -> HttpResponse:
+        """The response with the server that owns the router: clients may ask it directly. A server
+        that is about to stop closes the connection, so that clients turn to others.
+        """
+        cluster = self.state.cluster
+        if cluster is None:
+            return response
+        if self.state.stopping:
+            response = response._replace(headers=(*response.headers, CLOSE_HEADER))
+        if not self.has_router_target:
+            return response
+        address = cluster.find_address(target.partition(".")[0]).encode()
+        return response._replace(headers=(*response.headers, (b"x-bylot-owner", address)))
 
     async def respond(
         self, scope: Mapping[str, Any], headers: RawHeaderMap, receive: AsgiReceive, target: str

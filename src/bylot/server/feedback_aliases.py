@@ -123,7 +123,7 @@ async def create_outcome(request: ApiRequest[OutcomeRequest, None]) -> HttpRespo
         raise invalid("target", message)
     router = id.partition(".")[0]
     request.caller.check("reward", router)
-    found: api.DecisionRecord = await request.state.writer.execute(GetDecision(id))
+    found: api.DecisionRecord = await request.state.commands.execute(GetDecision(id))
     member, panel = body.target_ref if body.target == "model" else None, found.decision.subset
     if member is not None and member not in panel:
         message = f"target_ref {member!r} is no member of the panel: {', '.join(panel)}"
@@ -170,7 +170,7 @@ async def check_reward(request: ApiRequest[Any, None], command: RecordReward) ->
     """Check a reward that is not to be stored."""
     request.caller.check("reward", command.name)
     check_reward_key(request.state, command)
-    await request.state.writer.execute(GetDecision(command.id))
+    await request.state.commands.execute(GetDecision(command.id))
     low, high = (await request.state.gateway.port.describe(command.name, "")).rewards
     if command.value is not None and not low <= command.value <= high:
         raise invalid("value", f"value must be a number in [{low:g}, {high:g}]")
@@ -180,7 +180,7 @@ async def record(request: ApiRequest[Any, None], command: RecordReward) -> api.R
     """Report a reward; its router is one that the key is for."""
     request.caller.check("reward", command.name)
     check_reward_key(request.state, command)
-    receipt: api.RewardReceipt = await request.state.writer.execute(command)
+    receipt: api.RewardReceipt = await request.state.commands.execute(command)
     request.state.metrics.count(receipt)
     return receipt
 

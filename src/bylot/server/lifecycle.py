@@ -46,6 +46,7 @@ MAX_FRAMING_BYTES = 16 * MAX_HEAD_BYTES  # chunk sizes and trailers of a body
 
 def run_server(settings: ServerSettings) -> int:
     """Serve until interrupted; 0 after a clean shutdown."""
+    check_cluster(settings)
     keys, routers = build_keys(settings.keys).values(), declare_routers(settings)
     models = build_models(settings.model_list, only=find_used_models(routers))
     if not store_exists(settings.store):
@@ -59,6 +60,17 @@ def run_server(settings: ServerSettings) -> int:
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
     exit_with_busy_threads()
     return 0
+
+
+def check_cluster(settings: ServerSettings) -> None:
+    """Refuse half of the settings of a cluster, or an address that others cannot use."""
+    if settings.advertise is None:
+        return
+    if not settings.cluster_key:
+        remedy = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
+        raise BylotError("advertise without a cluster key", remedy=remedy)
+    if not settings.advertise.startswith(("http://", "https://")):
+        raise BylotError("advertise", got=settings.advertise, expected="http://HOST:PORT")
 
 
 def exit_with_busy_threads(grace_s: float = 1.0) -> None:
@@ -255,6 +267,7 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and print one line."""
+        self.loop = asyncio.get_running_loop()
         await super().startup(sockets)
         gc.collect()
         gc.freeze()  # the objects of today live as long as the server
@@ -284,5 +297,25 @@ class HttpServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop after open requests; a second Ctrl-C stops at once."""
         self.force_exit = self.should_exit and sig == signal.SIGINT
-        self.app.state.stopping = self.should_exit = True
+        is_first, self.app.state.stopping = not self.app.state.stopping, True
         notify_systemd("STOPPING=1")
+        if is_first and self.app.state.cluster is not None and self.started:
+            self.loop.call_soon_threadsafe(self.begin_leaving)
+        else:
+            self.should_exit = True
+
+    def begin_leaving(self) -> None:
+        self.leaving = self.loop.create_task(self.leave())
+
+    async def leave(self) -> None:
+        """Hand over all routers, and forward requests for a while, before the port is closed."""
+        cluster = self.app.state.cluster
+        assert cluster is not None
+        try:
+            async with asyncio.timeout(self.settings.drain_timeout_s):
+                await cluster.stop()
+            await asyncio.sleep(self.settings.leave_s)
+        except Exception as error:
+            log.error("routers were not handed over: %s", error)
+        finally:
+            self.should_exit = True

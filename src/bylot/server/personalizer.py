@@ -77,7 +77,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     command = MakeDecision(
         name, context, available, event_id, body.defer_activation, by=request.caller.id
     )
-    decision: Decision = await request.state.writer.execute(command)
+    decision: Decision = await request.state.commands.execute(command)
     request.state.metrics.count(decision)
     inclusion = decision.inclusion or {}
     panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)
@@ -89,7 +89,7 @@ async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> 
     """Report the reward of an event."""
     id = await find_event(request, "reward")
     command = RecordReward(id, float(request.body.value), by=request.caller.id)
-    request.state.metrics.count(await request.state.writer.execute(command))
+    request.state.metrics.count(await request.state.commands.execute(command))
     return HttpResponse(204, headers=())
 
 
@@ -97,7 +97,7 @@ async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> 
 async def personalizer_activate(request: ApiRequest[None, RouterQuery]) -> HttpResponse:
     """Activate a deferred event."""
     id = await find_event(request, "decide")
-    await request.state.writer.execute(ActivateDecision(id, by=request.caller.id))
+    await request.state.commands.execute(ActivateDecision(id, by=request.caller.id))
     return HttpResponse(204, headers=())
 
 

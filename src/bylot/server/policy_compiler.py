@@ -135,6 +135,12 @@ class PolicyCompiler:
                 f"policy {policy.name!r} is being compiled ({seconds:.0f} s so far)"
             )
 
+    def is_ready(self) -> bool:
+        """Whether all policies that are needed at the start are compiled."""
+        return self.at_start is not None and all(
+            self.jobs[name][1].done() for name in self.at_start
+        )
+
     def check_ready(self) -> None:
         """PolicyCompiling, unless all policies that are needed at the start are compiled."""
         if self.at_start is None:

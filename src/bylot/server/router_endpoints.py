@@ -29,7 +29,7 @@ async def create_router(
     pool, compiler = request.state.prepare_pool, request.state.compiler
     prepared = await loop.run_in_executor(pool, prepare_create, body, compiler.require)
     command = CreateRouter(body.name, prepared.config, prepared, by=by)
-    view = await request.state.writer.execute(command)
+    view = await request.state.commands.execute(command)
     log.info("router created", extra={"router": body.name, "by": by})
     return json_response(201, view)
 
@@ -66,7 +66,7 @@ async def get_router_status(request: ApiRequest[None, None]) -> HttpResponse:
 
 
 async def view_router(state: ServerState, name: str) -> api.RouterView:
-    view: api.RouterView = await state.writer.execute(GetRouter(check_router_name(name)))
+    view: api.RouterView = await state.commands.execute(GetRouter(check_router_name(name)))
     return view
 
 
@@ -79,7 +79,7 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
         old = (await view_router(state, name)).config
         new = await loop.run_in_executor(state.prepare_pool, prepare_edit, old, body)
         version = old.version if body.version is UNSET else body.version
-        view = await state.writer.execute(EditRouter(name, new.config, version, new, by=by))
+        view = await state.commands.execute(EditRouter(name, new.config, version, new, by=by))
     log.info("router edited", extra={"router": name, "by": by})
     return json_response(200, view)
 
@@ -88,7 +88,7 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
 async def delete_router(request: ApiRequest[None, None]) -> HttpResponse:
     """Delete a router and its event log."""
     name, by = check_router_name(request.target), request.caller.id
-    await request.state.writer.execute(DeleteRouter(name, by=by))
+    await request.state.commands.execute(DeleteRouter(name, by=by))
     log.info("router deleted", extra={"router": name, "by": by})
     return HttpResponse(204, headers=())
 

@@ -1,4 +1,4 @@
-"""How the gateway reaches stored routers: commands to the writer, configurations by the reader."""
+"""How the gateway reaches stored routers: commands to their owner, configurations by the reader."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,15 +12,15 @@ from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
 from bylot.server.http_errors import to_api_error
 from bylot.server.metrics import ServerMetrics
-from bylot.server.writer import Reader, Writer
+from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Store
 
 
-class WriterPort:
-    """`gateway.RouterPort` by the writer of a server."""
+class CommandPort:
+    """`gateway.RouterPort` by the commands of a server."""
 
-    def __init__(self, writer: Writer, reader: Reader, metrics: ServerMetrics) -> None:
-        self.writer, self.reader, self.metrics = writer, reader, metrics
+    def __init__(self, runner: CommandRunner, reader: Reader, metrics: ServerMetrics) -> None:
+        self.runner, self.reader, self.metrics = runner, reader, metrics
 
     async def describe(self, router: str, cost_name: str) -> RouterFacts:
         """Experts, declared costs and feedback of a router."""
@@ -44,7 +44,7 @@ class WriterPort:
         """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         names = None if available is None else tuple(available)
         command = commands.MakeDecision(router, context, names, by=by)
-        decision: Decision = await self.writer.execute(command)
+        decision: Decision = await self.runner.execute(command)
         self.metrics.count(decision)
         return decision
 
@@ -54,7 +54,7 @@ class WriterPort:
         """The decision with a substitute for a member that failed; None if there is none."""
         names = None if available is None else tuple(available)
         try:
-            decision: Decision = await self.writer.execute(
+            decision: Decision = await self.runner.execute(
                 commands.ReplaceMember(id, failed, names, by=by)
             )
         except NoSubstitute:
@@ -64,15 +64,15 @@ class WriterPort:
     async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> None:
         """Report scores and costs, once."""
         command = commands.RecordReward(id, **{"value": None, **report}, by=by)
-        self.metrics.count(await self.writer.execute(command))
+        self.metrics.count(await self.runner.execute(command))
 
     async def cancel(self, id: str, by: str | None) -> None:
         """Take back a decision of which no member was asked."""
-        await self.writer.execute(commands.CancelDecision(id, by=by))
+        await self.runner.execute(commands.CancelDecision(id, by=by))
 
     async def find_panel(self, id: str) -> tuple[str, ...]:
         """The members of a decision, as the log has them."""
-        found: DecisionRecord = await self.writer.execute(commands.GetDecision(id))
+        found: DecisionRecord = await self.runner.execute(commands.GetDecision(id))
         return found.decision.subset
 
     def can_retry(self, error: Exception) -> bool:

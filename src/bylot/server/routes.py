@@ -75,7 +75,7 @@ async def get_metrics(request: ApiRequest[None, None]) -> HttpResponse:
         await check_readiness(state)
         await state.gateway.load_all_facts()
         names = [name for name in metrics.recent if request.caller.can_access(name)]
-        found = (await state.writer.show_routers(names)).values()
+        found = (await state.commands.show_routers(names)).values()
         views = [one for one in found if isinstance(one, api.RouterView)]
         metrics.ready.set(1)
     except BylotError:  # the other metrics say why

@@ -86,7 +86,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], describe("debug logs every request")
     ] = "info"
-    lease_s: Annotated[Seconds, describe("seconds that a router is owned without renewal")] = 10.0
+    lease_s: Annotated[Seconds, describe("seconds that a router is owned without renewal")] = 3.0
     host: Annotated[str, describe("address to listen on", "listen")] = "127.0.0.1"
     port: Annotated[Port, describe("port to listen on; 0 picks a free one", "listen")] = 8000
     rate: Annotated[Rate | None, describe("requests per second and key", "limits")] = None
@@ -104,6 +104,15 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     ] = 10_000_000
     max_chats: Annotated[Count, describe("chat completions at once", "gateway")] = 256
     max_chats_per_key: Annotated[Count, describe("those of one key", "gateway")] = 64
+    advertise: Annotated[
+        str | None, describe("URL of this server for the others of its store", "cluster")
+    ] = None
+    cluster_key: Annotated[
+        str | None, describe("secret that the servers of a store share", "cluster")
+    ] = None
+    leave_s: Annotated[
+        Seconds, describe("seconds to forward requests before the port is closed", "cluster")
+    ] = 5.0
     keys: dict[str, KeyEntry] = {}
     routers: dict[str, RouterEntry] = {}
     model_list: tuple[ModelEntry, ...] = ()
@@ -114,7 +123,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         kind = self.store.partition("://")[0] if "://" in self.store else "?"
-        return list({**values, "store": f"{kind}://..."}.items())  # it may have a password
+        secrets = {"store": f"{kind}://...", "cluster_key": self.cluster_key and "..."}
+        return list({**values, **secrets}.items())
 
 
 class Setting(NamedTuple):

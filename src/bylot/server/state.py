@@ -5,17 +5,26 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from bylot import __version__
+from bylot.eventlog.repository import make_owner_name
 from bylot.gateway.config import Model, build_models
 from bylot.gateway.gateway import Gateway
 from bylot.server.auth import Credentials, RateLimiter
+from bylot.server.cluster import Cluster
 from bylot.server.metrics import ServerMetrics
 from bylot.server.policy_compiler import PolicyCompiler
 from bylot.server.provision import build_keys
-from bylot.server.router_port import WriterPort
+from bylot.server.router_port import CommandPort
 from bylot.server.settings import ServerSettings
 from bylot.server.telemetry import make_tracer
-from bylot.server.writer import MakeHandler, Reader, Writer, make_command_handler
-from bylot.store import find_store_folder
+from bylot.server.writer import (
+    CommandRunner,
+    MakeHandler,
+    Reader,
+    Writer,
+    make_command_handler,
+)
+from bylot.store import ServerRow, find_store_folder
 
 PREPARE_THREAD_PREFIX = "bylot-prepare"
 PREPARE_THREADS = 4
@@ -28,6 +37,8 @@ class ServerState:
     models:       those that gateways ask; None: all of the settings
     stopping:     the server is shutting down and finishes its open requests
     edit_lock:    held while a request edits the configuration of a router
+    cluster:      the servers of the store; None: this one does not know of others
+    commands:     executes commands, here or on the server that owns their router
     compiler:     compiles the policies of routers; requests for others are served meanwhile
     prepare_pool: threads that validate the configurations of routers, so that no other request
                   waits for them
@@ -43,12 +54,15 @@ class ServerState:
         self.compiler = PolicyCompiler(settings.store)
         self.metrics = ServerMetrics()
         check = self.compiler.check_router  # loads no router whose policy is not compiled
-        make = partial(make_command_handler, settings.store, settings.lease_s, check)
+        self.owner = make_owner_name()
+        make = partial(make_command_handler, settings.store, settings.lease_s, check, self.owner)
         self.writer = Writer(settings, make_handler or make, self.metrics.record_commit)
         self.reader = Reader(settings.store, settings.request_timeout_s)
+        self.cluster = self.make_cluster()
+        self.commands: CommandRunner = self.cluster or self.writer
         entries = {name: one.gateway for name, one in settings.routers.items() if one.gateway}
         self.gateway = Gateway(
-            WriterPort(self.writer, self.reader, self.metrics),
+            CommandPort(self.commands, self.reader, self.metrics),
             build_models(settings.model_list) if models is None else models,
             entries,
             settings.max_chats,
@@ -61,3 +75,12 @@ class ServerState:
         self.stopping = False
         self.edit_lock = asyncio.Lock()
         self.prepare_pool = ThreadPoolExecutor(PREPARE_THREADS, PREPARE_THREAD_PREFIX)
+
+    def make_cluster(self) -> Cluster | None:
+        """The cluster, if this server is to be known to others."""
+        settings = self.settings
+        if settings.advertise is None:
+            return None
+        me = ServerRow(self.owner, settings.advertise.rstrip("/"), __version__)
+        key = settings.cluster_key or ""
+        return Cluster(me, key, self.writer, self.reader, self.compiler.is_ready)

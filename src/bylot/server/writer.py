@@ -5,6 +5,7 @@ import contextlib
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,10 +39,13 @@ SHOW_BATCH_ROUTERS = 10
 
 
 def make_command_handler(
-    store_url: str, lease_s: float, check_router: CheckRouter = lambda store, row: None
+    store_url: str,
+    lease_s: float,
+    check_router: CheckRouter = lambda store, row: None,
+    owner: str | None = None,
 ) -> CommandHandler:
-    """The command handler of a store, under an owner name of its own."""
-    store, owner = open_store(store_url), make_owner_name()
+    """The command handler of a store; by default under an owner name of its own."""
+    store, owner = open_store(store_url), owner or make_owner_name()
     return CommandHandler(RouterRepository(store, owner, lease_s, check_router=check_router))
 
 
@@ -53,49 +57,19 @@ class Batch(NamedTuple):
     since: float  # by the clock of the event loop
 
 
-class Writer:
-    """Executes commands in its own thread and returns their results after the commit.
+class ThreadTask(NamedTuple):
+    """Other work for the thread, after the commands before it; and the future of its end."""
 
-    A request that waits for its results for too long is answered 503, since the store may hang. Its
-    commands are not executed any more if they were not begun.
+    work: Callable[[CommandHandler], None]
+    done: "asyncio.Future[None]"
 
-    make_handler: creates the command handler, in the thread that uses it
-    on_commit:    receives the size and the seconds of every commit
-    """
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        make_handler: MakeHandler,
-        on_commit: Callable[[int, float], None] = lambda size, seconds: None,
-    ) -> None:
-        self.settings, self.make_handler, self.on_commit = settings, make_handler, on_commit
-        self.sweep_interval_s, self.renew_interval_s = SWEEP_INTERVAL_S, settings.lease_s / 3
-        self.queue: SimpleQueue[Batch | None] = SimpleQueue()
-        self.waiting: deque[Batch] = deque()  # oldest first; changed by the event loop only
-        self.pending = 0  # commands without a result; likewise
-        self.keys_in_flight: set[tuple[str, str]] = set()  # likewise
-        self.shared_commit = False  # the last commit had several batches; changed by the thread
-        self.sweep_unfinished = False  # likewise
-        self.draining = False
-        self.clock = SteadyClock()  # read by the thread only
-        self.store_error: StoreUnavailable | None = None  # of the last access to the store
+class CommandRunner(ABC):
+    """Executes commands: here, or on the server that owns their router."""
 
-    async def start(self) -> None:
-        """Start the thread; raises what `make_handler` raises."""
-        self.loop = asyncio.get_running_loop()
-        started: asyncio.Future[None] = self.loop.create_future()
-        self.stopped: asyncio.Future[None] = self.loop.create_future()
-        self.thread = threading.Thread(
-            target=self.run, args=(started,), name=WRITER_THREAD, daemon=True
-        )
-        self.thread.start()
-        try:
-            await started
-        except BaseException:
-            self.thread.join()
-            raise
-        self.expiring = asyncio.create_task(self.expire_forever())
+    @abstractmethod
+    async def execute_all(self, commands: Sequence[Command]) -> list[Any]:
+        """A result or an exception for each of several commands."""
 
     async def execute(self, command: Command) -> Any:
         """The result of one command, once it is on disk."""
@@ -103,28 +77,6 @@ class Writer:
         if isinstance(result, Exception):
             raise result
         return result
-
-    async def execute_all(self, commands: Sequence[Command]) -> list[Any]:
-        """A result or an exception for each of several commands, which share a commit."""
-        if self.draining:
-            raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
-        if self.pending and self.pending + len(commands) > self.settings.max_queued:
-            message = f"overloaded: {self.pending} commands are queued"
-            raise ApiError(503, "overloaded", message, retry_after=1.0)
-        slots = [idempotency_slot(command) for command in commands]
-        busy = self.keys_in_flight.intersection(slots)  # the handler compares those of one batch
-        accepted = [one for one, slot in zip(commands, slots, strict=True) if slot not in busy]
-        results: asyncio.Future[list[Any]] = self.loop.create_future()
-        if accepted:
-            self.keys_in_flight.update(filter(None, slots))
-            self.pending += len(accepted)
-            batch = Batch(accepted, results, self.loop.time())
-            self.waiting.append(batch)
-            self.queue.put(batch)
-        else:
-            results.set_result([])
-        answers = iter(await results)
-        return [in_flight_error(slot) if slot in busy else next(answers) for slot in slots]
 
     async def execute_in_slices(self, commands: Sequence[Command], size: int) -> list[Any]:
         """A result or an exception for each command; others are served between the slices.
@@ -148,6 +100,77 @@ class Writer:
     async def show_routers(self, names: Sequence[str]) -> dict[str, RouterView | Exception]:
         views = await self.execute_in_slices(list(map(GetRouter, names)), SHOW_BATCH_ROUTERS)
         return dict(zip(names, views, strict=True))
+
+
+class Writer(CommandRunner):
+    """Executes commands in its own thread and returns their results after the commit.
+
+    A request that waits for its results for too long is answered 503, since the store may hang. Its
+    commands are not executed any more if they were not begun.
+
+    make_handler: creates the command handler, in the thread that uses it
+    on_commit:    receives the size and the seconds of every commit
+    on_renew:     called in the thread after leases were renewed
+    """
+
+    on_renew: Callable[[CommandHandler], None] | None = None
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        make_handler: MakeHandler,
+        on_commit: Callable[[int, float], None] = lambda size, seconds: None,
+    ) -> None:
+        self.settings, self.make_handler, self.on_commit = settings, make_handler, on_commit
+        self.sweep_interval_s, self.renew_interval_s = SWEEP_INTERVAL_S, settings.lease_s / 3
+        self.queue: SimpleQueue[Batch | ThreadTask | None] = SimpleQueue()
+        self.waiting: deque[Batch] = deque()  # oldest first; changed by the event loop only
+        self.pending = 0  # commands without a result; likewise
+        self.keys_in_flight: set[tuple[str, str]] = set()  # likewise
+        self.shared_commit = False  # the last commit had several batches; changed by the thread
+        self.sweep_unfinished = False  # likewise
+        self.draining = False
+        self.task: ThreadTask | None = None  # to run after the next commit
+        self.clock = SteadyClock()  # read by the thread only
+        self.store_error: StoreUnavailable | None = None  # of the last access to the store
+
+    async def start(self) -> None:
+        """Start the thread; raises what `make_handler` raises."""
+        self.loop = asyncio.get_running_loop()
+        started: asyncio.Future[None] = self.loop.create_future()
+        self.stopped: asyncio.Future[None] = self.loop.create_future()
+        self.thread = threading.Thread(
+            target=self.run, args=(started,), name=WRITER_THREAD, daemon=True
+        )
+        self.thread.start()
+        try:
+            await started
+        except BaseException:
+            self.thread.join()
+            raise
+        self.expiring = asyncio.create_task(self.expire_forever())
+
+    async def execute_all(self, commands: Sequence[Command]) -> list[Any]:
+        """A result or an exception for each of several commands, which share a commit."""
+        if self.draining:
+            raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
+        if self.pending and self.pending + len(commands) > self.settings.max_queued:
+            message = f"overloaded: {self.pending} commands are queued"
+            raise ApiError(503, "overloaded", message, retry_after=1.0)
+        slots = [idempotency_slot(command) for command in commands]
+        busy = self.keys_in_flight.intersection(slots)  # the handler compares those of one batch
+        accepted = [one for one, slot in zip(commands, slots, strict=True) if slot not in busy]
+        results: asyncio.Future[list[Any]] = self.loop.create_future()
+        if accepted:
+            self.keys_in_flight.update(filter(None, slots))
+            self.pending += len(accepted)
+            batch = Batch(accepted, results, self.loop.time())
+            self.waiting.append(batch)
+            self.queue.put(batch)
+        else:
+            results.set_result([])
+        answers = iter(await results)
+        return [in_flight_error(slot) if slot in busy else next(answers) for slot in slots]
 
     @property
     def age_s(self) -> float:
@@ -177,7 +200,13 @@ class Writer:
             log.error("the store hangs: stopped without the last snapshots")
         self.expiring.cancel()
 
-    # The methods below run in the thread, except `finish` and `deliver`.
+    async def run_in_thread(self, work: Callable[[CommandHandler], None]) -> None:
+        """Run other work in the thread, between two commits."""
+        done: asyncio.Future[None] = self.loop.create_future()
+        self.queue.put(ThreadTask(work, done))
+        await done
+
+    # The methods below run in the thread, except those that the event loop calls.
 
     def run(self, started: "asyncio.Future[None]") -> None:
         """Commit batches until the queue contains None."""
@@ -194,6 +223,8 @@ class Writer:
             self.shared_commit = len(batches) > 1
             if batches:
                 self.commit(handler, batches)
+            if self.task is not None:
+                self.run_thread_task(handler, self.task)
             now = time.monotonic()
             if self.sweep_unfinished or now - swept >= self.sweep_interval_s:
                 swept = now
@@ -203,6 +234,17 @@ class Writer:
                 self.renew(handler)
         self.run_task("close", handler.close)
         self.post(self.finish)
+
+    def run_thread_task(self, handler: CommandHandler, task: ThreadTask) -> None:
+        """Run other work than commands."""
+        self.task = None
+        self.run_task("task", lambda: task.work(handler))
+        self.post(self.end_thread_task, task)
+
+    def end_thread_task(self, task: ThreadTask) -> None:
+        """Other work has ended; called by the event loop."""
+        if not task.done.done():
+            task.done.set_result(None)
 
     def finish(self) -> None:
         """The thread has stopped; called by the event loop."""
@@ -226,6 +268,9 @@ class Writer:
             if self.shared_commit:
                 time.sleep(GROUP_COMMIT_WINDOW_S)
             while batch is not None:
+                if isinstance(batch, ThreadTask):
+                    self.task = batch
+                    return batches, True
                 batches.append(batch)
                 if self.settings.commit == "each" or len(batches) >= MAX_BATCHES_PER_COMMIT:
                     return batches, True
@@ -280,6 +325,9 @@ class Writer:
         """Renew the leases; success means that the store is available."""
         if self.run_task("renew", handler.renew):
             self.set_store_error(None)
+            if self.on_renew is not None:
+                on_renew = self.on_renew
+                self.run_task("announce", lambda: on_renew(handler))
 
     def set_store_error(self, error: StoreUnavailable | None) -> None:
         """Record whether the store is available, and log every change."""

@@ -6,6 +6,7 @@ from bylot.store.protocol import (
     EmptyDatabase,
     Event,
     RouterRow,
+    ServerRow,
     Snapshot,
     Store,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "EmptyDatabase",
     "Event",
     "RouterRow",
+    "ServerRow",
     "Snapshot",
     "Store",
     "find_store_folder",

@@ -166,10 +166,8 @@ class PostgresStore(protocol.Store):
         " WHERE router = said.router AND seq = said.seq - 1 LIMIT 1) one"
         " WHERE said.router = ? AND said.of = ?"
     }
-    renew_sql = (
-        "UPDATE leases SET until = clock_timestamp() + make_interval(secs => ?)"
-        " WHERE owner = ? RETURNING router"
-    )
+    now_sql = "clock_timestamp()"
+    later_sql = "clock_timestamp() + make_interval(secs => ?)"
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         self._target = POSTGRES_CONNECTION_DEFAULTS | parse_postgres_url(address)
@@ -275,7 +273,19 @@ class PostgresStore(protocol.Store):
                 if not list_postgres_tables(db):  # no other process was faster
                     for statement in protocol.STORE_SCHEMA:
                         db.execute(statement.format_map(POSTGRES_TYPES))
-        self._check_version(list_postgres_tables(db), db)
+        version = self._check_version(list_postgres_tables(db), db)
+        if version < protocol.STORE_VERSION:
+            self._migrate_locked(db)
+
+    def _migrate_locked(self, db: Connection[PostgresRow]) -> None:
+        """Migrate an older version, unless another process was faster."""
+        with db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
+            version = self._check_version(list_postgres_tables(db), db)
+            if version < protocol.STORE_VERSION and self.read_only:
+                raise self._refuse_migration(version)
+            if version < protocol.STORE_VERSION:
+                self._migrate(db, version, POSTGRES_TYPES)
 
 
 @lru_cache

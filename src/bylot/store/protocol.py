@@ -14,8 +14,23 @@ from typing import Any, ClassVar, NamedTuple
 from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
 
-STORE_VERSION = 4
+STORE_VERSION = 5
 """Version of the tables and of the events in them."""
+LEAST_STORE_VERSION = 5
+"""The oldest bylot that can share a store of this version is one of that version: during an
+upgrade, servers of both may run.
+"""
+SERVERS_TABLE = (
+    "CREATE TABLE servers (owner {name} PRIMARY KEY, address {text} NOT NULL,"
+    " release {text} NOT NULL, until {time} NOT NULL)"
+)
+MIGRATIONS = {
+    4: (
+        SERVERS_TABLE,
+        f"ALTER TABLE bylot_meta ADD COLUMN least {{int}} NOT NULL DEFAULT {LEAST_STORE_VERSION}",
+    ),
+}
+"""What turns the tables of a version into those of the next one."""
 
 STORE_SCHEMA = (
     "CREATE TABLE routers (number {number}, name {name} NOT NULL UNIQUE, created {int} NOT NULL)",
@@ -33,8 +48,9 @@ STORE_SCHEMA = (
     "CREATE TABLE leases (router {int} PRIMARY KEY, owner {text} NOT NULL, until {time} NOT NULL)",
     "CREATE TABLE keys (id {name} PRIMARY KEY, digest {bytes} NOT NULL, label {text} NOT NULL,"
     " scopes {text} NOT NULL, routers {text} NOT NULL, created {int} NOT NULL, revoked {int})",
-    "CREATE TABLE bylot_meta (version {int} NOT NULL)",
-    f"INSERT INTO bylot_meta VALUES ({STORE_VERSION})",
+    SERVERS_TABLE,
+    "CREATE TABLE bylot_meta (version {int} NOT NULL, least {int} NOT NULL)",
+    f"INSERT INTO bylot_meta VALUES ({STORE_VERSION}, {LEAST_STORE_VERSION})",
 )
 """The tables; each database has its own names of the types."""
 
@@ -134,6 +150,14 @@ class ApiKey(NamedTuple):
     revoked: int | None
 
 
+class ServerRow(NamedTuple):
+    """A server that shares the store; owner: as of leases; release: of bylot."""
+
+    owner: str
+    address: str
+    release: str
+
+
 class EmptyDatabase(errors.UnsupportedStore):
     """A database without tables, which is not made a store because it is opened to be read."""
 
@@ -152,7 +176,8 @@ class Store(ABC):
     ends: LogEnds
     owner: str = ""
     queries: ClassVar[Mapping[str, str]]  # `EVENT_QUERIES`, as fast as this database can
-    renew_sql: ClassVar[str]
+    now_sql: ClassVar[str]
+    later_sql: ClassVar[str]  # so many seconds from now, with a placeholder
     _db: Any = None  # the connection
 
     @abstractmethod
@@ -201,8 +226,10 @@ class Store(ABC):
     def _event(self, query: str, *values: int | str) -> Event | None:
         return next(iter(self._events(query, *values)), None)
 
-    def _check_version(self, tables: set[str], db: Any) -> None:
-        """Refuse a database that is not a store, or has a version that this bylot cannot read."""
+    def _check_version(self, tables: set[str], db: Any) -> int:
+        """The version of a store; a database is refused if it is none, or if this bylot cannot read
+        it. An older version that can be migrated is not refused.
+        """
         if "bylot_meta" not in tables:
             kind = errors.UnsupportedStore if tables else EmptyDatabase
             raise kind(
@@ -210,16 +237,34 @@ class Store(ABC):
                 "program",
                 remedy="use an empty database, or a new file name",
             )
-        rows = db.execute("SELECT version FROM bylot_meta").fetchall()
+        rows = db.execute("SELECT * FROM bylot_meta").fetchall()
         if len(rows) != 1:
             what = f"{self.address}: table bylot_meta has {len(rows)} rows instead of one"
             raise errors.StoreCorrupted(what)
-        if rows[0][0] != STORE_VERSION:
+        version, *more = rows[0]
+        shared = version > STORE_VERSION and more and more[0] <= STORE_VERSION
+        if version != STORE_VERSION and version not in MIGRATIONS and not shared:
             raise errors.UnsupportedStore(
-                f"{self.address} has version {rows[0][0]}; this bylot supports version "
+                f"{self.address} has version {version}; this bylot supports version "
                 f"{STORE_VERSION}",
                 remedy="use the bylot that wrote it, or start with an empty store",
             )
+        return int(version)
+
+    def _migrate(self, db: Any, version: int, types: Mapping[str, str]) -> None:
+        """Migrate the tables, in the transaction of the caller, who holds a lock."""
+        while version in MIGRATIONS:
+            for statement in MIGRATIONS[version]:
+                db.execute(statement.format_map(types))
+            version += 1
+        db.execute(f"UPDATE bylot_meta SET version = {STORE_VERSION}")
+
+    def _refuse_migration(self, version: int) -> errors.UnsupportedStore:
+        """The error about an older version that is opened to be read."""
+        return errors.UnsupportedStore(
+            f"{self.address} has version {version}, older than {STORE_VERSION}",
+            remedy="run `bylot store migrate`, or start a server on it",
+        )
 
     def _fenced_error(self, routers: Iterable[int]) -> errors.LeaseLost:
         """For events that do not continue a log, or of a router that another owner has leased."""
@@ -325,8 +370,35 @@ class Store(ABC):
     def renew(self, owner: str, seconds: float) -> set[int]:
         """Renew all leases of an owner, also expired ones; returns the routers it still owns."""
         with self._transaction() as execute:
-            rows = execute(self.renew_sql, float(seconds), owner).fetchall()
+            query = f"UPDATE leases SET until = {self.later_sql} WHERE owner = ? RETURNING router"
+            rows = execute(query, float(seconds), owner).fetchall()
         return {router for (router,) in rows}
+
+    def register(self, server: ServerRow, seconds: float) -> list[ServerRow]:
+        """Announce a server for so many seconds; returns all that are announced, with this one."""
+        announce = (
+            f"INSERT INTO servers VALUES (?, ?, ?, {self.later_sql}) ON CONFLICT (owner)"
+            " DO UPDATE SET until = excluded.until"
+        )
+        with self._transaction() as execute:
+            execute(announce, *server, float(seconds))
+            execute(f"DELETE FROM servers WHERE until <= {self.now_sql}")
+        return self.servers()
+
+    def unregister(self, owner: str) -> None:
+        """Announce that a server stops."""
+        with self._transaction() as execute:
+            execute("DELETE FROM servers WHERE owner = ?", owner)
+
+    def servers(self) -> list[ServerRow]:
+        """The servers that are announced, by address."""
+        query = "SELECT owner, address, release FROM servers WHERE until > {} ORDER BY address"
+        return [ServerRow(*row) for row in self._rows(query.format(self.now_sql))]
+
+    def owners(self) -> dict[str, str]:
+        """The owner of each router that is leased, by the name of the router."""
+        query = "SELECT name, owner FROM leases JOIN routers ON number = router WHERE until > {}"
+        return dict(self._rows(query.format(self.now_sql)))
 
     def lease_owners(self, router: int | None = None) -> list[str]:
         """All owners of leases, of one router or of any, expired ones included."""

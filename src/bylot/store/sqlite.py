@@ -77,7 +77,8 @@ class SqliteStore(protocol.Store):
         " WHERE said.router = ? AND said.of = ?"
         " AND one.router = said.router AND one.seq = said.seq - 1",
     }
-    renew_sql = f"UPDATE leases SET until = {SQLITE_NOW_SQL} + ? WHERE owner = ? RETURNING router"
+    now_sql = SQLITE_NOW_SQL
+    later_sql = f"{SQLITE_NOW_SQL} + ?"
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path, self.read_only = path.absolute(), read_only
@@ -234,7 +235,9 @@ class SqliteStore(protocol.Store):
                 for statement in protocol.STORE_SCHEMA:
                     db.execute(statement.format_map(SQLITE_TYPES))
             db.execute("COMMIT")
-        self._check_version(list_sqlite_tables(db), db)
+        version = self._check_version(list_sqlite_tables(db), db)
+        if version < protocol.STORE_VERSION:
+            self._migrate_locked(db, version)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA journal_size_limit = 67108864")  # bytes that stay after a large delete
@@ -245,6 +248,16 @@ class SqliteStore(protocol.Store):
                     f"{self.path}: its file system does not support write-ahead logs (mode {mode})",
                     remedy="put the file on a local disk",
                 )
+
+    def _migrate_locked(self, db: sqlite3.Connection, version: int) -> None:
+        """Migrate an older version, unless another process was faster."""
+        if self.read_only:
+            raise self._refuse_migration(version)
+        db.execute("BEGIN IMMEDIATE")
+        version = self._check_version(list_sqlite_tables(db), db)
+        if version < protocol.STORE_VERSION:
+            self._migrate(db, version, SQLITE_TYPES)
+        db.execute("COMMIT")
 
     def _check_lost_routers(self, db: sqlite3.Connection) -> None:
         """Refuse a file that has lost a router, as far as the ends of logs were recorded."""

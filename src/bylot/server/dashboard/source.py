@@ -1,4 +1,4 @@
-"""Where the pages get their data: the writer and the reader of the server."""
+"""Where the pages get their data: the commands and the reader of the server."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from bylot.server.dashboard.recent_log import (
     RecentLog,
     summarise_events,
 )
-from bylot.server.writer import Reader, Writer
+from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Event, Store
 
 log = logging.getLogger("bylot.server")
@@ -50,6 +50,7 @@ class CachedLog(Struct):
 class ServerSource:
     """The routers of a running server.
 
+    runner:  executes commands, on whichever server owns the router
     recent:  names of the routers that were used last
     gateway: what asks models for some of the routers; None: nothing does
     """
@@ -58,12 +59,12 @@ class ServerSource:
 
     def __init__(
         self,
-        writer: Writer,
+        runner: CommandRunner,
         reader: Reader,
         recent: Collection[str],
         gateway: Gateway | None = None,
     ) -> None:
-        self.writer, self.reader, self.recent, self.gateway = writer, reader, recent, gateway
+        self.runner, self.reader, self.recent, self.gateway = runner, reader, recent, gateway
         self.refresh_lock = asyncio.Lock()
         self.cached: ListedRouters = {}
         self.cached_until = 0.0
@@ -84,13 +85,13 @@ class ServerSource:
         if len(names) > MAX_POLLED_ROUTERS:
             recent = [name for name in self.recent if name in set(names)]
             names = recent[-MAX_POLLED_ROUTERS:]
-        views = await self.writer.show_routers(names)
+        views = await self.runner.show_routers(names)
         return {row.name: views.get(row.name) for row in rows}
 
     async def show_router(self, name: str) -> RouterView | None:
         """A router as it is now, None if there is none of this name."""
         try:
-            view: RouterView = await self.writer.execute(GetRouter(name))
+            view: RouterView = await self.runner.execute(GetRouter(name))
         except RouterNotFound:
             return None
         return view
@@ -112,7 +113,7 @@ class ServerSource:
         )
         ids = [DecisionId.of_event(name, one) for one in events or ()]
         commands = [GetDecision(str(id)) for id in ids]
-        found = await self.writer.execute_all(commands)
+        found = await self.runner.execute_all(commands)
         return [one for one in found if isinstance(one, DecisionRecord)]
 
     async def config_changes(self, name: str) -> list[ConfigChange]:

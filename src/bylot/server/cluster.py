@@ -1,0 +1,178 @@
+"""Cluster: any server answers for any router. Commands go to the owner of their router.
+
+The writer of each server announces it in the store and reads who owns what, a few times in the
+duration of a lease. A command for a router of another server is sent there. If that server has
+just lost the router or stopped, the command goes to the next owner, until its time is over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bylot.errors import BylotError
+from bylot.eventlog import commands
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import Command
+from bylot.server.http_errors import ApiError
+from bylot.server.membership import Membership, list_moves
+from bylot.server.peers import MOVED_ERRORS, Peer, PeerLost
+from bylot.server.writer import CommandRunner, Reader, Writer
+from bylot.store import ServerRow, Store
+
+log = logging.getLogger("bylot.server")
+
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 0.25  # between two tries of a command
+ANNOUNCED_LEASES = 2.0  # a server is announced for so many durations of a lease
+MAX_MOVES = 4  # routers that are handed over at a time
+REPEATABLE = (
+    commands.GetRouter,
+    commands.GetDecision,
+    commands.RecordReward,
+    commands.EditRouter,
+    commands.ReplaceMember,
+)
+"""Commands that may be sent again although they may have been executed."""
+
+
+class Cluster(CommandRunner):
+    """The servers of a store, as one of them sees them.
+
+    is_ready: whether this server can open routers without compiling
+    """
+
+    def __init__(
+        self,
+        me: ServerRow,
+        key: str,
+        writer: Writer,
+        reader: Reader,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self.membership, self.key = Membership(me), key
+        self.writer, self.reader, self.is_ready = writer, reader, is_ready
+        self.timeout_s = writer.settings.request_timeout_s
+        self.peers: dict[str, Peer] = {}  # by address
+        self.refreshing: asyncio.Task[None] | None = None
+        writer.on_renew = self.announce
+
+    # In the thread of the writer
+
+    def announce(self, handler: CommandHandler) -> None:
+        """Announce this server, hand over routers that others should have, and read who has what.
+
+        A server that is not ready, or stops, is not announced: nobody sends it commands.
+        """
+        store, me = handler.store, self.membership.me
+        seconds = ANNOUNCED_LEASES * self.writer.settings.lease_s
+        if self.membership.leaving or not self.is_ready():
+            servers = store.servers()
+        else:
+            servers = store.register(me, seconds)
+        owners = store.owners()
+        if not self.membership.leaving:
+            moves = list_moves(me, list(handler.repository.opened), servers, owners)
+            for name in moves[:MAX_MOVES]:
+                log.info("router %s is handed over", name)
+                handler.repository.release(name)
+                owners.pop(name, None)
+        self.writer.post(self.membership.update, servers, owners)
+
+    def leave(self, handler: CommandHandler) -> None:
+        """Stop being announced, and hand over all routers."""
+        handler.repository.is_leaving = True
+        handler.store.unregister(self.membership.me.owner)
+        handler.repository.release_all()
+
+    # In the event loop
+
+    async def stop(self) -> None:
+        """Hand over all routers; from here on, every command is sent to another server."""
+        self.membership.leaving = True
+        await self.writer.run_in_thread(self.leave)
+        await self.refresh()
+
+    async def close(self) -> None:
+        for peer in self.peers.values():
+            await peer.close()
+
+    def find_address(self, name: str) -> str:
+        """The address of the owner of a router."""
+        return self.membership.find(name).address
+
+    async def execute_all(self, batch: Sequence[Command]) -> list[Any]:
+        """A result or an exception for each command, by the owners of their routers."""
+        groups: dict[str, list[int]] = {}
+        for n, command in enumerate(batch):
+            groups.setdefault(command.name, []).append(n)
+        if len(groups) == 1:
+            return await self.execute_group(batch[0].name, batch)
+        parts = await asyncio.gather(
+            *(self.execute_group(name, [batch[n] for n in ns]) for name, ns in groups.items())
+        )
+        results: list[Any] = [None] * len(batch)
+        for ns, part in zip(groups.values(), parts, strict=True):
+            for n, result in zip(ns, part, strict=True):
+                results[n] = result
+        return results
+
+    async def execute_group(self, name: str, batch: Sequence[Command]) -> list[Any]:
+        """The results of commands for one router; those that were not executed are tried again."""
+        loop = asyncio.get_running_loop()
+        deadline, pause_s = loop.time() + self.timeout_s, FIRST_PAUSE_S
+        results: list[Any] = [None] * len(batch)
+        waiting = list(range(len(batch)))
+        while True:
+            found = await self.execute_once(name, [batch[n] for n in waiting])
+            for n, result in zip(waiting, found, strict=True):
+                results[n] = result
+            waiting = [n for n in waiting if isinstance(results[n], MOVED_ERRORS)]
+            if not waiting or loop.time() + pause_s > deadline:
+                return results
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+            await self.refresh()
+
+    async def execute_once(self, name: str, batch: Sequence[Command]) -> list[Any]:
+        """The results of one try, here or by the owner; RouterBusy for what was not executed."""
+        owner = self.membership.find(name)
+        if owner.owner == self.membership.me.owner or isinstance(batch[0], commands.CreateRouter):
+            return await self.writer.execute_all(batch)
+        peer = self.peers.get(owner.address)
+        if peer is None:
+            peer = self.peers[owner.address] = Peer(owner.address, self.key, self.timeout_s)
+        try:
+            return await peer.execute(batch)
+        except PeerLost as error:
+            if error.sent and not all(map(is_repeatable, batch)):
+                return [make_lost_error()] * len(batch)
+        # Its lease may be over: whoever opens the router finds out.
+        return await self.writer.execute_all(batch)
+
+    async def refresh(self) -> None:
+        """Read who owns what; requests that wait for the same share the work."""
+        if self.refreshing is None or self.refreshing.done():
+            self.refreshing = asyncio.create_task(self.read_members())
+        await asyncio.shield(self.refreshing)
+
+    async def read_members(self) -> None:
+        def read(store: Store) -> tuple[list[ServerRow], dict[str, str]]:
+            return store.servers(), store.owners()
+
+        try:
+            self.membership.update(*await self.reader.read(read))
+        except BylotError as error:  # what was known before is still likely
+            log.debug("the servers of the cluster cannot be read: %s", error)
+
+
+def is_repeatable(command: Command) -> bool:
+    """Whether a command has no further effect if it was executed before."""
+    return isinstance(command, REPEATABLE) or (
+        isinstance(command, commands.MakeDecision) and command.key is not None
+    )
+
+
+def make_lost_error() -> ApiError:
+    """The owner did not answer, and may have executed the command."""
+    message = "the server of this router did not answer; repeat the request with a key"
+    return ApiError(503, "owner_lost", message, retry_after=1.0)

@@ -1,0 +1,200 @@
+"""Commands between servers: how they are encoded, and sent to the owner of a router.
+
+Commands that wait for the same server travel together, so that a busy router costs few requests.
+A command is forwarded once at most: whoever receives it executes it, or says that it cannot.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Struct, structs
+
+from bylot import errors
+from bylot.api import DecisionRecord, RewardReceipt, RouterView
+from bylot.eventlog import commands
+from bylot.eventlog.commands import Command
+from bylot.router.decision import Decision
+from bylot.server.http_errors import ApiError, to_api_error
+
+log = logging.getLogger("bylot.server")
+
+COMMANDS_PATH = "/cluster/commands"
+MAX_COMMANDS_PER_POST = 1_000
+MAX_POSTS = 4  # to one server at once
+CONNECT_TIMEOUT_S = 1.0
+
+RESULTS: Mapping[type, Any] = {
+    commands.DeleteRouter: None,
+    commands.EditRouter: RouterView,
+    commands.GetRouter: RouterView,
+    commands.MakeDecision: Decision,
+    commands.RecordReward: RewardReceipt,
+    commands.ReplaceMember: Decision,
+    commands.ActivateDecision: Decision,
+    commands.CancelDecision: Decision,
+    commands.GetDecision: DecisionRecord,
+}
+"""The commands that travel, and the types of their results."""
+KINDS = {one.__name__: one for one in RESULTS}
+KEPT_ERRORS = {
+    one.__name__: one
+    for one in (errors.NoSubstitute, errors.TooManyContexts, errors.PolicyCompiling)
+}
+"""Errors that callers distinguish; all others are known by their code."""
+MOVED_ERRORS = (errors.RouterBusy, errors.LeaseLost)
+"""Nothing was done, as another server owns the router."""
+
+
+class SentCommand(Struct, frozen=True, array_like=True):
+    """A command on its way."""
+
+    kind: str
+    body: msgspec.Raw
+
+
+class SentResult(Struct, frozen=True, array_like=True):
+    """The result of a command, or its error; moved: nothing was done, another server owns it."""
+
+    body: msgspec.Raw = msgspec.Raw(b"\xc0")  # null
+    status: int = 0
+    code: str = ""
+    message: str = ""
+    field: str | None = None
+    retry_after: float | None = None
+    kind: str = ""
+    moved: bool = False
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_commands = msgspec.msgpack.Decoder(list[SentCommand]).decode
+decode_results = msgspec.msgpack.Decoder(list[SentResult]).decode
+
+
+def encode_command(command: Command) -> SentCommand:
+    """A command as it travels; the owner validates configurations itself."""
+    if isinstance(command, commands.EditRouter):
+        command = structs.replace(command, prepared=None)
+    return SentCommand(type(command).__name__, msgspec.Raw(encode(command)))
+
+
+def decode_command(sent: SentCommand) -> Command:
+    """The command that another server has sent."""
+    return msgspec.msgpack.decode(sent.body, type=KINDS[sent.kind])
+
+
+def encode_result(result: Any) -> SentResult:
+    """A result or an exception as it travels."""
+    if not isinstance(result, Exception):
+        return SentResult(msgspec.Raw(encode(result)))
+    error = to_api_error(result)
+    return SentResult(
+        status=error.status,
+        code=error.code,
+        message=str(error),
+        field=error.field,
+        retry_after=error.retry_after,
+        kind=type(result).__name__,
+        moved=isinstance(result, MOVED_ERRORS),
+    )
+
+
+def decode_result(command: Command, sent: SentResult) -> Any:
+    """The result of a command that another server has executed, or the exception."""
+    if not sent.status:
+        return msgspec.msgpack.decode(sent.body, type=RESULTS[type(command)])
+    if sent.moved:
+        return RouterMoved(sent.message)
+    if sent.kind in KEPT_ERRORS:
+        return KEPT_ERRORS[sent.kind](sent.message)
+    return ApiError(sent.status, sent.code, sent.message, sent.field, sent.retry_after)
+
+
+class RouterMoved(errors.RouterBusy):
+    """The server that was asked does not own the router; nothing was done."""
+
+
+class PeerLost(Exception):
+    """Another server did not answer; sent: it may have executed the commands."""
+
+    def __init__(self, address: str, sent: bool) -> None:
+        super().__init__(address)
+        self.address, self.sent = address, sent
+
+
+class Peer:
+    """Another server: commands that wait for it, and the requests that carry them."""
+
+    def __init__(self, address: str, key: str, timeout_s: float) -> None:
+        self.address, self.key, self.timeout_s = address, key, timeout_s
+        self.waiting: list[tuple[Sequence[Command], asyncio.Future[list[Any]]]] = []
+        self.posts: set[asyncio.Task[None]] = set()
+        self.session: aiohttp.ClientSession | None = None
+
+    async def execute(self, commands: Sequence[Command]) -> list[Any]:
+        """Results or exceptions of commands; PeerLost if the server does not answer."""
+        results: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.waiting.append((commands, results))
+        if len(self.posts) < MAX_POSTS:
+            task = asyncio.create_task(self.post_waiting())
+            self.posts.add(task)
+            task.add_done_callback(self.posts.discard)
+        return await results
+
+    async def post_waiting(self) -> None:
+        """Send what waits until nothing does."""
+        while self.waiting:
+            batch, count = [], 0
+            while self.waiting and count < MAX_COMMANDS_PER_POST:
+                batch.append(self.waiting.pop(0))
+                count += len(batch[-1][0])
+            try:
+                results = await self.post([one for some, _ in batch for one in some])
+            except Exception as error:
+                log.warning(
+                    "%s did not execute %d commands: %r",
+                    self.address,
+                    count,
+                    error.__cause__ or error,
+                )
+                lost = error if isinstance(error, PeerLost) else PeerLost(self.address, sent=True)
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(lost)
+                continue
+            for some, future in batch:
+                part, results = results[: len(some)], results[len(some) :]
+                if not future.done():
+                    future.set_result(part)
+
+    async def post(self, batch: Sequence[Command]) -> list[Any]:
+        """Send commands in one request."""
+        data = encode([encode_command(one) for one in batch])
+        try:
+            async with self.open_session().post(COMMANDS_PATH, data=data) as response:
+                content = await response.read()
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise PeerLost(self.address, sent=False) from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise PeerLost(self.address, sent=True) from error
+        if response.status != 200:
+            raise PeerLost(self.address, sent=False)  # it was refused as a whole
+        found = decode_results(content)
+        return [decode_result(one, result) for one, result in zip(batch, found, strict=True)]
+
+    def open_session(self) -> aiohttp.ClientSession:
+        """The connections, which are kept open."""
+        if self.session is None:
+            timeout = aiohttp.ClientTimeout(self.timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+            headers = {"authorization": f"Bearer {self.key}", "user-agent": "bylot"}
+            self.session = aiohttp.ClientSession(self.address, timeout=timeout, headers=headers)
+        return self.session
+
+    async def close(self) -> None:
+        for task in self.posts:
+            task.cancel()
+        if self.session is not None:
+            await self.session.close()
