@@ -45,8 +45,10 @@ bench: .venv/.dev
 
 faults: .venv/.dev
 	BYLOT_KILLS=100 BYLOT_DAMAGES=20 BYLOT_BODIES=20000 BYLOT_CHATS=10000 BYLOT_CHAT_KILLS=50 \
+	  BYLOT_CLUSTER_FAULTS=100 \
 	  $(BIN)/python -m pytest -q -s -n 0 tests/test_faults.py tests/test_corruption.py \
-	  tests/test_hostile_load.py tests/test_gateway_faults.py tests/test_gateway_kills.py
+	  tests/test_hostile_load.py tests/test_gateway_faults.py tests/test_gateway_kills.py \
+	  tests/test_server_faults.py
 
 soak: .venv/.dev
 	BYLOT_SOAK_S=1800 $(BIN)/python -m pytest -q -s -n 0 -m slow tests/test_gateway_soak.py

@@ -1,11 +1,8 @@
 """Several servers share a store: any of them answers for any router, and one owns it."""
 
-import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -19,56 +16,10 @@ from bylot.server.membership import (
     order_servers,
 )
 from bylot.store import ServerRow, open_store
-from bylot_bench.http_load import ServerProcess
-from live_server import FIVE_EXPERTS, is_compiling
-from server_process import SOURCES
+from cluster_servers import CLUSTER_KEY, ClusterServer, post, run_servers
+from live_server import FIVE_EXPERTS
 
-KEY = "cluster-secret"
 ROUTERS = [f"r{n}" for n in range(12)]
-
-
-class ClusterServer(ServerProcess):
-    """A server that announces itself under its own URL."""
-
-    def __init__(self, store: str, log: Path) -> None:
-        more = {"PYTHONPATH": SOURCES, "BYLOT_CLUSTER_KEY": KEY, "BYLOT_LEAVE_S": "2"}
-        self.store, environment = store, {**os.environ, **more}
-        super().__init__("bylot", "serve", "--store", store, log=log, environment=environment)
-
-    def start(self) -> None:
-        if "--advertise" not in self.command:
-            self.command += ["--advertise", self.url]
-        super().start()
-
-
-@contextmanager
-def run_servers(store: str, folder: Path, count: int) -> Iterator[list[ClusterServer]]:
-    """So many servers on a store, stopped at the end."""
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(ClusterServer(store, folder / f"log-{n}")) for n in range(count)
-        ]
-        wait_for_members(servers)
-        yield servers
-
-
-def wait_for_members(servers: list[ClusterServer]) -> None:
-    """Wait until all servers know each other."""
-    with closing(open_store(servers[0].store, read_only=True)) as store:
-        end = time.monotonic() + 30
-        while len(store.servers()) < len(servers):
-            assert time.monotonic() < end
-            time.sleep(0.05)
-    time.sleep(1.2)  # a heartbeat, after which all have read it
-
-
-def post(server: ServerProcess, path: str, body: Any, **headers: str) -> httpx.Response:
-    """Send a request, again while a policy is compiled."""
-    while is_compiling(
-        found := httpx.post(server.url + path, json=body, headers=headers, timeout=60)
-    ):
-        time.sleep(0.1)
-    return found
 
 
 def create_routers(servers: list[ClusterServer]) -> None:
@@ -171,7 +122,7 @@ def test_a_request_with_another_key_is_refused(postgres_address: str, tmp_path: 
     with run_servers(postgres_address, tmp_path, 1) as (server,):
         url = f"{server.url}/cluster/commands"
         assert httpx.post(url, content=b"\x90").status_code == 401
-        right = {"authorization": f"Bearer {KEY}"}
+        right = {"authorization": f"Bearer {CLUSTER_KEY}"}
         assert httpx.post(url, content=b"\x90", headers=right).status_code == 200
         assert httpx.post(url, content=b"junk", headers=right).status_code == 400
 

@@ -1,4 +1,4 @@
-"""`bylot serve`, `replay` and `keys`: run a server, verify a stored log, and manage API keys."""
+"""`bylot serve`, `replay`, `keys` and `store`: run a server, verify a log, manage keys, migrate."""
 
 import argparse
 import json
@@ -46,7 +46,16 @@ def add(verbs: Any) -> None:
     listing = options.add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
     revoke = options.add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
     revoke.add_argument("id", metavar="ID", help="id of the key, as shown by `bylot keys list`")
-    for verb in (replay, create, listing, revoke):
+    places = options.add_group(verbs, "store", "look after the store of a server")
+    migrate = options.add_verb(
+        places,
+        "migrate",
+        run_migrate,
+        "bring the tables of a store to the version of this bylot",
+        "Bring the tables of a store to the version of this bylot, under a lock. A server does so "
+        "when it starts. Nothing is done if there is nothing to do.",
+    )
+    for verb in (replay, create, listing, revoke, migrate):
         verb.add_settings("store")
         verb.add_json()
 
@@ -113,6 +122,15 @@ def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store
         remedy = "give the --store of the server, or create the first key with `bylot keys create`"
         raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
     return open_store(url)
+
+
+def run_migrate(given: argparse.Namespace) -> None:
+    """Open the store to write, which migrates it."""
+    from bylot.store.protocol import STORE_VERSION
+
+    with closing(open_key_store(given)) as store:
+        text = f"{store.address} has version {STORE_VERSION}"
+    options.print_result(given, {"store": store.address, "version": STORE_VERSION}, text)
 
 
 def run_create_key(given: argparse.Namespace) -> None:
