@@ -5,15 +5,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from bylot.errors import StoreUnavailable
+from bylot.eventlog.audit import audit_router
 from bylot.store import open_store
-from live_server import ServerClient, assert_error, live_server, wait_until
+from cluster_servers import ClusterServer, post, run_servers
+from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server, wait_until
 from postgres import PostgresServer
 
 pytestmark = pytest.mark.skipif(
@@ -104,3 +106,50 @@ def test_a_server_stops_while_postgres_hangs_and_answers_what_it_has_in_hand(
             thread.join()
         assert time.monotonic() - start < LONG_ENOUGH_S
     assert assert_error(answers[0], 503)["code"] == "store_down"
+
+
+def test_servers_of_a_cluster_keep_their_deadlines_while_postgres_hangs(
+    postgres_server: PostgresServer, postgres_address: str, tmp_path: Path
+) -> None:
+    """With the default time-outs: 10 s for a request and for a stop, 3 s for `/readyz`."""
+    answers: list[tuple[int, float]] = []
+
+    def decide(server: ClusterServer, key: str) -> None:
+        start = time.monotonic()
+        found = httpx.post(f"{server.url}/v1/routers/r/decisions", json={"key": key}, timeout=60)
+        answers.append((found.status_code, time.monotonic() - start))
+
+    with run_servers(postgres_address, tmp_path, 2) as servers:
+        body = {"name": "r", "problem": FIVE_EXPERTS, "policy": "random"}
+        assert post(servers[0], "/v1/routers", body).status_code == 201
+        first = servers[0]
+        with postgres_server.paused():
+            threads = [
+                threading.Thread(target=decide, args=(one, f"key-{n}"))
+                for n, one in enumerate(servers * 4)
+            ]
+            for thread in threads:
+                thread.start()
+            time.sleep(3.5)
+            for server in servers:
+                start = time.monotonic()
+                assert httpx.get(f"{server.url}/readyz", timeout=60).status_code == 503
+                assert time.monotonic() - start < 3.5
+            stopped_at = time.monotonic()
+            first.process.terminate()
+            first.process.wait(60)
+            stop_s = time.monotonic() - stopped_at
+            for thread in threads:
+                thread.join()
+        longest = max(seconds for _, seconds in answers)
+        print(f"\nslowest answer {longest:.1f} s, stopped in {stop_s:.1f} s")
+        assert longest < 11.5, "10 s, and the time between two looks"
+        assert stop_s < 11.5
+        first.start()
+        deadline = time.monotonic() + LONG_ENOUGH_S
+        for server in servers:
+            while post(server, "/v1/routers/r/decisions", {"key": "key-0"}).status_code != 201:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+    with closing(open_store(postgres_address, read_only=True)) as store:
+        assert audit_router(store, "r").fault is None

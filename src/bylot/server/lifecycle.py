@@ -314,7 +314,8 @@ class HttpServer(uvicorn.Server):
         try:
             async with asyncio.timeout(self.settings.drain_timeout_s):
                 await cluster.stop()
-            await asyncio.sleep(self.settings.leave_s)
+            if self.app.state.writer.store_error is None:  # else nobody can take over
+                await asyncio.sleep(self.settings.leave_s)
         except Exception as error:
             log.error("routers were not handed over: %s", error)
         finally:

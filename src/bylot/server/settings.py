@@ -95,7 +95,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_body_bytes: Annotated[Count, describe("size of a request body", "limits")] = 1_000_000
     body_timeout_s: Annotated[Seconds, describe("seconds for a request body", "limits")] = 10.0
     idle_timeout_s: Annotated[Seconds, describe("seconds for a request head", "limits")] = 30.0
-    request_timeout_s: Annotated[Seconds, describe("seconds for a result", "limits")] = 25.0
+    request_timeout_s: Annotated[Seconds, describe("seconds for a result", "limits")] = 10.0
     drain_timeout_s: Annotated[
         Seconds, describe("seconds for open requests at the end, then for snapshots", "limits")
     ] = 30.0

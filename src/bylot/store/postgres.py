@@ -23,11 +23,11 @@ PostgresRow = tuple[Any, ...]
 ResultT = TypeVar("ResultT")
 
 POSTGRES_CONNECTION_DEFAULTS = {
-    "connect_timeout": "5",
+    "connect_timeout": "3",
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
+    "tcp_user_timeout": "6000",
     "application_name": "bylot",
 }
 """Unless the URL overrides them: a lost network is detected within seconds. A server that accepts
@@ -132,7 +132,7 @@ class TimedConnection(Connection[PostgresRow]):
     No setting of libpq covers that: the kernel of a stopped server keeps its connections alive.
     """
 
-    timeout_s = 10.0
+    timeout_s = 6.0
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Wait for a statement, as all methods do."""
