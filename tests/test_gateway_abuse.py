@@ -20,10 +20,11 @@ import bylot
 from bylot.errors import TooManyContexts
 from bylot.gateway.answers import Answer, Failure, ScorerError, Verdict
 from bylot.gateway.config import ModelEntry, ScorerEntry, build_models, is_request_parameter
+from bylot.gateway.model_responses import count_chars, read_events, read_usage
 from bylot.gateway.scoring import PythonScorer, PythonSettings
 from bylot.gateway.settlement import cap_spend
 from bylot.gateway.stream_run import StreamPump
-from bylot.gateway.upstream import ChatBody, UpstreamClient, count_chars, read_events, read_usage
+from bylot.gateway.upstream import ChatBody, UpstreamClient
 from bylot.problem import Problem
 from bylot.server.auth import issue_key
 from gateway_target import (
