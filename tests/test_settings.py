@@ -338,3 +338,16 @@ def test_the_page_lists_every_setting_and_its_example_is_valid(tmp_path: Path) -
     }
     assert list(settings.routers) == ["triage"]
     assert (settings.host, settings.rate) == ("0.0.0.0", 200)
+
+
+def test_no_output_shows_the_cluster_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BYLOT_CLUSTER_KEY", "hush-hush")
+    assert main(["serve", "--check", "--store", f"sqlite:///{tmp_path}/x.db"]) == 0
+    out, err = capsys.readouterr()
+    assert "cluster_key" in out
+    assert "hush" not in out + err + repr(load_settings({}, None).settings)
+    with pytest.raises(BylotError) as caught:
+        SETTINGS["cluster_key"].parse(7_654_321, "cluster_key", strict=True)
+    assert "7654321" not in str(caught.value)

@@ -107,6 +107,7 @@ def list_setting_rows(loaded: LoadedSettings) -> Iterator[tuple[str, str, str]]:
     settings = loaded.settings
     rows: dict[str, Any] = {name: getattr(settings, name) for name in SETTINGS}
     rows["store"] = hide_password(settings.store)
+    rows["cluster_key"] = settings.cluster_key and "..."
     rows |= dict(list_table_fields(settings))
     for name, value in rows.items():
         yield name, str(value), loaded.origins.get(name.partition(".")[0], "default")

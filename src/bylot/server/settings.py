@@ -27,6 +27,7 @@ OTHER_VARIABLES = (CONFIG_VARIABLE, "BYLOT_SERVER", "BYLOT_KEY")  # the last two
 Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 DEFAULT_SCOPES = SCOPES[:3]
+SECRET_SETTINGS = ("store", "cluster_key")  # a store may have a password
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
@@ -166,7 +167,7 @@ class Setting(NamedTuple):
             expected = " or ".join(self.choices) or said.partition(", got ")[0]
             linked = str(value).startswith("tcp://")
             remedy = "Kubernetes sets it: use enableServiceLinks: false" if linked else None
-            shown = "another type" if self.name == "store" else value  # it may have a password
+            shown = "another type" if self.name in SECRET_SETTINGS else value
             raise BylotError(what, got=shown, expected=expected, remedy=remedy) from None
 
 
