@@ -1,13 +1,15 @@
 """The gateway as a target of the conformance checks: where a test starts one on upstreams."""
 
+import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bylot.gateway.config import GatewayEntry, ModelEntry, ScorerEntry
+from bylot.gateway.config import GatewayEntry, ModelEntry, ScorerEntry, build_models
+from bylot.gateway.upstream import UpstreamClient
 from bylot.server.auth import issue_key
 from bylot.server.reconcile import declare_routers, reconcile_routers
 from bylot.server.settings import SCOPES, RouterEntry, ServerSettings
@@ -109,6 +111,24 @@ def wait_for_quiet(gateway: RunningGateway) -> None:
     while found.tasks or found.chats:
         assert time.monotonic() < end, "work is left over"
         time.sleep(0.05)
+
+
+def run_with_client(
+    entries: Sequence[ModelEntry], work: Callable[[UpstreamClient], Awaitable[Any]]
+) -> Any:
+    """Work with a client of models; no task of it is left over."""
+
+    async def run() -> Any:
+        client = UpstreamClient(build_models(entries))
+        await client.start()
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    return asyncio.run(run())
 
 
 @contextlib.contextmanager

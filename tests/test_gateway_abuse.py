@@ -30,6 +30,7 @@ from bylot.server.auth import issue_key
 from gateway_target import (
     RunningGateway,
     make_model_entry,
+    run_with_client,
     start_gateway,
     wait_for_quiet,
     write_gateway_config,
@@ -325,17 +326,14 @@ def test_a_stream_that_is_refused_is_asked_for_again() -> None:
     with FaultUpstream(Fault.STATUS_503, Fault.NONE, models=("a",)) as upstream:
         entries = [make_model_entry("a", upstream)]
 
-        async def run() -> Answer | Failure:
-            client = UpstreamClient(build_models(entries))
-            await client.start()
+        async def read(client: UpstreamClient) -> Answer | Failure:
             pump = StreamPump(client.call("a", ChatBody(BODY), 20.0, retries=1))
             while await asyncio.wait_for(pump.chunks.get(), 20.0) is not None:
                 pass
             await pump.stop()
-            await client.close()
             return pump.outcome
 
-        assert isinstance(asyncio.run(run()), Answer)
+        assert isinstance(run_with_client(entries, read), Answer)
 
 
 # What scorers do

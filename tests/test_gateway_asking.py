@@ -9,11 +9,11 @@ import pytest
 
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.asking import PanelResult, PanelRun
-from bylot.gateway.config import GatewayEntry, build_models
+from bylot.gateway.config import GatewayEntry
 from bylot.gateway.health import HealthTable
 from bylot.gateway.stream_run import StreamPump
 from bylot.gateway.upstream import ChatBody, UpstreamClient
-from gateway_target import make_model_entry
+from gateway_target import make_model_entry, run_with_client
 from upstream_faults import Fault, FaultUpstream
 from upstreams import ReplayUpstream
 
@@ -50,20 +50,9 @@ FREE = ("unreachable", "error_inside", "rate_limited", "http_")  # nothing is bo
 
 
 def run(work: Callable[[UpstreamClient], Awaitable[Any]], *upstreams: ReplayUpstream) -> Any:
-    """Work with a client of upstreams; no task and no connection of it is left over."""
-
-    async def start() -> Any:
-        entries = [make_model_entry(name, one) for one in upstreams for name in one.models]
-        client = UpstreamClient(build_models(entries))
-        await client.start()
-        try:
-            return await work(client)
-        finally:
-            await client.close()
-            await asyncio.sleep(0)
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    return asyncio.run(start())
+    """Work with a client of upstreams; no task of it is left over."""
+    entries = [make_model_entry(name, one) for one in upstreams for name in one.models]
+    return run_with_client(entries, work)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,13 @@ from bylot.gateway.stream_run import StreamPump
 from bylot.gateway.upstream import ChatBody, UpstreamClient
 from bylot.server.provision import build_declared
 from bylot.server.settings import RouterEntry
-from gateway_target import RunningGateway, make_model_entry, start_gateway, wait_for_quiet
+from gateway_target import (
+    RunningGateway,
+    make_model_entry,
+    run_with_client,
+    start_gateway,
+    wait_for_quiet,
+)
 from panel_log import read_panel_log
 from upstream_faults import Fault, FaultUpstream
 from upstreams import ReplayUpstream
@@ -55,23 +61,6 @@ async def post(
         session.post(url, json=body) as response,
     ):
         return response.status, response.headers, await response.read()
-
-
-def call(upstream: ReplayUpstream, work: Any, **parameters: Any) -> Any:
-    """Work with a client of an upstream whose models have more parameters."""
-    entry = make_model_entry("a", upstream)
-    params = {**entry.litellm_params, **parameters}
-    entries = [ModelEntry(model_name="a", litellm_params=params, model_info=entry.model_info)]
-
-    async def run() -> Any:
-        client = UpstreamClient(build_models(entries))
-        await client.start()
-        try:
-            return await work(client)
-        finally:
-            await client.close()
-
-    return asyncio.run(run())
 
 
 def test_in_turn_the_good_answer_is_returned_also_with_first(tmp_path: Path) -> None:
@@ -200,18 +189,12 @@ def test_every_endpoint_has_its_own_time_out() -> None:
     with ReplayUpstream(("a",), latency=0.6) as slow, ReplayUpstream(("a",)) as fast:
         entries = [make_model_entry("a", one) for one in (slow, fast)]
         entries[0].litellm_params["timeout"] = 0.2
-        models = build_models(entries)
 
-        async def ask() -> list[Answer | Failure]:
-            client = UpstreamClient(models)
-            await client.start()
-            try:
-                calls = [client.call("a", ChatBody(BODY), 5.0).run() for _ in range(2)]
-                return list(await asyncio.gather(*calls))
-            finally:
-                await client.close()
+        async def ask(client: UpstreamClient) -> list[Answer | Failure]:
+            calls = [client.call("a", ChatBody(BODY), 5.0).run() for _ in range(2)]
+            return list(await asyncio.gather(*calls))
 
-        first, second = asyncio.run(ask())
+        first, second = run_with_client(entries, ask)
     assert isinstance(first, Failure)
     assert first.reason == "timeout"
     assert isinstance(second, Answer), "the time-out of the other endpoint is not its own"
@@ -229,7 +212,7 @@ def test_a_stream_of_tool_calls_that_breaks_is_booked_at_the_price_of_what_it_se
         return pump.outcome
 
     with FaultUpstream(Fault.STREAM_RESET, models=("a",), chunk_chars=2) as upstream:
-        outcome = call(upstream, read)
+        outcome = run_with_client([make_model_entry("a", upstream)], read)
     assert isinstance(outcome, Failure)
     assert outcome.sent
     assert outcome.cost, "arguments of a tool call are tokens too"
@@ -243,7 +226,7 @@ def test_a_fault_of_ours_ends_a_stream(caplog: pytest.LogCaptureFixture) -> None
         return pump.outcome
 
     with ReplayUpstream(("a",)) as upstream:
-        outcome = call(upstream, read)
+        outcome = run_with_client([make_model_entry("a", upstream)], read)
     assert isinstance(outcome, Failure)
     assert "the stream of a failed" in caplog.text
 
