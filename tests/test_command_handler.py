@@ -40,7 +40,7 @@ from bylot.eventlog.repository import RouterRepository
 from bylot.problem import Limit, Problem, at_least, at_most, share
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
-from bylot.store import Event, Snapshot, Store, open_store
+from bylot.store import Event, Store, open_store
 from stores import Opener
 
 SECOND = 1_000_000
@@ -81,10 +81,10 @@ class FailingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+    def append(self, events: Sequence[Event], *more: Any) -> None:
         """Append, and raise the error once."""
         if self.times == 0 or self.after:
-            self.store.append(events, snapshots)
+            self.store.append(events, *more)
         if self.times:
             self.times -= 1
             raise self.error
@@ -107,9 +107,9 @@ def test_answers_are_returned_after_the_events_are_stored(
 
 def test_a_batch_is_one_transaction(handler: CommandHandler) -> None:
     class CountingStore(FailingStore):
-        def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+        def append(self, events: Sequence[Event], *more: Any) -> None:
             self.times += 1
-            self.store.append(events, snapshots)
+            self.store.append(events, *more)
 
     counting: Any = CountingStore(handler.store, StoreUnavailable(""))
     handler.repository.store = counting

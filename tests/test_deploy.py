@@ -16,7 +16,7 @@ from bylot.eventlog.snapshot import SNAPSHOT_VERSION
 from bylot.router.persistence import SAVED_FILE_VERSION
 from bylot.server.routes import ROUTES
 from bylot.server.settings import CONFIG_VARIABLE, SETTINGS, ServerSettings, load_settings
-from bylot.store.protocol import STORE_VERSION
+from bylot.store.schema import STORE_VERSION
 from bylot_paper.records import RUN_FORMAT_VERSION
 from documents import find_blocks
 

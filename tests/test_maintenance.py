@@ -96,6 +96,7 @@ def test_a_configuration_is_validated_outside_the_writer(
     assert server.patch(router, json=change).status_code == 200
     assert server.decide(router)["version"] == 2
     assert threads
+    threads = [name for name in threads if not name.startswith("bylot-compile")]  # of a first use
     assert {name.partition("_")[0] for name in threads} == {"bylot-prepare"}
     assert_error(server.patch(router, json={"limits": [{"cost": "usd", "at_most": 0.1}]}), 422)
 

@@ -57,7 +57,7 @@ def test_every_setting_is_a_flag_and_a_variable_and_an_entry_of_the_file(tmp_pat
     values = {
         name: one.choices[-1] if one.choices else "7" if one.kind is not str else "x"
         for name, one in SETTINGS.items()
-    }
+    } | {"keep": "7d"}
     environ = {one.variable: values[name] for name, one in SETTINGS.items()}
     by_variable = load_settings({}, None, environ).settings
     words = [word for name, one in SETTINGS.items() for word in (one.flag, values[name])]

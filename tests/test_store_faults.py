@@ -18,6 +18,7 @@ import pytest
 from bylot.errors import LeaseLost, StoreCorrupted, StoreError, StoreUnavailable, UnsupportedStore
 from bylot.store import Event, Store, open_store
 from bylot.store import sqlite as in_sqlite
+from bylot.store.schema import STORE_VERSION
 from bylot.store.sqlite import SqliteStore
 from postgres import PostgresServer
 from store_processes import find_next_seq, make_event_batch
@@ -281,7 +282,7 @@ def test_a_database_of_another_program_is_refused_and_unchanged(address: str) ->
 def test_a_store_of_another_version_is_refused(address: str, version: int) -> None:
     open_store(address).close()
     execute_statements(address, f"UPDATE bylot_meta SET version = {version}, least = {version}")
-    with pytest.raises(UnsupportedStore, match=f"version {version}; this bylot supports version 5"):
+    with pytest.raises(UnsupportedStore, match=f"version {version}; this bylot supports version 6"):
         open_store(address)
 
 
@@ -292,6 +293,7 @@ def test_an_older_store_is_migrated_when_it_is_opened_to_be_written(address: str
     execute_statements(
         address,
         "DROP TABLE servers",
+        "DROP TABLE segments",
         "ALTER TABLE bylot_meta DROP COLUMN least",
         "UPDATE bylot_meta SET version = 4",
     )
@@ -300,18 +302,30 @@ def test_an_older_store_is_migrated_when_it_is_opened_to_be_written(address: str
     for _ in range(2):
         with closing(open_store(address)) as opened:
             assert opened.find("kept") is not None
-            assert opened.servers() == []
+            assert (opened.servers(), opened.segments(1), opened.snapshot(1)) == ([], [], None)
     with closing(open_store(address, read_only=True)) as opened:
         assert opened.find("kept") is not None
 
 
 def test_a_newer_store_that_this_version_can_share_is_opened(address: str) -> None:
+    newer = STORE_VERSION + 1
     open_store(address).close()
-    execute_statements(address, "UPDATE bylot_meta SET version = 6")
+    execute_statements(address, f"UPDATE bylot_meta SET version = {newer}")
     open_store(address).close()
-    execute_statements(address, "UPDATE bylot_meta SET least = 6")
-    with pytest.raises(UnsupportedStore, match="version 6; this bylot supports version 5"):
+    execute_statements(address, f"UPDATE bylot_meta SET least = {newer}")
+    with pytest.raises(UnsupportedStore, match=f"this bylot supports version {STORE_VERSION}"):
         open_store(address)
+
+
+def test_tables_are_not_changed_under_servers_of_an_older_version(address: str) -> None:
+    with closing(open_store(address)) as store:
+        router = create_router(store, "kept")
+        store.lease(router, "older", 60.0)
+    execute_statements(address, "UPDATE bylot_meta SET version = 5", "DROP TABLE segments")
+    with pytest.raises(UnsupportedStore, match=r"1 servers of an older bylot.*stop them all"):
+        open_store(address)
+    execute_statements(address, "DELETE FROM leases")
+    open_store(address).close()
 
 
 def test_a_store_without_a_version_or_a_table_is_damaged(address: str) -> None:

@@ -17,7 +17,7 @@ from bylot.eventlog.repository import RouterRepository
 from bylot.server.http_errors import ApiError
 from bylot.server.settings import ServerSettings
 from bylot.server.writer import Writer
-from bylot.store import Event, Snapshot, Store, open_store
+from bylot.store import Store, open_store
 from live_server import assert_error, live_server, wait_until
 
 
@@ -332,10 +332,10 @@ class FailingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+    def append(self, *given: Any) -> None:
         if self.is_full:
             raise StoreUnavailable("the disk is full; make room")
-        self.inner.append(events, snapshots)
+        self.inner.append(*given)
 
     def renew(self, *given: Any) -> Any:
         if self.is_full:

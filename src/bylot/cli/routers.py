@@ -192,16 +192,16 @@ def run_list(given: argparse.Namespace) -> None:
     import msgspec
 
     from bylot._text import format_table
-    from bylot.eventlog.events import RouterCreated
+    from bylot.eventlog.events import ConfigChanged
 
     head, rows = ("name", "policy", "created"), []
     with connect_client(given) as client:
         for router in client.routers():
-            # The policy is in the first event and no edit changes it: the server need not load
-            # every router for a list.
+            # Whatever kind the first event is, it has the configuration, and no edit changes the
+            # policy: the server need not load every router for a list.
             call = client.router(router.name).calls.list_events(-1, limit=1)
             (first,) = client.send(call).events
-            config = msgspec.json.decode(first.body, type=RouterCreated).config
+            config = msgspec.json.decode(first.body, type=ConfigChanged).config
             rows.append((router.name, options.format_policy(config.build_policy()), router.created))
     text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
     print_result(given, {"routers": [dict(zip(head, row, strict=True)) for row in rows]}, text)

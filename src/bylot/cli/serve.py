@@ -126,7 +126,7 @@ def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store
 
 def run_migrate(given: argparse.Namespace) -> None:
     """Open the store to write, which migrates it."""
-    from bylot.store.protocol import STORE_VERSION
+    from bylot.store.schema import STORE_VERSION
 
     with closing(open_key_store(given)) as store:
         text = f"{store.address} has version {STORE_VERSION}"

@@ -39,9 +39,11 @@ class LogReader:
         ]
 
     def apply(self, seq: int, of: int | None, seal: str, body: events.EventBody) -> None:
-        """Take one event into account."""
+        """Take one event into account, unless its decision is of a part that was dropped."""
+        if of is not None and of not in self.entries:
+            return
         match body:
-            case events.RouterCreated() | events.ConfigChanged():
+            case events.RouterCreated() | events.ConfigChanged() | events.SegmentSealed():
                 policy = body.config.build_policy()
                 assert not isinstance(policy, policies.Auto), "a log has the policy that was chosen"
                 self.policy, self.experts = policy, body.config.problem["experts"]

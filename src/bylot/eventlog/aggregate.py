@@ -27,11 +27,11 @@ from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.status import Counters, RouterStatus
-from bylot.store import DecisionEvents, Event, Snapshot
+from bylot.store import DecisionEvents, Event, Segment, Snapshot
 
 US_PER_S = 1_000_000
 MAX_RECENT_DECISIONS = 100  # no longer open ones, kept in memory after a reward
-PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated")
+PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated", "segment")
 
 
 class RouterAggregate:
@@ -61,6 +61,7 @@ class RouterAggregate:
         self.stated = dict.fromkeys(core.problem.costs, 0.0)
         self.active = config_validation.mask_active_experts(core, config)
         self.lead, self.recent = 0, dict[int, OpenDecision]()
+        self.segment = snapshot.SegmentStart()
 
     @classmethod
     def create(
@@ -71,6 +72,7 @@ class RouterAggregate:
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         config = structs.replace(config, version=1)
         made = cls(number, command.name, config, core)
+        made.segment.at = at
         return made, made.append(at, events.RouterCreated(config, command.name, by=command.by))
 
     @classmethod
@@ -399,7 +401,21 @@ class RouterAggregate:
         new = Event(self.number, self.seq + 1, kind, of, key, self.local_time(at), encoded, b"")
         event = rehash_event(self.seal, new)
         self.seq, self.at, self.seal = event.seq, event.at, event.seal
+        if of is not None and of < self.segment.refers:
+            self.segment.refers = of
         return event
+
+    def seal_segment(self, taken: Snapshot | None = None) -> tuple[Segment, Event]:
+        """End a segment of the log: its row in the store, and the event that records the state.
+
+        taken: the snapshot of this moment, if it was taken already
+        """
+        state, was = (taken or self.take_snapshot()).seal, self.segment
+        open_since = min(self.open.first_seq(), self.seq + 1)
+        ended = self.number, was.first, self.seq, self.at, self.seal, was.refers, open_since
+        event = self.append(0, events.SegmentSealed(self.config, self.name, state))
+        self.segment = snapshot.SegmentStart(event.seq, event.at, event.seq)
+        return Segment(*ended), event
 
     def local_time(self, at: int) -> int:
         """The time of the router, by its own clock."""
@@ -435,6 +451,8 @@ class RouterAggregate:
                 return self.close_due(at)
             case events.ConfigChanged():
                 return self.edit(at, commands.EditRouter(self.name, body.config, by=body.by))
+            case events.SegmentSealed():
+                return self.seal_segment()[1]
         if of is None:
             raise TypeError("it does not name its decision")
         match body:

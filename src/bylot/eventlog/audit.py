@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from bylot.errors import RouterNotFound, StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.events import BODY_DECODERS
-from bylot.eventlog.repository import aggregate_from_first_event, iterate_events, load_aggregate
+from bylot.eventlog.events import BODY_DECODERS, rehash_event
+from bylot.eventlog.repository import aggregate_from_log_start, iterate_events, load_aggregate
+from bylot.router.core import RouterCore
 from bylot.store import Event, RouterRow, Store
 
 AUDIT_RELATIVE_TOLERANCE = 1e-9  # the sums are taken in another order
@@ -27,13 +28,15 @@ class AuditResult(NamedTuple):
 
 class LoggedCosts:
     """The costs of a log: for each cost a column of stated and one of settled costs, with a number
-    for each decision.
+    for each decision that is read.
 
-    early: settled costs of decisions from before the cost was introduced, by name and the number of
-           decisions at that time; its sums contain them
+    before: decisions of the part of the log that was dropped
+    early:  settled costs of decisions from before the cost was introduced, by name and the number
+            of decisions at that time; its sums contain them
     """
 
     def __init__(self) -> None:
+        self.before = 0
         self.decisions = array("q")  # their seqs, in order
         self.stated: dict[str, array[float]] = {}
         self.settled: dict[str, array[float]] = {}
@@ -42,7 +45,11 @@ class LoggedCosts:
     def add(self, event: Event, since: Mapping[str, int]) -> None:
         """Add an event; since: the decisions before each cost was introduced."""
         body = BODY_DECODERS[event.kind](event.body)
+        if event.of is not None and (not self.decisions or event.of < self.decisions[0]):
+            return  # before the snapshot that the replay begins with: nothing later is about it
         if event.kind == "decided":
+            if not self.decisions:
+                self.before = body.t
             for name, cost in body.spend.items():
                 self.column(self.stated, name).append(cost)
                 self.column(self.settled, name).append(cost)
@@ -60,7 +67,7 @@ class LoggedCosts:
             t = bisect_left(self.decisions, event.of)
             for name, cost in (body.spend or {}).items():
                 column = self.column(self.settled, name)
-                if t < since.get(name, 0):
+                if self.before + t < since.get(name, 0):
                     self.early.setdefault((name, since[name]), []).extend((cost, -column[t]))
                 column[t] = cost
 
@@ -73,8 +80,13 @@ class LoggedCosts:
     def totals(self, cost: str, since: int) -> tuple[float, float]:
         """The sums of the stated and the settled cost over decisions from number `since` on."""
         stated, settled = self.column(self.stated, cost), self.column(self.settled, cost)
-        early = self.early.get((cost, since), [])
-        return math.fsum(stated[since:]), math.fsum([*settled[since:], *early])
+        early, first = self.early.get((cost, since), []), max(0, since - self.before)
+        return math.fsum(stated[first:]), math.fsum([*settled[first:], *early])
+
+    def all_totals(self, core: RouterCore) -> dict[tuple[str, int], tuple[float, float]]:
+        """The sums of all costs of a router, by name and the decisions before its introduction."""
+        since = {name: core.uncounted.since.get(name, 0) for name in core.problem.costs}
+        return {one: self.totals(*one) for one in since.items()}
 
 
 def audit_router(store: Store, name: str) -> AuditResult:
@@ -83,7 +95,7 @@ def audit_router(store: Store, name: str) -> AuditResult:
     if row is None:
         raise RouterNotFound(f"no router named {name!r} in {store.address}")
     try:
-        aggregate = aggregate_from_first_event(store, row)
+        aggregate = aggregate_from_log_start(store, row)
     except StoreCorrupted as error:
         return AuditResult(name, 0, 0, "", str(error))
     costs, fault = LoggedCosts(), None
@@ -99,6 +111,8 @@ def find_fault(
     store: Store, row: RouterRow, aggregate: RouterAggregate, costs: LoggedCosts
 ) -> str | None:
     """Replay the rest of the log; returns the first thing that differs."""
+    read_without_replay(store, row, aggregate, costs)
+    booked_before, logged_before = book_totals(aggregate), costs.all_totals(aggregate.core)
     snapshot, same = store.snapshot(row.number), True
     for event in iterate_events(store, row.number, aggregate.seq):
         aggregate.replay(event)
@@ -112,10 +126,39 @@ def find_fault(
     loaded = load_aggregate(store, row)
     if loaded.seq == aggregate.seq and loaded.fingerprint() != aggregate.fingerprint():
         return "the latest snapshot and the events after it give another state"
-    core, tolerance = aggregate.core, AUDIT_RELATIVE_TOLERANCE
-    for name, settled in core.name_costs(core.totals.spent).items():
-        totals = costs.totals(name, core.uncounted.since.get(name, 0))
-        for booked, total in zip((aggregate.stated[name], settled), totals, strict=True):
+    tolerance, logged = AUDIT_RELATIVE_TOLERANCE, costs.all_totals(aggregate.core)
+    for key, totals in book_totals(aggregate).items():
+        start = zip(booked_before.get(key, (0, 0)), logged_before.get(key, (0, 0)), strict=True)
+        offsets = [was - read for was, read in start]  # of the part of the log that is not read
+        for booked, total, offset in zip(totals, logged[key], offsets, strict=True):
+            total += offset
             if not math.isclose(booked, total, rel_tol=tolerance, abs_tol=tolerance):
-                return f"the router has booked {booked!r} of {name}, but its log sums to {total!r}"
+                return f"the router has booked {booked!r} of {key[0]}, its log sums to {total!r}"
     return None
+
+
+def book_totals(aggregate: RouterAggregate) -> dict[tuple[str, int], tuple[float, float]]:
+    """The sums of stated and settled costs that a router has booked, as `all_totals` of its log."""
+    core = aggregate.core
+    settled = core.name_costs(core.totals.spent)
+    since = core.uncounted.since
+    return {
+        (name, since.get(name, 0)): (aggregate.stated[name], cost) for name, cost in settled.items()
+    }
+
+
+def read_without_replay(
+    store: Store, row: RouterRow, aggregate: RouterAggregate, costs: LoggedCosts
+) -> None:
+    """Verify the hashes of the events before the snapshot that the replay begins with."""
+    first = store.first_seq(row.number)
+    seal = next((one.seal for one in store.segments(row.number) if one.last == first - 1), b"")
+    for event in iterate_events(store, row.number):
+        if event.seq > aggregate.seq:
+            break
+        if rehash_event(seal, event) != event:
+            raise StoreCorrupted(f"router {row.name!r}: event {event.seq} of its log was changed")
+        seal = event.seal
+        costs.add(event, aggregate.core.uncounted.since)
+    if seal != aggregate.seal:
+        raise StoreCorrupted(f"router {row.name!r}: its log and its oldest snapshot differ")

@@ -21,6 +21,7 @@ from bylot.eventlog.history import (
     decision_record_from_events,
 )
 from bylot.eventlog.repository import RouterRepository, has_wait
+from bylot.eventlog.retention import Retention
 from bylot.eventlog.snapshot import check_snapshot_size
 from bylot.policies.registry import check_max_contexts
 from bylot.router.decision import Decision
@@ -32,10 +33,14 @@ IDLE_ROUTER_CHECK_US = 60_000_000  # between two looks at a router that no comma
 
 
 class CommandHandler:
-    """Runs commands on the routers of a repository; for one thread at a time."""
+    """Runs commands on the routers of a repository; for one thread at a time.
 
-    def __init__(self, repository: RouterRepository) -> None:
+    keep_us: microseconds after which events are dropped; None: never
+    """
+
+    def __init__(self, repository: RouterRepository, keep_us: int | None = None) -> None:
         self.repository, self.store = repository, repository.store
+        self.retention = None if keep_us is None else Retention(repository, keep_us)
         self.at = 0
         self.deleted_logs: list[int] | None = None  # None: not known yet
         self.scan_after: str | None = ""  # the last name that was looked at; None: all were
@@ -105,9 +110,9 @@ class CommandHandler:
     def maintain(self, at: int) -> bool:
         """Do a short piece of work that no command asked for; whether more can be done at once.
 
-        Large snapshots are written, the rest of deleted logs is deleted, and decisions that are due
-        are closed in routers that no command has opened since the start. These are released again,
-        for any other server.
+        Large snapshots are written, the rest of deleted logs is deleted, old segments of logs are
+        dropped, and decisions that are due are closed in routers that no command has opened since
+        the start. These are released again, for any other server.
         """
         if self.repository.write_parts():
             return True
@@ -116,6 +121,8 @@ class CommandHandler:
         if self.deleted_logs:
             if not self.store.delete(self.deleted_logs[-1]):
                 self.deleted_logs.pop()
+            return True
+        if self.retention is not None and self.retention.step(at):
             return True
         if self.scan_after is not None:
             rows = self.store.routers(self.scan_after, MAX_ROUTERS_PER_SCAN)
@@ -208,6 +215,9 @@ class CommandHandler:
         if command.key is not None:
             before = self.repository.find_key(router.number, command.key)
             if before is not None:
+                if before.seq < self.repository.opened[router.name].expired:
+                    what = f"key {command.key!r} was used for a decision that is no longer kept"
+                    raise errors.IdempotencyKeyReused(what, remedy="use a new key")
                 check_same_request(before, command)
                 if router.open.get(before.seq) is None:
                     router.read_closed(before.seq)  # refused if it was cancelled
@@ -256,7 +266,12 @@ class CommandHandler:
         if which is not None:
             with suppress(errors.RouterNotFound):
                 router = self.repository.get(which.name, self.at)
-                if router.number == which.number and self.has_tag(router, which):
+                ours = router.number == which.number
+                if ours and which.seq < self.repository.opened[router.name].expired:
+                    what = f"decision {id!r} is no longer kept"
+                    remedy = "report rewards sooner, or let the server keep more"
+                    raise errors.DecisionNotFound(what, remedy=remedy)
+                if ours and self.has_tag(router, which):
                     return router, which.seq
         raise make_unknown_decision_error(id)
 

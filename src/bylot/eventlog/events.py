@@ -44,6 +44,16 @@ class ConfigChanged(EventBody, frozen=True):
     config: RouterConfig
 
 
+class SegmentSealed(EventBody, frozen=True):
+    """A segment of the log ended before this event. With a snapshot of that moment, the log can be
+    continued and verified from here on without the events before.
+    """
+
+    config: RouterConfig  # in force
+    name: str
+    state: bytes  # the hash of the snapshot
+
+
 class DecisionMade(EventBody, frozen=True, omit_defaults=True):
     """A decision: the request, the panel, and all that its reward will need.
 
@@ -118,6 +128,7 @@ EVENT_BODIES: Mapping[str, type[EventBody]] = {
     "cancelled": DecisionCancelled,
     "closed": DecisionClosed,
     "edited": ConfigChanged,
+    "sealed": SegmentSealed,
 }
 EVENT_KINDS = {body: kind for kind, body in EVENT_BODIES.items()}
 BODY_DECODERS: Mapping[str, Callable[[bytes], Any]] = {

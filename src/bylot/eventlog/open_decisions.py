@@ -1,5 +1,6 @@
 """Open decisions: those whose reward may still come, and deferred ones."""
 
+import sys
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -112,6 +113,10 @@ class OpenDecisions:
                 dropped.append(one)
             self.oldest.popleft()
         return dropped
+
+    def first_seq(self) -> int:
+        """The seq of the oldest one; a number above all if there is none."""
+        return next(iter(self.by_seq), sys.maxsize)
 
     def first_due(self) -> tuple[int, int] | None:
         """The earliest deadline and the seq of its decision; None if there is none."""

@@ -21,7 +21,7 @@ from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.clock import BOOT_CLOCK, compute_clock_lead
 from bylot.eventlog.events import BODY_DECODERS, read_decision_by_key, read_decision_events
 from bylot.router.config import RouterConfig
-from bylot.store import DecisionEvents, Event, RouterRow, Snapshot, Store
+from bylot.store import DecisionEvents, Event, RouterRow, Segment, Snapshot, Store
 
 EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
 
@@ -30,6 +30,9 @@ EVENTS_PER_PAGE = 1000
 MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000
 SNAPSHOT_BYTES_PER_EVENT = 100  # at most
 MAX_REPLAY_S = 10.0  # work after which a snapshot is due in any case
+SEGMENT_EVENTS = 100_000
+SEGMENT_US = 86_400_000_000  # a segment ends after a day, or after so many events
+SEGMENT_SNAPSHOT_BYTES_PER_EVENT = 20  # at most: the snapshots after segments are kept
 DAMAGED_LOG_RETRY_US = 10_000_000
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # a process id is unique within a container only
@@ -40,7 +43,7 @@ def load_aggregate(
 ) -> RouterAggregate:
     """A router from its latest snapshot, if that is valid, and the events after it."""
     check_log_end(store, row)
-    loaded = aggregate_from_latest_snapshot(store, row) or aggregate_from_first_event(store, row)
+    loaded = aggregate_from_latest_snapshot(store, row) or aggregate_from_log_start(store, row)
     for event in iterate_events(store, row.number, loaded.seq, on_page):
         loaded.replay(event)
     return loaded
@@ -62,31 +65,53 @@ def check_log_end(store: Store, row: RouterRow) -> None:
 
 
 def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggregate | None:
-    """A router from its latest snapshot, None if there is none or it is damaged."""
-    stored = store.snapshot(row.number)
-    if stored is None:
-        return None
-    try:
-        loaded = RouterAggregate.from_snapshot(row.name, stored)
-    except StoreCorrupted:
-        return None
-    last = store.event(row.number, stored.seq)
-    if last is None or last.seal != loaded.seal:
-        how = "is missing from" if last is None else "differs in"
-        raise StoreCorrupted(
-            f"router {row.name!r}: its snapshot is of event {stored.seq}, which {how} its log"
-        )
+    """A router from its latest valid snapshot, None if there is none."""
+    for seq in store.snapshot_seqs(row.number):
+        stored = store.snapshot(row.number, seq)
+        try:
+            loaded = stored and RouterAggregate.from_snapshot(row.name, stored)
+        except StoreCorrupted:
+            continue
+        if loaded is not None:
+            last = store.event(row.number, seq)
+            if last is None or last.seal != loaded.seal:
+                how = "is missing from" if last is None else "differs in"
+                raise StoreCorrupted(
+                    f"router {row.name!r}: its snapshot is of event {seq}, which {how} its log"
+                )
+            loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
+            return loaded
+    return None
+
+
+def aggregate_from_log_start(store: Store, row: RouterRow) -> RouterAggregate:
+    """A router from the first event of its log alone; if that was dropped, from the oldest
+    snapshot, and the event after it, which records the state.
+    """
+    first = store.first_seq(row.number)
+    event = next(iter(store.events(row.number, limit=1)), None)
+    if event is None or event.seq != first:
+        raise StoreCorrupted(f"router {row.name!r}: its log has no first event")
+    if first == 0:
+        loaded = RouterAggregate.from_first_event(row.name, event)
+    else:
+        loaded = aggregate_from_base(store, row)
     loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
     return loaded
 
 
-def aggregate_from_first_event(store: Store, row: RouterRow) -> RouterAggregate:
-    """A router from the first event of its log alone."""
-    first = store.event(row.number, 0)
-    if first is None:
-        raise StoreCorrupted(f"router {row.name!r}: its log has no first event")
-    loaded = RouterAggregate.from_first_event(row.name, first)
-    loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
+def aggregate_from_base(store: Store, row: RouterRow) -> RouterAggregate:
+    """A router from the oldest snapshot after a segment, whose hash the next event records."""
+    base = next(iter(store.snapshot_seqs(row.number)[::-1]), None)
+    stored = None if base is None else store.snapshot(row.number, base)
+    sealed = None if base is None else store.event(row.number, base + 1)
+    if stored is None or sealed is None or sealed.kind != "sealed":
+        raise StoreCorrupted(
+            f"router {row.name!r}: the first events of its log were dropped, and no snapshot to "
+            "continue from is left"
+        )
+    loaded = RouterAggregate.from_snapshot(row.name, stored)
+    loaded.replay(sealed)  # its hash and the state
     return loaded
 
 
@@ -104,7 +129,7 @@ def read_stored_config(store: Store, row: RouterRow) -> RouterConfig | None:
     """The configuration in force of a router, without a lease; None if its log is damaged, which
     is reported when the router is opened.
     """
-    last = next(iter(store.edits(row.number, 1)), None) or store.event(row.number, 0)
+    last = next(iter([*store.edits(row.number, 1), *store.events(row.number, limit=1)]), None)
     try:
         config: RouterConfig | None = last and BODY_DECODERS[last.kind](last.body).config
     except (LookupError, MsgspecError):
@@ -174,12 +199,21 @@ class OpenRouter:
         self.saved_seq = aggregate.seq  # of the last snapshot, or when it was opened
         self.snapshot_due = aggregate.seq + every  # the first seq with a new snapshot
         self.work_s = 0.0  # of the events since then, which a replay would take again
+        self.expired = 0  # decisions before this event are no longer known to callers
         self.writing: snapshot.SnapshotWrite | None = None
 
     def is_snapshot_due(self) -> bool:
         """Whether enough events, or enough work, came after the last snapshot."""
         due = self.aggregate.seq >= self.snapshot_due or self.work_s >= MAX_REPLAY_S
         return due and self.writing is None
+
+    def is_segment_due(self, taken: Snapshot) -> bool:
+        """Whether the segment of the log should end here, where a snapshot was taken."""
+        start = self.aggregate.segment
+        events = self.aggregate.seq + 1 - start.first
+        old = self.aggregate.at - start.at >= SEGMENT_US and events >= MIN_EVENTS_BETWEEN_SNAPSHOTS
+        small = len(taken.body) <= events * SEGMENT_SNAPSHOT_BYTES_PER_EVENT
+        return small and (old or events >= SEGMENT_EVENTS)
 
 
 class UncommittedEvents:
@@ -189,6 +223,7 @@ class UncommittedEvents:
         self.events: list[Event] = []  # in order
         self.by_key: dict[str, Event] = {}  # decisions, by idempotency key
         self.about: dict[int, list[Event]] = defaultdict(list)  # by the seq of their decision
+        self.segments: list[Segment] = []  # that ended before one of them
 
     def add(self, event: Event) -> None:
         self.events.append(event)
@@ -254,6 +289,7 @@ class RouterRepository:
         loaded.lead = compute_clock_lead(name, loaded.at, at)
         self.add_opened(row, loaded)
         self.opened[name].work_s = time.perf_counter() - start  # the next one need not do it again
+        self.opened[name].expired = self.store.first_seq(row.number)
         return loaded
 
     def add_opened(self, row: RouterRow, aggregate: RouterAggregate) -> None:
@@ -334,8 +370,10 @@ class RouterRepository:
         while events:
             names = [name for name, one in self.opened.items() if one.row.number in events]
             try:
+                snapshots = self.take_snapshots(names)  # may add events
                 batch = [event for part in events.values() for event in part.events]
-                self.store.append(batch, self.take_snapshots(names))
+                ended = [one for part in events.values() for one in part.segments]
+                self.store.append(batch, snapshots, ended)
                 self.discard(list(events))
             except LeaseLost as error:
                 lost = [n for n in names if self.opened[n].row.number in error.routers] or names
@@ -354,7 +392,9 @@ class RouterRepository:
         for name in names:
             number = self.opened[name].row.number
             try:
-                self.store.append(self.uncommitted[number].events)
+                self.store.append(
+                    self.uncommitted[number].events, (), self.uncommitted[number].segments
+                )
                 self.discard([number])
             except Exception as error:
                 failed[name] = error
@@ -371,6 +411,8 @@ class RouterRepository:
                 seq = one.aggregate.seq
                 one.snapshot_due, one.work_s = seq + self.every, 0.0  # also if this one fails
                 new = one.aggregate.take_snapshot()
+                if one.is_segment_due(new):
+                    self.end_segment(one, new)
                 one.snapshot_due = seq + max(self.every, len(new.body) // SNAPSHOT_BYTES_PER_EVENT)
                 if len(new.body) > snapshot.SNAPSHOT_PART_BYTES:
                     one.writing = snapshot.SnapshotWrite(new)
@@ -378,6 +420,12 @@ class RouterRepository:
                     made.append(new)
                     one.saved_seq = seq
         return made
+
+    def end_segment(self, one: OpenRouter, taken: Snapshot) -> None:
+        """End the segment of a log after a snapshot."""
+        segment, event = one.aggregate.seal_segment(taken)
+        self.add(event)
+        self.uncommitted[segment.router].segments.append(segment)
 
     def write_parts(self) -> bool:
         """Write parts of one of the snapshots that are being written; whether there was any. One

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, msgpack
+from msgspec import Struct, field, msgpack
 
 from bylot.errors import PolicyError
 from bylot.eventlog.open_decisions import OpenDecisionColumns
@@ -30,6 +30,18 @@ MAX_STATE_BYTES = 2**32 - 1  # of an array in MessagePack
 SNAPSHOT_PART_BYTES = 16_000_000
 
 
+class SegmentStart(Struct):
+    """The segment of a log that has not ended.
+
+    at:     when its first event happened
+    refers: the oldest decision that its events are about; its first event if none is older
+    """
+
+    first: int = 0
+    at: int = 0
+    refers: int = 0
+
+
 class SnapshotContent(Struct, frozen=True, kw_only=True):
     """The content of a snapshot; fields as in `RouterAggregate`."""
 
@@ -46,6 +58,7 @@ class SnapshotContent(Struct, frozen=True, kw_only=True):
     timeline: Timeline
     counters: Counters
     stated: dict[str, float]
+    segment: SegmentStart = field(default_factory=SegmentStart)
 
 
 encode_snapshot = msgpack.Encoder().encode

@@ -32,6 +32,10 @@ Rate = Annotated[float, Meta(gt=0, le=1e9)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 
+Duration = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,8}[smhd]$")]
+DURATION_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
 class KeyEntry(Struct, frozen=True, kw_only=True):
     """An API key. Its secret is in a file, in an environment variable, or only its digest is known
     (as `bylot keys create --for-config` prints it).
@@ -88,6 +92,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Literal["debug", "info", "warning", "error"], describe("debug logs every request")
     ] = "info"
     lease_s: Annotated[Seconds, describe("seconds that a router is owned without renewal")] = 3.0
+    keep: Annotated[
+        Duration | None, describe("time after which old events are dropped, such as 90d or 12h")
+    ] = None
     host: Annotated[str, describe("address to listen on", "listen")] = "127.0.0.1"
     port: Annotated[Port, describe("port to listen on; 0 picks a free one", "listen")] = 8000
     rate: Annotated[Rate | None, describe("requests per second and key", "limits")] = None
@@ -117,6 +124,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     keys: dict[str, KeyEntry] = {}
     routers: dict[str, RouterEntry] = {}
     model_list: tuple[ModelEntry, ...] = ()
+
+    @property
+    def keep_us(self) -> int | None:
+        """Microseconds for which events are kept; None: for ever."""
+        if self.keep is None:
+            return None
+        return int(self.keep[:-1]) * DURATION_SECONDS[self.keep[-1]] * 1_000_000
 
     def __repr__(self) -> str:
         return f"ServerSettings({', '.join(f'{k}={v!r}' for k, v in self.__rich_repr__())})"
@@ -165,6 +179,8 @@ class Setting(NamedTuple):
         except msgspec.ValidationError as error:
             said = explain_msgspec_error(str(error)).removeprefix("expected ")
             expected = " or ".join(self.choices) or said.partition(", got ")[0]
+            if "regex" in expected:
+                expected = "a number and its unit s, m, h or d, such as 90d"
             linked = str(value).startswith("tcp://")
             remedy = "Kubernetes sets it: use enableServiceLinks: false" if linked else None
             shown = "another type" if self.name in SECRET_SETTINGS else value

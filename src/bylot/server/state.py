@@ -55,7 +55,8 @@ class ServerState:
         self.metrics = ServerMetrics()
         check = self.compiler.check_router  # loads no router whose policy is not compiled
         self.owner = make_owner_name()
-        make = partial(make_command_handler, settings.store, settings.lease_s, check, self.owner)
+        given = settings.store, settings.lease_s, check, self.owner, settings.keep_us
+        make = partial(make_command_handler, *given)
         self.writer = Writer(settings, make_handler or make, self.metrics.record_commit)
         self.reader = Reader(settings.store, settings.request_timeout_s)
         self.cluster = self.make_cluster()

@@ -43,10 +43,12 @@ def make_command_handler(
     lease_s: float,
     check_router: CheckRouter = lambda store, row: None,
     owner: str | None = None,
+    keep_us: int | None = None,
 ) -> CommandHandler:
     """The command handler of a store; by default under an owner name of its own."""
     store, owner = open_store(store_url), owner or make_owner_name()
-    return CommandHandler(RouterRepository(store, owner, lease_s, check_router=check_router))
+    repository = RouterRepository(store, owner, lease_s, check_router=check_router)
+    return CommandHandler(repository, keep_us)
 
 
 class Batch(NamedTuple):

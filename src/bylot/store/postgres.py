@@ -17,7 +17,8 @@ from psycopg.types.numeric import Int8BinaryDumper
 from bylot import errors
 from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
-from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
+from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Segment, Snapshot
+from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 PostgresRow = tuple[Any, ...]
 ResultT = TypeVar("ResultT")
@@ -85,9 +86,7 @@ WITH ours AS (
 ), kept AS (
     INSERT INTO snapshots SELECT * FROM unnest(?::bigint[], ?::bigint[], ?::bytea[], ?::bytea[])
     WHERE (SELECT count(*) FROM ours) = ?
-    ON CONFLICT (router) DO UPDATE
-    SET seq = excluded.seq, body = excluded.body, seal = excluded.seal
-    WHERE excluded.seq >= snapshots.seq
+    ON CONFLICT (router, seq) DO UPDATE SET body = excluded.body, seal = excluded.seal
 )
 SELECT number FROM ours
 """
@@ -187,7 +186,12 @@ class PostgresStore(protocol.Store):
         self._record_ends([first._replace(router=number)])
         return RouterRow(number, name, at)
 
-    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+    def append(
+        self,
+        events: Sequence[Event],
+        snapshots: Sequence[Snapshot] = (),
+        segments: Sequence[Segment] = (),
+    ) -> None:
         starts = self._first_seqs(events, snapshots)
         count = len(starts)
         values = [list(starts), list(starts.values()), self.owner]
@@ -195,16 +199,38 @@ class PostgresStore(protocol.Store):
         values += [*columns_from_rows(Snapshot, snapshots), count]
         more_s = sum(len(one.body) for one in snapshots) / POSTGRES_SNAPSHOT_BYTES_PER_S
         try:
-            rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
+            rows = self._append(values, more_s, snapshots, segments)
         except psycopg.errors.UniqueViolation:  # another writer was faster: we see its events now
             try:
-                rows = self._rows(POSTGRES_APPEND_SQL, *values, more_s=more_s)
+                rows = self._append(values, more_s, snapshots, segments)
             except psycopg.errors.UniqueViolation as error:
                 raise self._duplicate_error(error) from None
         ours = {number for (number,) in rows}
         if len(ours) < count:
             raise self._fenced_error(starts.keys() - ours)
         self._record_ends(events)
+
+    def _append(
+        self,
+        values: Sequence[Any],
+        more_s: float,
+        snapshots: Sequence[Snapshot],
+        segments: Sequence[Segment],
+    ) -> list[PostgresRow]:
+        """The routers that are ours; all is written if all are. One statement if it can be."""
+        if not (snapshots or segments):
+            return self._rows(POSTGRES_APPEND_SQL, *values)
+        with self._using(more_s) as db, db.transaction():
+            rows = db.execute(
+                query_for_psycopg(POSTGRES_APPEND_SQL), values, binary=True
+            ).fetchall()
+            if len(rows) == values[-1]:
+                for segment in segments:
+                    db.execute(query_for_psycopg(protocol.ADD_SEGMENT_SQL), segment, binary=True)
+                for router in {one.router for one in snapshots}:
+                    delete = query_for_psycopg(protocol.DELETE_OLD_SNAPSHOTS_SQL)
+                    db.execute(delete, (router,) * 3, binary=True)
+        return rows
 
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
         rows = self._rows(POSTGRES_LEASE_SQL, router, owner, float(seconds))
@@ -271,10 +297,10 @@ class PostgresStore(protocol.Store):
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
                 if not list_postgres_tables(db):  # no other process was faster
-                    for statement in protocol.STORE_SCHEMA:
+                    for statement in STORE_SCHEMA:
                         db.execute(statement.format_map(POSTGRES_TYPES))
         version = self._check_version(list_postgres_tables(db), db)
-        if version < protocol.STORE_VERSION:
+        if version < STORE_VERSION:
             self._migrate_locked(db)
 
     def _migrate_locked(self, db: Connection[PostgresRow]) -> None:
@@ -282,9 +308,9 @@ class PostgresStore(protocol.Store):
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
             version = self._check_version(list_postgres_tables(db), db)
-            if version < protocol.STORE_VERSION and self.read_only:
+            if version < STORE_VERSION and self.read_only:
                 raise self._refuse_migration(version)
-            if version < protocol.STORE_VERSION:
+            if version < STORE_VERSION:
                 self._migrate(db, version, POSTGRES_TYPES)
 
 

@@ -13,46 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
-
-STORE_VERSION = 5
-"""Version of the tables and of the events in them."""
-LEAST_STORE_VERSION = 5
-"""The oldest bylot that can share a store of this version is one of that version: during an
-upgrade, servers of both may run.
-"""
-SERVERS_TABLE = (
-    "CREATE TABLE servers (owner {name} PRIMARY KEY, address {text} NOT NULL,"
-    " release {text} NOT NULL, until {time} NOT NULL)"
-)
-MIGRATIONS = {
-    4: (
-        SERVERS_TABLE,
-        f"ALTER TABLE bylot_meta ADD COLUMN least {{int}} NOT NULL DEFAULT {LEAST_STORE_VERSION}",
-    ),
-}
-"""What turns the tables of a version into those of the next one."""
-
-STORE_SCHEMA = (
-    "CREATE TABLE routers (number {number}, name {name} NOT NULL UNIQUE, created {int} NOT NULL)",
-    "CREATE TABLE events (router {int} NOT NULL, seq {int} NOT NULL, kind {text} NOT NULL,"
-    " of {int}, key {name}, at {int} NOT NULL, body {bytes} NOT NULL, seal {bytes} NOT NULL,"
-    " PRIMARY KEY (router, seq)) {clustered}",
-    "CREATE UNIQUE INDEX events_by_key ON events (router, key)"
-    " WHERE kind = 'decided' AND key IS NOT NULL",
-    "CREATE INDEX events_of ON events (router, of, seq) WHERE of IS NOT NULL",
-    "CREATE INDEX events_edited ON events (router, seq) WHERE kind = 'edited'",
-    "CREATE TABLE snapshots (router {int} PRIMARY KEY, seq {int} NOT NULL, body {bytes} NOT NULL,"
-    " seal {bytes} NOT NULL)",
-    "CREATE TABLE snapshot_parts (router {int} NOT NULL, seq {int} NOT NULL, part {int} NOT NULL,"
-    " body {bytes} NOT NULL, PRIMARY KEY (router, seq, part))",
-    "CREATE TABLE leases (router {int} PRIMARY KEY, owner {text} NOT NULL, until {time} NOT NULL)",
-    "CREATE TABLE keys (id {name} PRIMARY KEY, digest {bytes} NOT NULL, label {text} NOT NULL,"
-    " scopes {text} NOT NULL, routers {text} NOT NULL, created {int} NOT NULL, revoked {int})",
-    SERVERS_TABLE,
-    "CREATE TABLE bylot_meta (version {int} NOT NULL, least {int} NOT NULL)",
-    f"INSERT INTO bylot_meta VALUES ({STORE_VERSION}, {LEAST_STORE_VERSION})",
-)
-"""The tables; each database has its own names of the types."""
+from bylot.store.schema import LEAST_STORE_VERSION, MIGRATIONS, STORE_VERSION
 
 EVENTS_SQL = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
 EVENT_QUERIES = {
@@ -67,11 +28,21 @@ EVENT_QUERIES = {
 """Queries of the events of a router, whose number is their first value."""
 
 SNAPSHOT_SQL = """
-SELECT seq, body, seal, NULL FROM snapshots WHERE router = ? UNION ALL
-SELECT seq, one.body, NULL, part FROM snapshots JOIN snapshot_parts one USING (router, seq)
-WHERE router = ?
+WITH one AS (
+    SELECT router, seq, body, seal FROM snapshots WHERE router = ?
+    AND seq = coalesce(?, (SELECT max(seq) FROM snapshots WHERE router = ?))
+)
+SELECT seq, body, seal, NULL FROM one UNION ALL
+SELECT seq, piece.body, NULL, part FROM one JOIN snapshot_parts piece USING (router, seq)
 """
 """The end of a snapshot and its parts in any order, of the same moment."""
+
+DELETE_OLD_SNAPSHOTS_SQL = """
+DELETE FROM snapshots WHERE router = ? AND seq NOT IN (SELECT last FROM segments WHERE router = ?)
+AND seq < (SELECT max(seq) FROM snapshots WHERE router = ?)
+"""
+"""All but the latest and those after segments."""
+ADD_SEGMENT_SQL = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 ADD_PART_SQL = (
     "INSERT INTO snapshot_parts SELECT router, ?, ?, ? FROM leases WHERE router = ? AND owner = ?"
@@ -80,6 +51,7 @@ ADD_PART_SQL = (
 DELETE_PART_SQL = (
     "DELETE FROM snapshot_parts WHERE router = ? AND seq <> ? AND part ="
     " (SELECT max(part) FROM snapshot_parts WHERE router = ? AND seq <> ?)"
+    " AND seq NOT IN (SELECT last FROM segments WHERE router = ?)"
     " AND EXISTS (SELECT 1 FROM leases WHERE router = ? AND owner = ?)"
 )
 MAX_EVENTS_PER_DELETE = 10_000
@@ -138,6 +110,26 @@ class Snapshot(NamedTuple):
     seal: bytes  # a hash of the body
 
 
+class Segment(NamedTuple):
+    """A part of a log that has ended; the event after it records the state at that time.
+
+    ended:      when its last event happened, in microseconds since 1970
+    seal:       of its last event, so that the next one can be verified without it
+    refers:     the oldest decision that its events are about; its first event if none is older
+    open_since: the oldest decision that was open at its end; the next event if there was none
+    dropped:    1 if its events are deleted, or will be
+    """
+
+    router: int
+    first: int
+    last: int
+    ended: int
+    seal: bytes
+    refers: int
+    open_since: int
+    dropped: int = 0
+
+
 class ApiKey(NamedTuple):
     """A credential; the store has only a digest of its secret."""
 
@@ -185,11 +177,18 @@ class Store(ABC):
         """Create a router and its event 0 under a new number; RouterExists if the name is used."""
 
     @abstractmethod
-    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Append events to the logs of one or more routers, all or none.
+    def append(
+        self,
+        events: Sequence[Event],
+        snapshots: Sequence[Snapshot] = (),
+        segments: Sequence[Segment] = (),
+    ) -> None:
+        """Append events to the logs of one or more routers, all or none, with the segments that
+        ended before one of them.
 
         LeaseLost(routers) if an event exists already, a router was deleted, or another owner has
-        its lease; nothing was written then. A snapshot replaces an older one.
+        its lease; nothing was written then. A snapshot replaces older ones, except those after
+        segments.
         """
 
     @abstractmethod
@@ -253,11 +252,25 @@ class Store(ABC):
 
     def _migrate(self, db: Any, version: int, types: Mapping[str, str]) -> None:
         """Migrate the tables, in the transaction of the caller, who holds a lock."""
+        self._refuse_running_servers(db, version)
         while version in MIGRATIONS:
             for statement in MIGRATIONS[version]:
                 db.execute(statement.format_map(types))
             version += 1
-        db.execute(f"UPDATE bylot_meta SET version = {STORE_VERSION}")
+        db.execute(
+            f"UPDATE bylot_meta SET version = {STORE_VERSION}, least = {LEAST_STORE_VERSION}"
+        )
+
+    def _refuse_running_servers(self, db: Any, version: int) -> None:
+        """Refuse to change the tables under servers that could not read them any more."""
+        query = f"SELECT count(DISTINCT owner) FROM leases WHERE until > {self.now_sql}"
+        ((count,),) = db.execute(query).fetchall()
+        if version < LEAST_STORE_VERSION and count:
+            raise errors.UnsupportedStore(
+                f"{self.address} has version {version}, and {count} servers of an older bylot, "
+                f"which cannot read version {STORE_VERSION}, have routers open",
+                remedy="stop them all, or wait some seconds if they have ended, and try again",
+            )
 
     def _refuse_migration(self, version: int) -> errors.UnsupportedStore:
         """The error about an older version that is opened to be read."""
@@ -294,7 +307,7 @@ class Store(ABC):
         with self._transaction() as execute:
             # the row goes first, so that no other writer can append meanwhile
             execute("DELETE FROM routers WHERE number = ?", router)
-            for table in ("snapshots", "snapshot_parts", "leases"):
+            for table in ("snapshots", "snapshot_parts", "segments", "leases"):
                 execute(f"DELETE FROM {table} WHERE router = ?", router)
             deleted = execute(DELETE_EVENTS_SQL, router, router, MAX_EVENTS_PER_DELETE)
             return bool(deleted.rowcount == MAX_EVENTS_PER_DELETE)
@@ -316,8 +329,16 @@ class Store(ABC):
         return self._event("event", router, seq)
 
     def events(self, router: int, after: int = -1, limit: int = 1000) -> list[Event]:
-        """Events after one, in order: by the primary key, so equally fast anywhere in the log."""
-        return self._events("after", router, after, limit)
+        """Events after one, in order: by the primary key, so equally fast anywhere in the log. If
+        that one was dropped, from the first event that was not.
+        """
+        return self._events("after", router, max(after, self.first_seq(router) - 1), limit)
+
+    def first_seq(self, router: int) -> int:
+        """The seq of the first event of a log that was not dropped."""
+        query = "SELECT max(last) FROM segments WHERE router = ? AND dropped = 1"
+        ((last,),) = self._rows(query, router)
+        return 0 if last is None else int(last) + 1
 
     def last_seq(self, router: int) -> int | None:
         """The seq of the last event of a log; None if there is no such log."""
@@ -347,8 +368,14 @@ class Store(ABC):
         """The decision that was made under an idempotency key."""
         return self._event("by_key", router, key)
 
-    def snapshot(self, router: int) -> Snapshot | None:
-        rows = self._rows(SNAPSHOT_SQL, router, router)
+    def snapshot_seqs(self, router: int) -> list[int]:
+        """The events after which there are snapshots, latest first."""
+        query = "SELECT seq FROM snapshots WHERE router = ? ORDER BY seq DESC"
+        return [seq for (seq,) in self._rows(query, router)]
+
+    def snapshot(self, router: int, seq: int | None = None) -> Snapshot | None:
+        """The snapshot after an event, by default the latest; None if there is none."""
+        rows = self._rows(SNAPSHOT_SQL, router, seq, router)
         parts = sorted((part, body) for _, body, _, part in rows if part is not None)
         for seq, end, seal, part in rows:
             if part is None:
@@ -364,8 +391,43 @@ class Store(ABC):
     def delete_snapshot_part(self, router: int, seq: int) -> bool:
         """Delete a part of snapshots other than this one, if the router is ours; whether it did."""
         with self._transaction() as execute:
-            values = (router, seq, router, seq, router, self.owner)
+            values = (router, seq, router, seq, router, router, self.owner)
             return bool(execute(DELETE_PART_SQL, *values).rowcount)
+
+    def segments(self, router: int) -> list[Segment]:
+        """The segments of a log that have ended, in order, dropped ones included."""
+        query = "SELECT * FROM segments WHERE router = ? ORDER BY last"
+        return [Segment(*row) for row in self._rows(query, router)]
+
+    def drop_segments(self, router: int, last: int, base: int) -> None:
+        """Drop the events up to `last`, the end of a segment: they are no longer read, and
+        `delete_dropped` deletes them. Snapshots from before `base` are deleted.
+        """
+        ours = "SELECT 1 FROM leases WHERE router = ? AND owner = ?"
+        with self._transaction() as execute:
+            if not execute(ours, router, self.owner).fetchone():
+                raise self._fenced_error([router])
+            execute("UPDATE segments SET dropped = 1 WHERE router = ? AND last <= ?", router, last)
+            for table in ("snapshots", "snapshot_parts"):
+                execute(f"DELETE FROM {table} WHERE router = ? AND seq < ?", router, base)
+
+    def delete_dropped(self, router: int, limit: int) -> bool:
+        """Delete some dropped events of a log; whether more may be left."""
+        first = self.first_seq(router)
+        with self._transaction() as execute:
+            ((start,),) = execute("SELECT min(seq) FROM events WHERE router = ?", router).fetchall()
+            end = min(first, (first if start is None else start) + limit)
+            execute("DELETE FROM events WHERE router = ? AND seq < ?", router, end)
+        return end < first
+
+    def has_dropped_events(self, router: int) -> bool:
+        """Whether dropped events of a log were not deleted yet."""
+        ((start,),) = self._rows("SELECT min(seq) FROM events WHERE router = ?", router)
+        return start is not None and start < self.first_seq(router)
+
+    def shrink(self) -> bool:
+        """Return a little free space to the file system; whether there is more."""
+        return False
 
     def renew(self, owner: str, seconds: float) -> set[int]:
         """Renew all leases of an owner, also expired ones; returns the routers it still owns."""

@@ -14,7 +14,8 @@ from typing import Any
 from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
 from bylot.store import protocol
 from bylot.store.log_ends import LogEndsFile
-from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Snapshot
+from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Segment, Snapshot
+from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 SQLITE_BUSY_TIMEOUT_S = 3.0
 """Seconds to wait for another process that is writing."""
@@ -36,9 +37,8 @@ SQLITE_EVENT_PLACEHOLDERS = "(?, ?, ?, ?, ?, ?, ?, ?)"
 SQLITE_ADD_EVENT_SQL = f"INSERT INTO events VALUES {SQLITE_EVENT_PLACEHOLDERS}"
 SQLITE_MAX_EVENTS_PER_STATEMENT = 64  # a power of two
 SQLITE_ADD_SNAPSHOT_SQL = (
-    "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router) DO UPDATE"
-    " SET seq = excluded.seq, body = excluded.body, seal = excluded.seal"
-    " WHERE excluded.seq >= snapshots.seq"
+    "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router, seq) DO UPDATE"
+    " SET body = excluded.body, seal = excluded.seal"
 )
 SQLITE_LOG_END_SQL = (
     "SELECT (SELECT max(seq) FROM events WHERE router = number), EXISTS (SELECT 1 FROM leases"
@@ -61,6 +61,8 @@ SQLITE_REMEDIES = {
     "writable",
     sqlite3.SQLITE_IOERR: "input/output error; check the disk and the system log",
 }
+SQLITE_SPARE_PAGES = 4_000  # free pages that stay, for new events
+SQLITE_PAGES_PER_SHRINK = 200
 SQLITE_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
@@ -101,7 +103,12 @@ class SqliteStore(protocol.Store):
         self._record_ends([first])
         return RouterRow(number, name, at)
 
-    def append(self, events: Sequence[Event], snapshots: Sequence[Snapshot] = ()) -> None:
+    def append(
+        self,
+        events: Sequence[Event],
+        snapshots: Sequence[Snapshot] = (),
+        segments: Sequence[Segment] = (),
+    ) -> None:
         with self._writing() as db:
             self._check_writable(db, events, snapshots)
             try:
@@ -112,8 +119,12 @@ class SqliteStore(protocol.Store):
                     )
             except sqlite3.IntegrityError as error:
                 raise self._duplicate_error(error) from None
+            if segments:
+                db.executemany(protocol.ADD_SEGMENT_SQL, segments)
             if snapshots:
                 db.executemany(SQLITE_ADD_SNAPSHOT_SQL, snapshots)
+                old = [(one.router,) * 3 for one in snapshots]
+                db.executemany(protocol.DELETE_OLD_SNAPSHOTS_SQL, old)
         self._record_ends(events)
 
     def _check_writable(
@@ -148,6 +159,16 @@ class SqliteStore(protocol.Store):
             return max(0.0, float(left[0]))
         self.owner = owner
         return None
+
+    def shrink(self) -> bool:
+        with self._reading() as db:
+            ((free,),) = db.execute("PRAGMA freelist_count")
+            if free <= SQLITE_SPARE_PAGES:
+                return False
+            self._check_same_files(db)
+            db.execute(f"PRAGMA incremental_vacuum({SQLITE_PAGES_PER_SHRINK})").fetchall()
+            ((left,),) = db.execute("PRAGMA freelist_count")
+            return bool(SQLITE_SPARE_PAGES < left < free)  # equal: the file was made without it
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -230,13 +251,14 @@ class SqliteStore(protocol.Store):
     def _prepare(self, db: sqlite3.Connection, new: bool) -> None:
         """Write nothing before the file is known to be a store, or empty."""
         if new and not list_sqlite_tables(db):
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table, or never
             db.execute("BEGIN IMMEDIATE")
             if not list_sqlite_tables(db):  # no other process was faster
-                for statement in protocol.STORE_SCHEMA:
+                for statement in STORE_SCHEMA:
                     db.execute(statement.format_map(SQLITE_TYPES))
             db.execute("COMMIT")
         version = self._check_version(list_sqlite_tables(db), db)
-        if version < protocol.STORE_VERSION:
+        if version < STORE_VERSION:
             self._migrate_locked(db, version)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
@@ -254,10 +276,14 @@ class SqliteStore(protocol.Store):
         if self.read_only:
             raise self._refuse_migration(version)
         db.execute("BEGIN IMMEDIATE")
-        version = self._check_version(list_sqlite_tables(db), db)
-        if version < protocol.STORE_VERSION:
-            self._migrate(db, version, SQLITE_TYPES)
-        db.execute("COMMIT")
+        try:
+            version = self._check_version(list_sqlite_tables(db), db)
+            if version < STORE_VERSION:
+                self._migrate(db, version, SQLITE_TYPES)
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
 
     def _check_lost_routers(self, db: sqlite3.Connection) -> None:
         """Refuse a file that has lost a router, as far as the ends of logs were recorded."""

@@ -121,8 +121,8 @@ class ServerSource:
 
         def read(store: Store, number: int) -> list[Event]:
             edits = store.edits(number, MAX_CONFIG_VERSIONS)[::-1]
-            first = store.event(number, 0) if len(edits) < MAX_CONFIG_VERSIONS else None
-            return edits if first is None else [first, *edits]
+            first = store.events(number, limit=1) if len(edits) < MAX_CONFIG_VERSIONS else []
+            return first + edits
 
         events = await self.reader.read_router(name, read) or []
         bodies = [BODY_DECODERS[one.kind](one.body) for one in events]

@@ -1,0 +1,115 @@
+"""Retention: drop the oldest segments of logs, as whole segments, after a given time.
+
+The log can be replayed from the oldest snapshot that is left. A segment stays, whatever its age,
+while one of its decisions is needed for that: it was open then, or a later event is about it.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from bylot import errors
+from bylot.eventlog.repository import EVENTLOG_LOGGER, RouterRepository
+from bylot.store import RouterRow, Segment
+
+MAX_ROUTERS_PER_LOOK = 20
+MAX_EVENTS_PER_DELETE = 500
+MIN_LOOK_INTERVAL_US = 1_000_000
+LOOKS_PER_KEEP = 100
+
+
+class Cut(NamedTuple):
+    """What to drop: the events up to `last`; the log can be replayed from the snapshot `base`."""
+
+    last: int
+    base: int
+
+
+def choose_cut(
+    segments: Sequence[Segment], bases: Collection[int], refers: int, before: int
+) -> Cut | None:
+    """The largest part that can be dropped; None if there is none.
+
+    segments: those that are not dropped, in order
+    bases:    the events after which there are snapshots
+    refers:   the oldest decision that events after the last segment are about
+    before:   only segments that ended before this time are dropped
+    """
+    needed: list[tuple[int, int]] = []  # a base, and the oldest decision that is needed with it
+    for one in reversed(segments):
+        if one.last in bases:
+            needed.append((one.last, min(refers, one.open_since)))
+        refers = min(refers, one.refers)
+    for last in reversed([one.last for one in segments if one.ended < before]):
+        enough = [base for base, oldest in needed if base >= last and oldest > last]
+        if enough:
+            return Cut(last, min(enough))
+    return None
+
+
+class Retention:
+    """Drops segments of all routers of a store that are old enough, a little at a time.
+
+    keep_us: microseconds for which events are kept at least
+    """
+
+    def __init__(self, repository: RouterRepository, keep_us: int) -> None:
+        self.repository, self.store, self.keep_us = repository, repository.store, keep_us
+        self.look_at = 0  # when to look at all routers again
+        self.look_after: str | None = ""  # the last name that was looked at; None: all were
+        self.to_delete: list[int] = []  # routers with dropped events
+        self.shrinking = False
+
+    def step(self, at: int) -> bool:
+        """Do a short piece of work; whether more can be done at once."""
+        if self.to_delete:
+            if not self.store.delete_dropped(self.to_delete[-1], MAX_EVENTS_PER_DELETE):
+                self.to_delete.pop()
+                self.shrinking = True
+            return True
+        if self.shrinking:
+            self.shrinking = self.store.shrink()
+            return True
+        if at >= self.look_at:
+            self.look_at = at + max(MIN_LOOK_INTERVAL_US, self.keep_us // LOOKS_PER_KEEP)
+            self.look_after = ""
+        if self.look_after is None:
+            return False
+        rows = self.store.routers(self.look_after, MAX_ROUTERS_PER_LOOK)
+        for row in rows:
+            self.look(row, at)
+        self.look_after = rows[-1].name if rows else None
+        return True
+
+    def look(self, row: RouterRow, at: int) -> None:
+        """Drop segments of one router, unless another server has it or there are none."""
+        segments = self.store.segments(row.number)
+        if any(one.dropped for one in segments) and self.store.has_dropped_events(row.number):
+            self.to_delete.append(row.number)
+        kept = [one for one in segments if not one.dropped]
+        if not kept or kept[0].ended >= at - self.keep_us:
+            return
+        was_open = row.name in self.repository.opened
+        try:
+            self.drop(row, kept, at)
+            if not was_open:
+                self.repository.release(row.name)
+        except (errors.RouterBusy, errors.PolicyCompiling, errors.RouterNotFound):
+            return
+        except (errors.LeaseLost, errors.StoreCorrupted) as error:
+            EVENTLOG_LOGGER.error("router %r: nothing was dropped: %s", row.name, error)
+
+    def drop(self, row: RouterRow, segments: Sequence[Segment], at: int) -> None:
+        """Drop segments of a router, which is opened if it is not open."""
+        router = self.repository.get(row.name, at)
+        before = router.local_time(at) - self.keep_us
+        expired = [one.last for one in segments if one.ended < before]
+        if expired:
+            self.repository.opened[row.name].expired = expired[-1] + 1
+        bases = self.store.snapshot_seqs(row.number)
+        cut = choose_cut(segments, bases, router.segment.refers, before)
+        if cut is not None:
+            self.store.drop_segments(row.number, *cut)
+            self.to_delete.append(row.number)
+            EVENTLOG_LOGGER.info(
+                "router %r: dropped the events up to %d of its log", row.name, cut.last
+            )

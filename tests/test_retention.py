@@ -1,0 +1,318 @@
+"""Old segments of logs are dropped; what remains continues, and still proves itself."""
+
+import random
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bylot.errors import DecisionNotFound, IdempotencyKeyReused, StoreCorrupted
+from bylot.eventlog import repository
+from bylot.eventlog.audit import audit_router
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import (
+    CreateRouter,
+    EditRouter,
+    GetRouter,
+    MakeDecision,
+    RecordReward,
+)
+from bylot.eventlog.repository import RouterRepository, load_aggregate
+from bylot.eventlog.retention import Cut, choose_cut
+from bylot.store import Event, Segment, Store, open_store
+from handlers import SECOND, perform_all
+from logged_aggregate import make_config
+from sample_problem import make_five_expert_problem
+from stores import Opener, execute_statements, read_log
+
+KEEP_US = 1_000 * SECOND
+
+
+@pytest.fixture
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "SEGMENT_EVENTS", 40)
+    monkeypatch.setattr(repository, "SEGMENT_SNAPSHOT_BYTES_PER_EVENT", 10_000)
+
+
+def make_handler(store: Store, keep_us: int | None = KEEP_US) -> CommandHandler:
+    return CommandHandler(RouterRepository(store, "me", every=10), keep_us)
+
+
+def play(handler: CommandHandler, start: int, decisions: int, seed: int = 0) -> list[str]:
+    """Make decisions ten seconds apart from a time on, most of them rewarded, some of them late;
+    returns their ids.
+    """
+    rng, ids, unrewarded = random.Random(seed), [], list[str]()
+    for n in range(decisions):
+        at = start + 10 * n * SECOND
+        key = f"{start}-{n}" if n % 3 == 0 else None
+        (made,) = perform_all(handler, MakeDecision("ward", rng.choice("ab"), key=key), at=at)
+        ids.append(made.id)
+        unrewarded.append(made.id)
+        if rng.random() < 0.8:
+            id = unrewarded.pop(rng.randrange(max(0, len(unrewarded) - 3), len(unrewarded)))
+            perform_all(handler, RecordReward(id, rng.random(), {"usd": rng.random()}), at=at)
+    return ids
+
+
+def create(handler: CommandHandler) -> None:
+    config = make_config(make_five_expert_problem(), memory=20)
+    perform_all(handler, CreateRouter("ward", config))
+
+
+def maintain(handler: CommandHandler, at: int) -> None:
+    handler.sweep(at)
+    while handler.maintain(at):
+        pass
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_old_segments_are_dropped_and_the_rest_proves_itself(
+    store: Store, open_store_again: Opener
+) -> None:
+    handler = make_handler(store)
+    create(handler)
+    ids = play(handler, SECOND, 300)
+    config = handler.repository.opened["ward"].aggregate.config
+    edited = make_config(make_five_expert_problem(), memory=20, wait=10_000.0)
+    perform_all(handler, EditRouter("ward", edited, version=config.version), at=3_100 * SECOND)
+    ids += play(handler, 3_200 * SECOND, 100, seed=1)
+    number = handler.repository.opened["ward"].row.number
+    whole, before = read_log(store, number), handler.repository.opened["ward"].aggregate
+    assert audit_router(store, "ward").fault is None
+    now = 4_200 * SECOND
+    maintain(handler, now)
+    first = store.first_seq(number)
+    kept = read_log(store, number)
+    assert kept == whole[first:]
+    assert kept[0].kind == "sealed"
+    assert 0.2 * len(whole) < len(kept) < 0.5 * len(whole)  # 1,000 of 4,200 seconds, and segments
+    assert kept[0].at < now - KEEP_US < whole[first + 80].at  # at most two segments more than asked
+    found = audit_router(store, "ward")
+    assert (found.fault, found.events) == (None, len(whole))
+    # the segments that are gone are still known by their seals
+    chain = store.segments(number)
+    assert [one.seal for one in chain] == [whole[one.last].seal for one in chain]
+    assert [one.first for one in chain] == [0, *(one.last + 1 for one in chain[:-1])]
+    # the router continues, here and after a restart
+    play(handler, now, 30, seed=2)
+    state = before.fingerprint()
+    handler.close()
+    again = make_handler(open_store_again())
+    perform_all(again, GetRouter("ward"), at=now)
+    assert again.repository.opened["ward"].aggregate.fingerprint() == state
+    assert audit_router(again.store, "ward").fault is None
+    with pytest.raises(AssertionError, match="no longer kept"):
+        perform_all(again, RecordReward(ids[0], 0.5), at=now)
+    (answer,) = again.perform([MakeDecision("ward", key=f"{SECOND}-0")], now)
+    assert not isinstance(answer, Exception)  # its key is forgotten, too
+    again.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_without_its_latest_snapshot_a_router_continues_from_one_after_a_segment(
+    store: Store, open_store_again: Opener, address: str
+) -> None:
+    handler = make_handler(store)
+    create(handler)
+    play(handler, SECOND, 300)
+    maintain(handler, 3_000 * SECOND)
+    number = handler.repository.opened["ward"].row.number
+    state = handler.repository.opened["ward"].aggregate.fingerprint()
+    handler.close()
+    seqs = store.snapshot_seqs(number)
+    assert len(seqs) >= 3
+    execute_statements(address, f"DELETE FROM snapshots WHERE seq = {seqs[0]}")
+    row = store.find("ward")
+    assert row is not None
+    assert load_aggregate(store, row).fingerprint() == state
+    execute_statements(address, "DELETE FROM snapshots")
+    with pytest.raises(StoreCorrupted, match="no snapshot to continue from is left"):
+        load_aggregate(store, row)
+
+
+@pytest.mark.usefixtures("short_segments")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE snapshots SET body = (SELECT body FROM snapshots WHERE seq = {later}),"
+        " seal = (SELECT seal FROM snapshots WHERE seq = {later}) WHERE seq = {base}",
+        "UPDATE segments SET seal = (SELECT seal FROM segments WHERE last = {base})"
+        " WHERE last = {first} - 1",
+        "UPDATE events SET at = at + 1 WHERE seq = {first} + 3",
+        "UPDATE events SET body = (SELECT body FROM events WHERE seq = {later} + 1)"
+        " WHERE seq = {base} + 1",
+        "DELETE FROM events WHERE seq = {first}",
+    ],
+)
+def test_a_change_of_what_remains_is_found(store: Store, address: str, damage: str) -> None:
+    handler = make_handler(store)
+    create(handler)
+    play(handler, SECOND, 300)
+    maintain(handler, 3_000 * SECOND)
+    number = handler.repository.opened["ward"].row.number
+    handler.close()
+    assert audit_router(store, "ward").fault is None
+    later, base = store.snapshot_seqs(number)[-2:]
+    first = store.first_seq(number)
+    assert first <= base < later
+    execute_statements(address, damage.format(first=first, base=base, later=later))
+    assert audit_router(store, "ward").fault is not None
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_dropped_events_are_deleted_after_a_restart(
+    store: Store, open_store_again: Opener, address: str
+) -> None:
+    handler = make_handler(store)
+    create(handler)
+    ids = play(handler, SECOND, 300)
+    now = 3_000 * SECOND
+    handler.sweep(now)
+    while not handler.retention.to_delete:  # type: ignore[union-attr]
+        assert handler.maintain(now)
+    number = handler.repository.opened["ward"].row.number
+    first = store.first_seq(number)
+    assert store.has_dropped_events(number)
+    assert read_log(store, number)[0].seq == first  # nobody reads them any more
+    (answer,) = handler.perform([MakeDecision("ward", key=f"{SECOND}-0")], now)
+    assert isinstance(answer, IdempotencyKeyReused)
+    (answer,) = handler.perform([RecordReward(ids[0], 0.5)], now)
+    assert isinstance(answer, DecisionNotFound)
+    handler.close()
+    again = make_handler(open_store_again())
+    maintain(again, now)
+    assert not again.store.has_dropped_events(number)
+    assert again.repository.opened == {}  # it was looked at, and released
+    assert audit_router(again.store, "ward").fault is None
+    again.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_late_reward_is_kept_without_its_decision(store: Store) -> None:
+    handler = make_handler(store)
+    create(handler)
+    ids = play(handler, SECOND, 100)
+    (receipt,) = perform_all(handler, RecordReward(ids[0], 0.25, key="two"), at=1_000 * SECOND)
+    assert receipt.receipt == "noted"
+    play(handler, 1_001 * SECOND, 50, seed=1)
+    number = handler.repository.opened["ward"].row.number
+    maintain(handler, 1_500 * SECOND)
+    first = store.first_seq(number)
+    report = next(one for one in read_log(store, number) if one.of is not None and one.of < first)
+    # the replay begins after the report, and the events before are verified by their hashes
+    assert min(store.snapshot_seqs(number)) > report.seq
+    assert audit_router(store, "ward").fault is None
+    (answer,) = handler.perform([RecordReward(ids[1], 0.25, key="later")], 1_500 * SECOND)
+    assert isinstance(answer, DecisionNotFound)
+    handler.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_decision_that_is_open_keeps_its_segment(store: Store) -> None:
+    handler = make_handler(store)
+    perform_all(handler, CreateRouter("ward", make_config(make_five_expert_problem())))
+    (waiting,) = perform_all(handler, MakeDecision("ward"))
+    ids = play(handler, 2 * SECOND, 300)
+    number, now = handler.repository.opened["ward"].row.number, 3_100 * SECOND
+    maintain(handler, now)
+    assert store.first_seq(number) == 0
+    early = [RecordReward(id, 0.5) for id in (waiting.id, *ids[:100])]
+    refused = [one for one in handler.perform(early, now) if isinstance(one, DecisionNotFound)]
+    assert len(refused) > 50  # they can be reported no longer
+    handler.close()
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_a_router_without_retention_keeps_all(store: Store) -> None:
+    handler = make_handler(store, keep_us=None)
+    create(handler)
+    play(handler, SECOND, 100)
+    maintain(handler, 10**6 * SECOND)
+    number = handler.repository.opened["ward"].row.number
+    assert len(store.segments(number)) == 2
+    assert store.first_seq(number) == 0
+    handler.close()
+
+
+def test_a_deleted_router_leaves_no_segment(store: Store) -> None:
+    row = store.create("gone", 0, Event(0, 0, "created", None, None, 0, b"", b""))
+    store.append([], [], [Segment(row.number, 0, 0, 0, b"", 0, 1)])
+    store.delete(row.number)
+    assert store.segments(row.number) == []
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_the_file_of_sqlite_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bylot.store.sqlite.SQLITE_SPARE_PAGES", 10)
+    monkeypatch.setattr("bylot.store.sqlite.SQLITE_PAGES_PER_SHRINK", 7)
+    path = tmp_path / "a.db"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        handler = make_handler(store)
+        create(handler)
+        play(handler, SECOND, 1_000)
+        store._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        before = path.stat().st_size
+        maintain(handler, 10_000 * SECOND)
+        store._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert path.stat().st_size < 0.35 * before
+        assert audit_router(store, "ward").fault is None
+        handler.close()
+
+
+class Logged(NamedTuple):
+    """An event of a made-up log."""
+
+    of: int | None
+    closes: bool
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Logged]:
+    """Decisions, and reports about earlier ones, some of which close them."""
+    made: list[int] = []
+    log: list[Logged] = []
+    for seq in range(draw(st.integers(0, 40))):
+        reports: bool = draw(st.booleans())
+        of = draw(st.sampled_from(made)) if made and reports else None
+        log.append(Logged(of, draw(st.booleans())))
+        if of is None:
+            made.append(seq)
+    return log
+
+
+def count_open(log: Sequence[Logged], end: int) -> set[int]:
+    """The decisions that are open after so many events."""
+    closed = {one.of for one in log[:end] if one.closes}
+    return {seq for seq, one in enumerate(log[:end]) if one.of is None} - closed
+
+
+@given(log=logs(), data=st.data())
+def test_a_cut_is_the_largest_that_nothing_later_refers_to(
+    log: list[Logged], data: st.DataObject
+) -> None:
+    ends = sorted(data.draw(st.sets(st.integers(0, max(0, len(log) - 1)))) if log else [])
+    segments, first = [], 0
+    for last in ends:
+        about = [one.of for one in log[first : last + 1] if one.of is not None]
+        refers, opened = min([first, *about]), min([last + 1, *count_open(log, last + 1)])
+        segments.append(Segment(1, first, last, last, b"", refers, opened))
+        first = last + 1
+    running = min([first, *(one.of for one in log[first:] if one.of is not None)])
+    bases = data.draw(st.sets(st.sampled_from(ends)) if ends else st.just(set()))
+    before = data.draw(st.integers(0, len(log) + 1))
+
+    def is_possible(cut: Cut) -> bool:
+        later = [one.of for one in log[cut.base + 1 :] if one.of is not None]
+        needed = [*later, *count_open(log, cut.base + 1)]
+        return (
+            cut.last < before and cut.last <= cut.base and min([cut.last + 1, *needed]) > cut.last
+        )
+
+    possible = [Cut(last, base) for last in ends for base in bases if is_possible(Cut(last, base))]
+    expected = max(possible, key=lambda cut: (cut.last, -cut.base), default=None)
+    assert choose_cut(segments, bases, running, before) == expected
