@@ -27,6 +27,7 @@ BENCHES = {
     "scale": "rounds per CPU-second and setup time, from 50 to 10,000 experts",
     "service": "CPU and latency of durable requests against a bare uvicorn",
     "gateway": "CPU and latency of a panel of three against one call through LiteLLM's proxy",
+    "retention": "a log of 10 million decisions, of which nine tenths are dropped under load",
     "large": "a server on a store of 1,000 routers and 10 million decisions (minutes, gigabytes)",
 }
 
@@ -49,9 +50,10 @@ def add(verbs: Any) -> None:
     for name, parser in parsers.items():
         parser.set_defaults(bench=name)
         parser.add_json()
-    for what, count in (("routers", 1_000), ("decisions", 10_000_000)):
-        text = f"number of {what} in the store"
-        parsers["large"].add_argument(f"--{what}", type=int, default=count, help=text)
+    for bench, routers in (("large", 1_000), ("retention", 10)):
+        for what, count in (("routers", routers), ("decisions", 10_000_000)):
+            text = f"number of {what} in the store"
+            parsers[bench].add_argument(f"--{what}", type=int, default=count, help=text)
     parsers["gateway"].add_argument("--litellm", help="executable of LiteLLM's proxy")
     text = "seconds for which to keep 64 connections busy and watch the memory"
     parsers["service"].add_count("--soak", None, text)

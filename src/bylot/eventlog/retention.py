@@ -14,6 +14,7 @@ from bylot.store import RouterRow, Segment
 MAX_ROUTERS_PER_LOOK = 20
 MAX_EVENTS_PER_DELETE = 500
 MIN_LOOK_INTERVAL_US = 1_000_000
+RETRY_US = 10_000_000  # after a router could not be opened
 LOOKS_PER_KEEP = 100
 
 
@@ -93,7 +94,9 @@ class Retention:
             self.drop(row, kept, at)
             if not was_open:
                 self.repository.release(row.name)
-        except (errors.RouterBusy, errors.PolicyCompiling, errors.RouterNotFound):
+        except (errors.RouterBusy, errors.PolicyCompiling):
+            self.look_at = min(self.look_at, at + RETRY_US)
+        except errors.RouterNotFound:
             return
         except (errors.LeaseLost, errors.StoreCorrupted) as error:
             EVENTLOG_LOGGER.error("router %r: nothing was dropped: %s", row.name, error)

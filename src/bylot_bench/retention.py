@@ -1,0 +1,167 @@
+"""A long log of which the oldest nine tenths are dropped while the server goes on.
+
+The command handler writes the log directly, as if it had taken a hundred days. Then `bylot serve`
+runs on it, first without retention and then with `--keep 10d`, under the same load.
+"""
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bylot._text import format_table, print_progress
+from bylot.eventlog.audit import audit_router
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import CreateRouter, MakeDecision, RecordReward
+from bylot.eventlog.events import now_us
+from bylot.eventlog.repository import RouterRepository
+from bylot.policies import find_policy, policy_to_data
+from bylot.router.config import RouterConfig
+from bylot.router.persistence import problem_to_data
+from bylot.store import open_store
+from bylot_bench.http_load import ServerProcess, format_post, read_answer
+from bylot_bench.service import make_service_problem
+
+DAYS, KEPT_DAYS = 100, 10
+DAY_US = 86_400_000_000
+FILL_BATCH_DECISIONS = 500
+CONNECTIONS, REQUESTS_PER_S = 8, 200
+BASELINE_S = 60.0
+MAX_DROP_S = 3_600.0
+SETTLED_S = 10.0  # without a change of the file
+
+
+def run(routers: int = 10, decisions: int = 10_000_000) -> dict[str, Any]:
+    """Fill a store, drop most of it under load, and replay the rest."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "bench.db")
+        url = f"sqlite:///{path}"
+        began = time.perf_counter()
+        fill_store(url, routers, decisions)
+        filled_s, before = time.perf_counter() - began, path.stat().st_size
+        print_progress(
+            f"... {before / 2**30:.1f} GB written in {filled_s:.0f} s; load, keeping all"
+        )
+        with ServerProcess("bylot", "serve", "--store", url) as server:
+            end = time.monotonic() + BASELINE_S
+            keeping = asyncio.run(
+                drive_at_rate(server.port, routers, lambda: time.monotonic() < end)
+            )
+        print_progress(f"... the same load, keeping {KEPT_DAYS} of {DAYS} days")
+        began = time.perf_counter()
+        with ServerProcess("bylot", "serve", "--store", url, "--keep", f"{KEPT_DAYS}d") as server:
+            dropping = asyncio.run(drive_at_rate(server.port, routers, make_drop_check(path)))
+        dropped_s, after = time.perf_counter() - began, path.stat().st_size
+        print_progress("... replay of what remains")
+        replays = replay_all(url, routers)
+        return {
+            "decisions": decisions,
+            "before_gb": before / 2**30,
+            "after_gb": after / 2**30,
+            "share": after / before,
+            "dropped_s": dropped_s,
+            "keeping": keeping,
+            "dropping": dropping,
+            "p99_ratio": dropping["p99_ms"] / keeping["p99_ms"],
+            **replays,
+        }
+
+
+def fill_store(url: str, routers: int, decisions: int) -> None:
+    """Let routers make their share of the decisions, each rewarded, over a hundred days."""
+    handler = CommandHandler(RouterRepository(open_store(url), "bench"))
+    policy = policy_to_data(find_policy("distinct"))
+    problem = problem_to_data(make_service_problem())
+    now, rng = now_us(), np.random.default_rng(0)
+
+    def perform(commands: list[Any], at: int) -> list[Any]:
+        answers = handler.perform(commands, at)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    for n in range(routers):
+        config, at = RouterConfig(problem=problem, policy=policy, seed=n), now - DAYS * DAY_US
+        perform([CreateRouter(f"r{n}", config)], at)
+        batches = max(1, decisions // routers // FILL_BATCH_DECISIONS)
+        for batch in range(batches):
+            at = now - DAYS * DAY_US + batch * DAYS * DAY_US // batches
+            made = perform([MakeDecision(f"r{n}")] * FILL_BATCH_DECISIONS, at)
+            rewards = rng.random(len(made)).tolist()
+            perform([RecordReward(d.id, x) for d, x in zip(made, rewards, strict=True)], at)
+        print_progress(f"... {n + 1} of {routers} routers")
+    handler.close()
+
+
+async def drive_at_rate(port: int, routers: int, goes_on: Callable[[], bool]) -> dict[str, Any]:
+    """Make decisions at a constant rate; latencies count from when a request was due."""
+    latencies: list[float] = []
+    errors = 0
+    began = time.perf_counter()
+
+    async def drive_one(number: int) -> None:
+        nonlocal errors
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for n in range(number, 10**9, CONNECTIONS):
+            due = began + n / REQUESTS_PER_S
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            if not goes_on():
+                break
+            writer.write(format_post(f"/v1/routers/r{n % routers}/decisions", b"{}"))
+            answer = await read_answer(reader)
+            latencies.append(time.perf_counter() - due)
+            errors += b" 201 " not in answer[:20]
+        writer.close()
+        await writer.wait_closed()
+
+    await asyncio.gather(*(drive_one(n) for n in range(CONNECTIONS)))
+    p50, p99 = (1e3 * np.percentile(latencies, [50, 99])).tolist()
+    return {"requests": len(latencies), "errors": errors, "p50_ms": p50, "p99_ms": p99}
+
+
+def make_drop_check(path: Path) -> Callable[[], bool]:
+    """Whether the file still changes in size, or has not become smaller yet."""
+    began = time.monotonic()
+    first = size = os.stat(path).st_size
+    changed = began
+
+    def goes_on() -> bool:
+        nonlocal size, changed
+        now, found = time.monotonic(), os.stat(path).st_size
+        if abs(found - size) > 2**20:
+            size, changed = found, now
+        done = size < first and now > changed + SETTLED_S
+        return not done and now < began + MAX_DROP_S
+
+    return goes_on
+
+
+def replay_all(url: str, routers: int) -> dict[str, Any]:
+    """Replay all logs; how much of them is left, and the first fault."""
+    events, fault = 0, None
+    with closing(open_store(url, read_only=True)) as store:
+        for row in store.routers(limit=routers):
+            last = store.last_seq(row.number)
+            assert last is not None
+            events += last + 1 - store.first_seq(row.number)
+            fault = fault or audit_router(store, row.name).fault
+    return {"events_left": events, "fault": fault}
+
+
+def render(result: dict[str, Any]) -> str:
+    rows: list[tuple[str, ...]] = [("", "keeping all", f"dropping {DAYS - KEPT_DAYS} days")]
+    for name, key in (("decide, p50 ms", "p50_ms"), ("decide, p99 ms", "p99_ms")):
+        rows.append((name, *(f"{result[one][key]:.2f}" for one in ("keeping", "dropping"))))
+    for name, key in (("requests", "requests"), ("failed", "errors")):
+        rows.append((name, *(f"{result[one][key]:,}" for one in ("keeping", "dropping"))))
+    size = f"{result['before_gb']:.2f} GB before, {result['after_gb']:.2f} GB after"
+    shrunk = f"{size} ({result['share']:.1%}), in {result['dropped_s']:.0f} s"
+    proof = f"{result['events_left']:,} events left: {result['fault'] or 'the replay is equal'}"
+    return "\n".join([*format_table(rows), shrunk, proof])
