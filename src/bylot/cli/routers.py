@@ -1,11 +1,14 @@
-"""`bylot router create|list|show|edit|log|delete`, `decide` and `reward`: served routers."""
+"""`bylot router create|list|show|edit|log|delete`, `decide` and `reward`: served routers.
+
+`bylot router copy|import|export|verify`, which read and write stores and files, are in `stores`.
+"""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli import options
+from bylot.cli import options, stores
 from bylot.cli.options import add_verb, connect_client, print_result
 from bylot.errors import PolicyError, ProblemError
 
@@ -25,6 +28,7 @@ def add(verbs: Any) -> None:
     add_named_verb(kinds, "log", run_log, "print decisions and rewards, for `bylot evaluate`")
     delete = add_named_verb(kinds, "delete", run_delete, "delete a router and all its decisions")
     delete.add_flag("--yes", "confirm the deletion")
+    stores.add(kinds)
     decide = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
     decide.add_option("--context", None, "kind of request (default: none)")
     text = "experts that can be asked now, comma-separated (default: all)"

@@ -104,8 +104,10 @@ class RouterAggregate:
             made = cls(content.router, name, content.config, snapshot.restore_core(content))
         except (errors.BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
             raise errors.StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
+        made.number = stored.router
         which = content.version, content.router, content.name, content.seq
-        if which != (snapshot.SNAPSHOT_VERSION, stored.router, name, stored.seq):
+        number = 0 if stored.seq < 0 else stored.router  # of a copy it was not known yet
+        if which != (snapshot.SNAPSHOT_VERSION, number, name, stored.seq):
             raise errors.StoreCorrupted(
                 f"router {name!r}: its snapshot is of another version, or of another router"
             )
@@ -123,7 +125,7 @@ class RouterAggregate:
         """The body of a snapshot."""
         content = snapshot.SnapshotContent(
             version=snapshot.SNAPSHOT_VERSION,
-            router=self.number,
+            router=0 if self.seq < 0 else self.number,
             name=self.name,
             config=self.config,
             core=snapshot.store_core(self.core),
@@ -405,6 +407,11 @@ class RouterAggregate:
             self.segment.refers = of
         return event
 
+    def begin_copy(self, at: int, origin: str, by: str | None = None) -> Event:
+        """Event 0 of the log of a copy, which records its state."""
+        state = self.take_snapshot().seal
+        return self.append(at, events.RouterCopied(self.config, self.name, state, origin, by=by))
+
     def seal_segment(self, taken: Snapshot | None = None) -> tuple[Segment, Event]:
         """End a segment of the log: its row in the store, and the event that records the state.
 
@@ -453,6 +460,8 @@ class RouterAggregate:
                 return self.edit(at, commands.EditRouter(self.name, body.config, by=body.by))
             case events.SegmentSealed():
                 return self.seal_segment()[1]
+            case events.RouterCopied():
+                return self.begin_copy(at, body.origin, body.by)
         if of is None:
             raise TypeError("it does not name its decision")
         match body:

@@ -38,6 +38,15 @@ class RouterCreated(EventBody, frozen=True):
     name: str
 
 
+class RouterCopied(EventBody, frozen=True):
+    """Event 0 of a router that continues another one, from a snapshot after event -1."""
+
+    config: RouterConfig
+    name: str
+    state: bytes  # the hash of the snapshot
+    origin: str  # where it comes from, for people
+
+
 class ConfigChanged(EventBody, frozen=True):
     """Another configuration from here on."""
 
@@ -121,6 +130,7 @@ class DecisionClosed(EventBody, frozen=True):
 
 EVENT_BODIES: Mapping[str, type[EventBody]] = {
     "created": RouterCreated,
+    "copied": RouterCopied,
     "decided": DecisionMade,
     "rewarded": RewardReceived,
     "replaced": MemberReplaced,

@@ -67,6 +67,8 @@ def check_log_end(store: Store, row: RouterRow) -> None:
 def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggregate | None:
     """A router from its latest valid snapshot, None if there is none."""
     for seq in store.snapshot_seqs(row.number):
+        if seq < 0:
+            break  # the first state of a copy: its log is replayed as a whole
         stored = store.snapshot(row.number, seq)
         try:
             loaded = stored and RouterAggregate.from_snapshot(row.name, stored)
@@ -85,14 +87,14 @@ def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggreg
 
 
 def aggregate_from_log_start(store: Store, row: RouterRow) -> RouterAggregate:
-    """A router from the first event of its log alone; if that was dropped, from the oldest
-    snapshot, and the event after it, which records the state.
+    """A router from the first event of its log alone. If that was dropped, or if it is a copy, from
+    the oldest snapshot, and the event after it, which records the state.
     """
     first = store.first_seq(row.number)
     event = next(iter(store.events(row.number, limit=1)), None)
     if event is None or event.seq != first:
         raise StoreCorrupted(f"router {row.name!r}: its log has no first event")
-    if first == 0:
+    if event.kind == "created":
         loaded = RouterAggregate.from_first_event(row.name, event)
     else:
         loaded = aggregate_from_base(store, row)
@@ -101,13 +103,13 @@ def aggregate_from_log_start(store: Store, row: RouterRow) -> RouterAggregate:
 
 
 def aggregate_from_base(store: Store, row: RouterRow) -> RouterAggregate:
-    """A router from the oldest snapshot after a segment, whose hash the next event records."""
+    """A router from the oldest snapshot, whose hash the next event records."""
     base = next(iter(store.snapshot_seqs(row.number)[::-1]), None)
     stored = None if base is None else store.snapshot(row.number, base)
     sealed = None if base is None else store.event(row.number, base + 1)
-    if stored is None or sealed is None or sealed.kind != "sealed":
+    if stored is None or sealed is None or sealed.kind not in ("sealed", "copied"):
         raise StoreCorrupted(
-            f"router {row.name!r}: the first events of its log were dropped, and no snapshot to "
+            f"router {row.name!r}: its log does not begin with its creation, and no snapshot to "
             "continue from is left"
         )
     loaded = RouterAggregate.from_snapshot(row.name, stored)

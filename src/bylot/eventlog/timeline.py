@@ -78,6 +78,25 @@ class Timeline(Struct):
         )
 
 
+def skip_decisions(costs: Iterable[str], decisions: int, at: int) -> Timeline:
+    """A timeline that continues after so many decisions of which it knows nothing.
+
+    >>> skip_decisions(["usd"], 300, 0).points(300).decisions[:3]
+    [0, 0, 0]
+    """
+    power = max(0, decisions - 1).bit_length() - TIMELINE_BINS.bit_length() + 1
+    power = max(0, power)
+    starts = range(0, decisions, 1 << power)
+    return Timeline(
+        {name: [0.0] * len(starts) for name in costs},
+        power,
+        started=[at] * len(starts),
+        rewards=[0] * len(starts),
+        total=[0.0] * len(starts),
+        unused=[min(1 << power, decisions - start) for start in starts],
+    )
+
+
 def sum_neighbours(column: list[Any]) -> list[Any]:
     """Sums of pairs.
 

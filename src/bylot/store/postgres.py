@@ -178,11 +178,18 @@ class PostgresStore(protocol.Store):
         with self._using():
             pass
 
-    def create(self, name: str, at: int, first: Event) -> RouterRow:
-        made = self._rows(POSTGRES_CREATE_ROUTER_SQL, name, at, *first[1:])
-        if not made:
-            raise errors.RouterExists(f"router {name!r} exists already", remedy="use another name")
-        number = made[0][0]
+    def create(self, name: str, at: int, first: Event, state: Snapshot | None = None) -> RouterRow:
+        more_s = 0.0 if state is None else len(state.body) / POSTGRES_SNAPSHOT_BYTES_PER_S
+        with self._using(more_s) as db, db.transaction():
+            create = query_for_psycopg(POSTGRES_CREATE_ROUTER_SQL)
+            made = db.execute(create, (name, at, *first[1:]), binary=True).fetchone()
+            if made is None:
+                what = f"router {name!r} exists already"
+                raise errors.RouterExists(what, remedy="use another name")
+            (number,) = made
+            if state is not None:
+                add = query_for_psycopg(protocol.ADD_SNAPSHOT_SQL)
+                db.execute(add, state._replace(router=number), binary=True)
         self._record_ends([first._replace(router=number)])
         return RouterRow(number, name, at)
 

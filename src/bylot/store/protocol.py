@@ -39,9 +39,13 @@ SELECT seq, piece.body, NULL, part FROM one JOIN snapshot_parts piece USING (rou
 
 DELETE_OLD_SNAPSHOTS_SQL = """
 DELETE FROM snapshots WHERE router = ? AND seq NOT IN (SELECT last FROM segments WHERE router = ?)
-AND seq < (SELECT max(seq) FROM snapshots WHERE router = ?)
+AND seq >= 0 AND seq < (SELECT max(seq) FROM snapshots WHERE router = ?)
 """
-"""All but the latest and those after segments."""
+"""All but the latest, those after segments, and the first state of a copy."""
+ADD_SNAPSHOT_SQL = (
+    "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router, seq) DO UPDATE"
+    " SET body = excluded.body, seal = excluded.seal"
+)
 ADD_SEGMENT_SQL = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 ADD_PART_SQL = (
@@ -173,8 +177,11 @@ class Store(ABC):
     _db: Any = None  # the connection
 
     @abstractmethod
-    def create(self, name: str, at: int, first: Event) -> RouterRow:
-        """Create a router and its event 0 under a new number; RouterExists if the name is used."""
+    def create(self, name: str, at: int, first: Event, state: Snapshot | None = None) -> RouterRow:
+        """Create a router and its event 0 under a new number; RouterExists if the name is used.
+
+        state: of the router before event 0, if it does not begin anew
+        """
 
     @abstractmethod
     def append(

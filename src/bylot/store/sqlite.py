@@ -36,10 +36,6 @@ SQLITE_TYPES = {
 SQLITE_EVENT_PLACEHOLDERS = "(?, ?, ?, ?, ?, ?, ?, ?)"
 SQLITE_ADD_EVENT_SQL = f"INSERT INTO events VALUES {SQLITE_EVENT_PLACEHOLDERS}"
 SQLITE_MAX_EVENTS_PER_STATEMENT = 64  # a power of two
-SQLITE_ADD_SNAPSHOT_SQL = (
-    "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router, seq) DO UPDATE"
-    " SET body = excluded.body, seal = excluded.seal"
-)
 SQLITE_LOG_END_SQL = (
     "SELECT (SELECT max(seq) FROM events WHERE router = number), EXISTS (SELECT 1 FROM leases"
     f" WHERE router = number AND owner <> ? AND until > {SQLITE_NOW_SQL})"
@@ -91,7 +87,7 @@ class SqliteStore(protocol.Store):
         with self._reading():
             pass
 
-    def create(self, name: str, at: int, first: Event) -> RouterRow:
+    def create(self, name: str, at: int, first: Event, state: Snapshot | None = None) -> RouterRow:
         with self._writing() as db:
             if db.execute("SELECT 1 FROM routers WHERE name = ?", (name,)).fetchone():
                 raise RouterExists(f"router {name!r} exists already", remedy="use another name")
@@ -100,6 +96,8 @@ class SqliteStore(protocol.Store):
             assert number is not None
             first = first._replace(router=number)
             db.execute(SQLITE_ADD_EVENT_SQL, first)
+            if state is not None:
+                db.execute(protocol.ADD_SNAPSHOT_SQL, state._replace(router=number))
         self._record_ends([first])
         return RouterRow(number, name, at)
 
@@ -122,7 +120,7 @@ class SqliteStore(protocol.Store):
             if segments:
                 db.executemany(protocol.ADD_SEGMENT_SQL, segments)
             if snapshots:
-                db.executemany(SQLITE_ADD_SNAPSHOT_SQL, snapshots)
+                db.executemany(protocol.ADD_SNAPSHOT_SQL, snapshots)
                 old = [(one.router,) * 3 for one in snapshots]
                 db.executemany(protocol.DELETE_OLD_SNAPSHOTS_SQL, old)
         self._record_ends(events)

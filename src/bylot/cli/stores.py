@@ -1,0 +1,130 @@
+"""`bylot router copy|import|export|verify`: routers of stores, without a server."""
+
+import argparse
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bylot.cli import options
+from bylot.cli.options import add_verb, print_result
+
+if TYPE_CHECKING:
+    from bylot.store import Store
+
+NEW_NAME_HELP = "name of the new router"
+
+
+def add(kinds: Any) -> None:
+    copy = add_verb(
+        kinds,
+        "copy",
+        run_copy,
+        "copy a stored router with all that it has learned",
+        "Copy a router to another name or to another store: its configuration, all that it has "
+        "learned, and its ledger. Its log is not copied; that of the copy begins with this state. "
+        "Open decisions stay with the original. Servers may keep running; one that uses the other "
+        "store serves the copy at once.",
+    )
+    copy.add_argument("name", metavar="NAME", help="name of the router")
+    copy.add_argument("new_name", metavar="NEW", help=NEW_NAME_HELP)
+    copy.add_option("--to", "URL", "store of the copy (default: the same store)")
+    bring = add_verb(
+        kinds,
+        "import",
+        run_import,
+        "create a stored router from a file of Router.save",
+        "Create a stored router that continues one in memory, from a file of `Router.save`: what "
+        "it has learned, and its ledger. Its open decisions are left out.",
+    )
+    bring.add_argument("new_name", metavar="NAME", help=NEW_NAME_HELP)
+    bring.add_argument("file", type=Path, metavar="FILE", help="file of `Router.save`")
+    export = add_verb(
+        kinds,
+        "export",
+        run_export,
+        "write the log of a stored router to Parquet files",
+        "Write a Parquet file for each segment of a log that has ended; those that exist are not "
+        "written again. Do so before they are dropped (`bylot serve --keep`). Each file contains "
+        "what proves it. The server may keep running.",
+    )
+    export.add_argument("name", metavar="NAME", help="name of the router")
+    export.add_path("--out", "folder of the files", "export")
+    text = "also write the events since the last segment; the next export replaces their file"
+    export.add_flag("--all", text)
+    verify = add_verb(
+        kinds,
+        "verify",
+        run_verify,
+        "verify exported files of a log",
+        "Verify that no event in the files of an export was changed, and that those of a router "
+        "follow each other.",
+    )
+    verify.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="file, or folder")
+    verify.add_json()
+    for verb in (copy, bring, export):
+        verb.add_settings("store")
+        verb.add_json()
+
+
+def open_existing(url: str, *, read_only: bool = True) -> "Store":
+    """Open a store to read it, or as a target, which must exist too."""
+    from bylot.errors import BylotError
+    from bylot.store import hide_password, open_store, store_exists
+
+    if not store_exists(url):
+        remedy = "give the URL of the store of a server, or start one on it first"
+        raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
+    return open_store(url, read_only=read_only)
+
+
+def run_copy(given: argparse.Namespace) -> None:
+    from bylot.eventlog.copies import copy_router
+
+    url = options.read_settings(given).settings.store
+    with ExitStack() as stack:
+        source = stack.enter_context(closing(open_existing(url)))
+        target = stack.enter_context(closing(open_existing(given.to or url, read_only=False)))
+        row = copy_router(source, given.name, target, given.new_name)
+        data = {"copied": given.name, "name": row.name, "store": target.address}
+        print_result(given, data, f"{given.name} is copied to {row.name} in {target.address}")
+
+
+def run_import(given: argparse.Namespace) -> None:
+    from bylot.eventlog.copies import import_router
+
+    url = options.read_settings(given).settings.store
+    with closing(open_existing(url, read_only=False)) as target:
+        row = import_router(given.file, target, given.new_name)
+        data = {"imported": str(given.file), "name": row.name, "store": target.address}
+        print_result(given, data, f"{given.file} is router {row.name} in {target.address}")
+
+
+def run_export(given: argparse.Namespace) -> None:
+    with options.explain_missing_extra("export"):
+        from bylot.eventlog.export import export_router
+
+    url, files = options.read_settings(given).settings.store, []
+    with closing(open_existing(url)) as store:
+        for path, events in export_router(store, given.name, given.out, everything=given.all):
+            files.append({"file": str(path), "first": events.first, "last": events.last})
+            if not given.json:
+                print(f"{path}: events {events.first:,} to {events.last:,}")
+    none = f"no segment of {given.name} has ended yet; --all writes the events so far"
+    count = f"{len(files)} files in {given.out}" if files else none
+    print_result(given, {"router": given.name, "files": files}, count)
+
+
+def run_verify(given: argparse.Namespace) -> None:
+    """Verify files; an error if one was changed."""
+    with options.explain_missing_extra("export"):
+        from bylot.eventlog.export import verify_files
+
+    files = [
+        file
+        for path in given.paths
+        for file in (path.glob("*.parquet") if path.is_dir() else [path])
+    ]
+    found = verify_files(files)
+    lines = [f"{name}: events {one.first:,} to {one.last:,}" for name, one in found.items()]
+    data = {name: {"first": one.first, "last": one.last} for name, one in found.items()}
+    print_result(given, {"verified": data}, "\n".join([*lines, f"{len(files)} files verified"]))

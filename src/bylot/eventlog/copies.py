@@ -1,0 +1,70 @@
+"""Copies: a router that has learned continues under another name, or in another store.
+
+The log of a copy begins with an event that records its first state, so that it proves itself.
+Open decisions stay with the original: their rewards belong there.
+"""
+
+from pathlib import Path
+
+from msgspec import structs
+
+from bylot.errors import RouterNotFound
+from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.commands import check_router_name
+from bylot.eventlog.events import now_us
+from bylot.eventlog.open_decisions import OpenDecisions
+from bylot.eventlog.repository import load_aggregate
+from bylot.eventlog.snapshot import SegmentStart
+from bylot.eventlog.timeline import skip_decisions
+from bylot.policies import policy_to_data
+from bylot.router.config import RouterConfig
+from bylot.router.persistence import load_router, problem_to_data
+from bylot.router.status import Counters
+from bylot.store import RouterRow, Store
+
+
+def copy_router(source: Store, name: str, target: Store, new_name: str) -> RouterRow:
+    """Copy a stored router as it is now: configuration, all that it has learned, its ledger."""
+    check_router_name(new_name)
+    row = source.find(name)
+    if row is None:
+        raise RouterNotFound(f"no router named {name!r} in {source.address}")
+    router = load_aggregate(source, row)
+    router.counters.missing += sum(not (one.is_deferred or one.valued) for _, one in router.open)
+    return start_copy(target, router, new_name, f"router {name} after event {router.seq}")
+
+
+def import_router(path: Path, target: Store, name: str) -> RouterRow:
+    """Create a stored router from a file of `Router.save`."""
+    check_router_name(name)
+    core, memory, _, _ = load_router(path)
+    run, spent = core.run, core.name_costs(core.totals.spent)
+    config = RouterConfig(
+        problem=problem_to_data(core.problem),
+        policy=policy_to_data(core.policy),
+        seed=run.seed,
+        horizon=run.horizon,
+        rewards=(run.low, run.high),
+        feedback=run.feedback,
+        max_contexts=core.max_contexts,
+        memory=memory,
+    )
+    router = RouterAggregate(0, name, config, core)
+    rewards, total = int(core.totals.rewards[0]), float(core.totals.total[0])
+    earned = max(0.0, total - rewards * run.low)
+    router.counters = Counters(learned=rewards, earned=earned, booked=dict(spent))
+    router.stated = spent
+    router.timeline = skip_decisions(core.problem.costs, core.t, now_us())
+    return start_copy(target, router, name, f"file {path.name}")
+
+
+def start_copy(target: Store, router: RouterAggregate, name: str, origin: str) -> RouterRow:
+    """Write the first event and the first state of a copy; the router is changed."""
+    at = max(now_us(), router.at)
+    router.name, router.number, router.seq, router.seal = name, 0, -1, b""
+    router.at, router.pool_since, router.open = at, 0, OpenDecisions()
+    router.config = structs.replace(router.config, version=1)
+    router.segment = SegmentStart(at=at)
+    restored = RouterAggregate.from_snapshot(name, router.take_snapshot())  # as a replay begins
+    first_state = restored.take_snapshot()
+    return target.create(name, at, restored.begin_copy(at, origin), first_state)
