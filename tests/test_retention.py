@@ -1,6 +1,7 @@
 """Old segments of logs are dropped; what remains continues, and still proves itself."""
 
 import random
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bylot.cli import main
 from bylot.errors import DecisionNotFound, IdempotencyKeyReused, StoreCorrupted
 from bylot.eventlog import repository
 from bylot.eventlog.audit import audit_router
@@ -316,3 +318,29 @@ def test_a_cut_is_the_largest_that_nothing_later_refers_to(
     possible = [Cut(last, base) for last in ends for base in bases if is_possible(Cut(last, base))]
     expected = max(possible, key=lambda cut: (cut.last, -cut.base), default=None)
     assert choose_cut(segments, bases, running, before) == expected
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_compaction_returns_free_space_while_a_router_goes_on(store: Store, address: str) -> None:
+    handler = make_handler(store)
+    create(handler)
+    play(handler, SECOND, 2_000)
+    now = 20_000 * SECOND
+    before = store.size()
+    maintain(handler, now)
+    stop = threading.Event()
+
+    def decide() -> None:
+        while not stop.is_set():
+            perform_all(handler, MakeDecision("ward"), at=now)
+
+    running = threading.Thread(target=decide)
+    if address.startswith("postgresql"):  # a file of SQLite is compacted by its only user
+        running.start()
+    assert main(["store", "compact", "--store", address]) == 0
+    stop.set()
+    if running.ident is not None:
+        running.join()
+    assert store.size() < 0.6 * before
+    assert audit_router(store, "ward").fault is None
+    handler.close()

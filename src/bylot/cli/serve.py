@@ -55,7 +55,17 @@ def add(verbs: Any) -> None:
         "Bring the tables of a store to the version of this bylot, under a lock. A server does so "
         "when it starts. Nothing is done if there is nothing to do.",
     )
-    for verb in (replay, create, listing, revoke, migrate):
+    compact = options.add_verb(
+        places,
+        "compact",
+        run_compact,
+        "return free space of a store to the file system",
+        "Return the space of dropped and deleted events to the file system. PostgreSQL does so "
+        "while servers use the store, and needs some space for new indexes meanwhile. A file of "
+        "SQLite is written anew, so stop its server first; a server with --keep shrinks its file "
+        "by itself.",
+    )
+    for verb in (replay, create, listing, revoke, migrate, compact):
         verb.add_settings("store")
         verb.add_json()
 
@@ -131,6 +141,15 @@ def run_migrate(given: argparse.Namespace) -> None:
     with closing(open_key_store(given)) as store:
         text = f"{store.address} has version {STORE_VERSION}"
     options.print_result(given, {"store": store.address, "version": STORE_VERSION}, text)
+
+
+def run_compact(given: argparse.Namespace) -> None:
+    with closing(open_key_store(given)) as store:
+        before = store.size()
+        store.compact()
+        after = store.size()
+    text = f"{store.address}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after"
+    options.print_result(given, {"store": store.address, "before": before, "after": after}, text)
 
 
 def run_create_key(given: argparse.Namespace) -> None:

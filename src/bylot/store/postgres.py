@@ -17,6 +17,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from bylot import errors
 from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
+from bylot.store.postgres_compaction import compact_tables
 from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Segment, Snapshot
 from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
@@ -102,6 +103,11 @@ WITH there AS (
 SELECT EXISTS (SELECT 1 FROM got), (SELECT extract(epoch FROM until - clock_timestamp())::float8
     FROM leases WHERE router = number) FROM there
 """
+POSTGRES_SIZE_SQL = (
+    "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r'"
+    " AND relnamespace = current_schema()::regnamespace"
+)
+POSTGRES_MAX_COMPACTION_S = 86_400.0  # of one statement
 POSTGRES_REMEDIES = {
     "25": "it is read-only; open it for writing, on a primary server",
     "28": "the server refuses access; check user and password",
@@ -248,6 +254,14 @@ class PostgresStore(protocol.Store):
             return max(0.0, left or 0.0)  # None: another owner took it meanwhile
         self.owner = owner
         return None
+
+    def size(self) -> int:
+        ((size,),) = self._rows(POSTGRES_SIZE_SQL)
+        return int(size)
+
+    def compact(self) -> None:
+        with self._using(POSTGRES_MAX_COMPACTION_S) as db:
+            compact_tables(db)
 
     def _rows(self, query: str, *values: Any, more_s: float = 0.0) -> list[PostgresRow]:
         with self._using(more_s) as db:

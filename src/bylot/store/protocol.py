@@ -432,6 +432,14 @@ class Store(ABC):
         ((start,),) = self._rows("SELECT min(seq) FROM events WHERE router = ?", router)
         return start is not None and start < self.first_seq(router)
 
+    @abstractmethod
+    def size(self) -> int:
+        """The bytes that the store takes on disk."""
+
+    @abstractmethod
+    def compact(self) -> None:
+        """Return all free space to the file system."""
+
     def shrink(self) -> bool:
         """Return a little free space to the file system; whether there is more."""
         return False

@@ -158,6 +158,19 @@ class SqliteStore(protocol.Store):
         self.owner = owner
         return None
 
+    def size(self) -> int:
+        ((size,),) = self._rows(
+            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        )
+        return int(size)
+
+    def compact(self) -> None:
+        with self._reading() as db:
+            self._check_same_files(db)
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a file that was made without it
+            db.execute("VACUUM")
+            copy_wal(db)
+
     def shrink(self) -> bool:
         with self._reading() as db:
             ((free,),) = db.execute("PRAGMA freelist_count")
