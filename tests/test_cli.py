@@ -198,7 +198,7 @@ def find_hinted_extras() -> set[str]:
 
 def test_every_extra_named_in_a_hint_exists_in_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    service_extras = {"client", "serve", "postgres", "text"}
+    service_extras = {"client", "serve", "postgres", "text", "export"}
     assert find_hinted_extras() == {"plot", "reproduce", "ray", "bench"} | service_extras
     assert find_hinted_extras() <= set(project["optional-dependencies"])
 
