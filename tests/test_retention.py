@@ -25,11 +25,11 @@ from bylot.eventlog.commands import (
 )
 from bylot.eventlog.repository import RouterRepository, load_aggregate
 from bylot.eventlog.retention import Cut, choose_cut
-from bylot.store import Event, Segment, Store, open_store
+from bylot.store import Event, Segment, Snapshot, Store, open_store
 from handlers import SECOND, perform_all
 from logged_aggregate import make_config
 from sample_problem import make_five_expert_problem
-from stores import Opener, execute_statements, read_log
+from stores import Opener, create_router, execute_statements, read_log
 
 KEEP_US = 1_000 * SECOND
 
@@ -246,6 +246,21 @@ def test_a_deleted_router_leaves_no_segment(store: Store) -> None:
     store.append([], [], [Segment(row.number, 0, 0, 0, b"", 0, 1)])
     store.delete(row.number)
     assert store.segments(row.number) == []
+
+
+def test_parts_of_snapshots_after_segments_stay(store: Store) -> None:
+    number = create_router(store)
+    store.lease(number, "me", 60.0)
+    store.append([], [], [Segment(number, 0, 0, 0, b"", 0, 1)])
+    for seq, parts in ((0, 3), (1, 2), (2, 1)):
+        for part in range(parts):
+            store.add_snapshot_part(number, seq, part, b"part")
+        store.append([], [Snapshot(number, seq, b"end", b"")])
+    assert [store.delete_snapshot_part(number, 2) for _ in range(3)] == [True, True, False]
+    assert store.snapshot_seqs(number) == [2, 0]
+    base, latest = store.snapshot(number, 0), store.snapshot(number)
+    assert base == Snapshot(number, 0, b"partpartpartend", b"")
+    assert latest == Snapshot(number, 2, b"partend", b"")
 
 
 @pytest.mark.usefixtures("short_segments")

@@ -53,9 +53,9 @@ ADD_PART_SQL = (
     " ON CONFLICT (router, seq, part) DO UPDATE SET body = excluded.body"
 )
 DELETE_PART_SQL = (
-    "DELETE FROM snapshot_parts WHERE router = ? AND seq <> ? AND part ="
-    " (SELECT max(part) FROM snapshot_parts WHERE router = ? AND seq <> ?)"
-    " AND seq NOT IN (SELECT last FROM segments WHERE router = ?)"
+    "DELETE FROM snapshot_parts WHERE (router, seq, part) ="
+    " (SELECT router, seq, part FROM snapshot_parts WHERE router = ? AND seq <> ?"
+    " AND seq NOT IN (SELECT last FROM segments WHERE router = ?) ORDER BY part DESC LIMIT 1)"
     " AND EXISTS (SELECT 1 FROM leases WHERE router = ? AND owner = ?)"
 )
 MAX_EVENTS_PER_DELETE = 10_000
@@ -396,9 +396,11 @@ class Store(ABC):
                 raise self._fenced_error([router])
 
     def delete_snapshot_part(self, router: int, seq: int) -> bool:
-        """Delete a part of snapshots other than this one, if the router is ours; whether it did."""
+        """Delete a part of a snapshot other than this one and those after segments, if the router
+        is ours; whether it did.
+        """
         with self._transaction() as execute:
-            values = (router, seq, router, seq, router, router, self.owner)
+            values = (router, seq, router, router, self.owner)
             return bool(execute(DELETE_PART_SQL, *values).rowcount)
 
     def segments(self, router: int) -> list[Segment]:
