@@ -25,30 +25,43 @@ NOBODY = 65534
 
 
 class PostgresServer:
-    """A temporary server that can be stopped and started again."""
+    """A temporary server that can be stopped and started again.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.address = f"postgresql://postgres@/postgres?host={folder}"
+    listen: its address and port; None: a socket in its folder only
+    """
+
+    def __init__(self, folder: Path, listen: tuple[str, int] | None = None) -> None:
+        self.folder, self.listen = folder, listen
+        port = f"&port={listen[1]}" if listen else ""
+        self.address = f"postgresql://postgres@/postgres?host={folder}{port}"
         self.process: subprocess.Popen[bytes] | None = None
         self.user = NOBODY if hasattr(os, "geteuid") and os.geteuid() == 0 else None
         if self.user is not None:
             os.chown(folder, NOBODY, NOBODY)
+
+    def create(self) -> None:
+        """Create an empty database."""
         options = ("-A", "trust", "-U", "postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
+        self.run_program("initdb", "-D", self.folder / "data", *options)
+
+    def run_program(self, name: str, *arguments: str | Path) -> None:
+        """Run a program of PostgreSQL as the user of the server."""
         subprocess.run(
-            [find_postgres_programs() / "initdb", "-D", folder / "data", *options],
+            [find_postgres_programs() / name, *arguments],
             user=self.user,
             group=self.user,
-            cwd=folder,
+            cwd=self.folder,
             check=True,
             stdout=subprocess.DEVNULL,
         )
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
+        host, port = self.listen or ("", 5432)
+        options = ["-D", "data", "-k", str(self.folder), "-h", host, "-p", str(port)]
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
-                [find_postgres_programs() / "postgres", "-D", "data", "-k", self.folder, "-h", ""],
+                [find_postgres_programs() / "postgres", *options],
                 user=self.user,
                 group=self.user,
                 cwd=self.folder,
@@ -71,15 +84,34 @@ class PostgresServer:
             self.process.wait(60)
         self.process = None
 
+    def list_processes(self) -> list[int]:
+        """The processes of the server, its first one first."""
+        assert self.process is not None
+        first = self.process.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text()
+        return [first, *map(int, children.split())]
+
+    def freeze(self) -> list[int]:
+        """Let all processes stand still, while the kernel keeps their connections."""
+        pids = self.list_processes()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        return pids
+
+    def kill(self) -> None:
+        """Kill all processes, also frozen ones."""
+        for pid in self.list_processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait(60)
+        self.process = None
+
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The server hangs: its processes stand still, while the kernel keeps its connections."""
-        assert self.process is not None
-        pids = [self.process.pid]
-        pids += map(int, Path(f"/proc/{pids[0]}/task/{pids[0]}/children").read_text().split())
+        """The server hangs."""
+        pids = self.freeze()
         try:
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
             yield
         finally:
             for pid in reversed(pids):
@@ -102,6 +134,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     folder = Path(tempfile.mkdtemp(prefix="bylot-postgres-"))
     try:
         server = PostgresServer(folder)
+        server.create()
         server.start()
         yield server
         server.stop()

@@ -1,6 +1,7 @@
 """A PostgreSQL that hangs: it accepts connections and answers nothing."""
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -51,6 +52,27 @@ def test_a_statement_without_an_answer_fails_and_so_do_the_next_ones_at_once(
         assert time.monotonic() - start < 10  # one attempt to connect takes 2 s
     wait_until(lambda: is_available(store.routers))
     store.close()
+
+
+def test_calls_fail_at_once_after_the_first_of_two_hosts_did_not_answer(
+    postgres_server: PostgresServer, postgres_address: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"127.0.0.1,{postgres_server.folder}&port={silent.getsockname()[1]},5432"
+        options = postgres_address.partition("&")[2]
+        url = f"postgresql://postgres@/postgres?host={hosts}&connect_timeout=2&{options}"
+        with closing(open_store(url)) as store:
+            assert store.routers() == []
+            postgres_server.stop()
+            try:
+                start = time.monotonic()
+                for _ in range(10):
+                    with pytest.raises(StoreUnavailable):
+                        store.routers()
+                assert time.monotonic() - start < 10  # one attempt to connect takes 2 s
+            finally:
+                postgres_server.start()
+            wait_until(lambda: is_available(store.routers))
 
 
 def is_available(call: Callable[[], object]) -> bool:

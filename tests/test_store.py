@@ -15,7 +15,7 @@ from bylot.errors import (
     StoreUnavailable,
     UnsupportedStore,
 )
-from bylot.store import ApiKey, DecisionEvents, Snapshot, Store, open_store
+from bylot.store import ApiKey, DecisionEvents, Snapshot, Store, hide_password, open_store
 from bylot.store import postgres as in_postgres
 from bylot.store import sqlite as in_sqlite
 from bylot.store.protocol import EVENTS_SQL
@@ -345,6 +345,19 @@ def test_no_error_shows_a_password(address: str) -> None:
     with pytest.raises(StoreError) as caught:
         open_store(address)
     assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://me:x@a:1,b:2/db?password=y", "postgresql://me@a:1,b:2/db"),
+        ("postgresql://me@a,b/db?port=5433", "postgresql://me@a:5433,b:5433/db"),
+        ("postgresql://a,b:2/db", "postgresql://a,b:2/db"),
+        ("postgresql:///db?host=/run/pg", "postgresql:///run/pg/db"),
+    ],
+)
+def test_a_url_is_shown_with_all_hosts(address: str, shown: str) -> None:
+    assert hide_password(address) == shown
 
 
 PLANS = {

@@ -176,6 +176,8 @@ class PostgresStore(protocol.Store):
 
     def __init__(self, address: str, *, read_only: bool = False) -> None:
         self._target = POSTGRES_CONNECTION_DEFAULTS | parse_postgres_url(address)
+        if "," in str(self._target.get("host", "")):  # one of them is the primary
+            self._target.setdefault("target_session_attrs", "read-write")
         self.address, self.read_only = format_postgres_url(self._target), read_only
         self.ends, self._made = LogEnds(), False
         timeout_ms = str(self._target["tcp_user_timeout"])  # libpq refuses what is no number
@@ -280,6 +282,7 @@ class PostgresStore(protocol.Store):
             if time.monotonic() - since < POSTGRES_RECONNECT_PAUSE_S:
                 raise errors.StoreUnavailable(message)
             self._timed_out = None
+        start = time.monotonic()
         try:
             db = self._db or self._connect()
             db.timeout_s = (self._timeout_s or TimedConnection.timeout_s) + more_s
@@ -291,7 +294,8 @@ class PostgresStore(protocol.Store):
         except psycopg.Error as error:
             self.close()
             failure = translate_postgres_error(self.address, error)
-            if isinstance(error, psycopg.errors.ConnectionTimeout):
+            slow = time.monotonic() - start > POSTGRES_RECONNECT_PAUSE_S  # one of several hosts
+            if slow or isinstance(error, psycopg.errors.ConnectionTimeout):
                 self._timed_out = time.monotonic(), str(failure)
             raise failure from error
 
@@ -367,10 +371,17 @@ def parse_postgres_url(address: str) -> dict[str, Any]:
 
 
 def format_postgres_url(target: dict[str, Any]) -> str:
-    """The URL without its password."""
+    """The URL without its password.
+
+    >>> format_postgres_url({"user": "u", "host": "a,b", "port": "5432,5433", "dbname": "d"})
+    'postgresql://u@a:5432,b:5433/d'
+    """
     user = f"{target['user']}@" if "user" in target else ""
-    port = f":{target['port']}" if "port" in target else ""
-    return f"postgresql://{user}{target.get('host', '')}{port}/{target.get('dbname', '')}"
+    hosts = str(target.get("host", "")).split(",")
+    ports = [f":{one}" if one else "" for one in str(target.get("port", "")).split(",")]
+    ports *= len(hosts) if len(ports) == 1 else 1  # one port is that of all hosts
+    places = ",".join(map("".join, zip(hosts, ports, strict=False)))
+    return f"postgresql://{user}{places}/{target.get('dbname', '')}"
 
 
 def translate_postgres_error(place: str, error: psycopg.Error) -> errors.StoreError:
