@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bylot.errors import BylotError
+from bylot.errors import BylotError, PolicyCompiling
 from bylot.eventlog import commands
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command
@@ -25,6 +25,9 @@ log = logging.getLogger("bylot.server")
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 0.25  # between two tries of a command
 ANNOUNCED_LEASES = 2.0  # a server is announced for so many durations of a lease
 MAX_MOVES = 4  # routers that are handed over at a time
+MAX_PREPARED_ROUTERS = 20  # at a time, whose policies are compiled before they are needed here
+WAITING_ERRORS = (*MOVED_ERRORS, PolicyCompiling)
+"""Nothing was done, and the command may succeed a little later."""
 REPEATABLE = (
     commands.GetRouter,
     commands.GetDecision,
@@ -39,6 +42,7 @@ class Cluster(CommandRunner):
     """The servers of a store, as one of them sees them.
 
     is_ready: whether this server can open routers without compiling
+    prepare:  begins to compile the policy of a router that another server may hand over
     """
 
     def __init__(
@@ -48,9 +52,12 @@ class Cluster(CommandRunner):
         writer: Writer,
         reader: Reader,
         is_ready: Callable[[], bool],
+        prepare: Callable[[Store, str], None] = lambda store, name: None,
     ) -> None:
         self.membership, self.key = Membership(me), key
-        self.writer, self.reader, self.is_ready = writer, reader, is_ready
+        self.writer, self.reader = writer, reader
+        self.is_ready, self.prepare = is_ready, prepare
+        self.prepared: set[str] = set()  # routers; changed by the thread of the writer
         self.timeout_s = writer.settings.request_timeout_s
         self.peers: dict[str, Peer] = {}  # by address
         self.refreshing: asyncio.Task[None] | None = None
@@ -70,6 +77,9 @@ class Cluster(CommandRunner):
         else:
             servers = store.register(me, seconds)
         owners = store.owners()
+        for name in sorted(owners.keys() - self.prepared)[:MAX_PREPARED_ROUTERS]:
+            self.prepare(store, name)
+            self.prepared.add(name)
         if not self.membership.leaving:
             moves = list_moves(me, list(handler.repository.opened), servers, owners)
             for name in moves[:MAX_MOVES]:
@@ -126,7 +136,7 @@ class Cluster(CommandRunner):
             found = await self.execute_once(name, [batch[n] for n in waiting])
             for n, result in zip(waiting, found, strict=True):
                 results[n] = result
-            waiting = [n for n in waiting if isinstance(results[n], MOVED_ERRORS)]
+            waiting = [n for n in waiting if isinstance(results[n], WAITING_ERRORS)]
             if not waiting or loop.time() + pause_s > deadline:
                 return results
             await asyncio.sleep(pause_s)

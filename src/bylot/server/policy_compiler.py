@@ -119,6 +119,13 @@ class PolicyCompiler:
             self.policies[row.number] = policy if isinstance(policy, Policy) else None
         return self.policies[row.number]
 
+    def prepare(self, store: Store, name: str) -> None:
+        """Begin to compile the policy of a stored router."""
+        row = store.find(name)
+        policy = row and self.find_policy(store, row)
+        if policy:
+            self.request(policy)
+
     def check_router(self, store: Store, row: RouterRow) -> None:
         """PolicyCompiling if a router cannot be loaded without compiling its policy."""
         policy = self.find_policy(store, row)

@@ -84,4 +84,5 @@ class ServerState:
             return None
         me = ServerRow(self.owner, settings.advertise.rstrip("/"), __version__)
         key = settings.cluster_key or ""
-        return Cluster(me, key, self.writer, self.reader, self.compiler.is_ready)
+        is_ready, prepare = self.compiler.is_ready, self.compiler.prepare
+        return Cluster(me, key, self.writer, self.reader, is_ready, prepare)
