@@ -46,7 +46,8 @@ class Haproxy:
         more = f"    http-request set-header Authorization 'Bearer {key}'\n" if key else ""
         parts = [DEFAULTS.format(folder=folder)]
         servers = [f"    server s{n} {target}" for n, target in enumerate(targets)]
-        parts.append(make_listener("balanced", self.ports[0], more, [f"{s} check" for s in servers]))
+        checked = [f"{one} check" for one in servers]
+        parts.append(make_listener("balanced", self.ports[0], more, checked))
         for n, port in enumerate(self.ports[1:]):
             parts.append(make_listener(f"only-s{n}", port, more, [servers[n]]))
         (folder / "haproxy.cfg").write_text("".join(parts))
