@@ -51,7 +51,7 @@ def stop_if_running(server: ServerProcess) -> None:
         server.stop()
 
 
-def wait_for_members(servers: Sequence[ClusterServer]) -> None:
+def wait_for_members(servers: Sequence[Any]) -> None:
     """Wait until all servers know each other."""
     with closing(open_store(servers[0].store, read_only=True)) as store:
         end = time.monotonic() + 30

@@ -30,6 +30,7 @@ POOLS: dict[str, tuple[str, list[str | None]]] = {
     "crowd": ("tangent", [None]),
     "slate": ("omd", ["phone", "desk"]),
 }
+MAX_STANDSTILL_S = 180.0
 PROBLEM: dict[str, Any] = {
     "experts": ["ann", "bob", "cyd", "dee", "eve"],
     "costs": {"usd": [1.0, 2.0, 3.0, 1.5, 0.5]},
@@ -43,13 +44,28 @@ PROBLEM: dict[str, Any] = {
 
 @dataclass
 class ObservedAnswers:
-    """The answers to callers, with which the log must agree."""
+    """The answers to callers, with which the log must agree.
 
+    latest: the last decision of each router that was acknowledged
+    """
+
+    latest: dict[str, dict[str, Any]] = field(default_factory=dict)
     decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
     rewards: dict[str, float] = field(default_factory=dict)
     receipts: Counter[str] = field(default_factory=Counter)
     retries: int = 0
     faults: list[str] = field(default_factory=list)
+
+    def add(self, decision: dict[str, Any]) -> None:
+        """Add a decision that was acknowledged to a request of its own."""
+        if self.decisions.setdefault(decision["id"], decision) is not decision:
+            self.faults.append(f"{decision['id']} was given to two requests")
+        latest = self.latest.setdefault(decision["router"], decision)
+        if decision["t"] > latest["t"]:
+            self.latest[decision["router"]] = decision
+
+
+NO_RESULT = (429, 502, 503, 504)  # of a server, or of a balancer whose server does not answer
 
 
 async def post_until_answered(
@@ -62,7 +78,7 @@ async def post_until_answered(
         except httpx.HTTPError:
             answer = None
         in_flight = answer is not None and answer.status_code == 409 and "in_flight" in answer.text
-        if answer is not None and answer.status_code not in (429, 503) and not in_flight:
+        if answer is not None and answer.status_code not in NO_RESULT and not in_flight:
             return answer
         observed.retries += 1
         await asyncio.sleep(0.1)
@@ -83,8 +99,7 @@ async def run_caller(
             observed.faults.append(f"decide under {key}: {answer.status_code} {answer.text}")
             continue
         decision = answer.json()
-        if observed.decisions.setdefault(decision["id"], decision) is not decision:
-            observed.faults.append(f"{decision['id']} was given to two requests")
+        observed.add(decision)
         if rng.random() < 0.1:
             again = await post_until_answered(
                 client, f"/v1/routers/{name}/decisions", body, observed
@@ -141,8 +156,9 @@ async def run_campaign(
 
 async def wait_for_progress(observed: ObservedAnswers, load: Sequence[asyncio.Task[None]]) -> None:
     """Wait until callers get answers again, or one of them has failed."""
-    before = len(observed.decisions)
+    before, deadline = len(observed.decisions), time.monotonic() + MAX_STANDSTILL_S
     while len(observed.decisions) == before and not any(one.done() for one in load):
+        assert time.monotonic() < deadline, "no decision is made any more"
         await asyncio.sleep(0.01)
 
 
