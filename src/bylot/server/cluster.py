@@ -7,7 +7,7 @@ just lost the router or stopped, the command goes to the next owner, until its t
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bylot.errors import BylotError, PolicyCompiling
@@ -86,7 +86,7 @@ class Cluster(CommandRunner):
                 log.info("router %s is handed over", name)
                 handler.repository.release(name)
                 owners.pop(name, None)
-        self.writer.post(self.membership.update, servers, owners)
+        self.writer.post(self.update_members, servers, owners)
 
     def leave(self, handler: CommandHandler) -> None:
         """Stop being announced, and hand over all routers."""
@@ -105,6 +105,18 @@ class Cluster(CommandRunner):
     async def close(self) -> None:
         for peer in self.peers.values():
             await peer.close()
+
+    def update_members(self, servers: Sequence[ServerRow], owners: Mapping[str, str]) -> None:
+        """Take over what the store says; wait no longer for servers that have lost their leases.
+
+        Such a server was suspended, or cannot reach the store: it could not execute a command.
+        """
+        self.membership.update(servers, owners)
+        leased = set(owners.values())
+        alive = {one.address for one in servers if one.owner in leased}
+        for address, peer in self.peers.items():
+            if address not in alive:
+                peer.give_up(self.writer.settings.lease_s)
 
     def find_address(self, name: str) -> str:
         """The address of the owner of a router."""
@@ -170,7 +182,7 @@ class Cluster(CommandRunner):
             return store.servers(), store.owners()
 
         try:
-            self.membership.update(*await self.reader.read(read))
+            self.update_members(*await self.reader.read(read))
         except BylotError as error:  # what was known before is still likely
             log.debug("the servers of the cluster cannot be read: %s", error)
 

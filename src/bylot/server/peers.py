@@ -132,6 +132,7 @@ class Peer:
         self.address, self.key, self.timeout_s = address, key, timeout_s
         self.waiting: list[tuple[Sequence[Command], asyncio.Future[list[Any]]]] = []
         self.posts: set[asyncio.Task[None]] = set()
+        self.sent: dict[asyncio.Timeout, float] = {}  # posts without an answer, and since when
         self.session: aiohttp.ClientSession | None = None
 
     async def execute(self, commands: Sequence[Command]) -> list[Any]:
@@ -174,16 +175,32 @@ class Peer:
         """Send commands in one request."""
         data = encode([encode_command(one) for one in batch])
         try:
-            async with self.open_session().post(COMMANDS_PATH, data=data) as response:
-                content = await response.read()
+            async with asyncio.timeout(None) as timeout:
+                self.sent[timeout] = asyncio.get_running_loop().time()
+                async with self.open_session().post(COMMANDS_PATH, data=data) as response:
+                    content = await response.read()
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             raise PeerLost(self.address, sent=False) from None
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise PeerLost(self.address, sent=True) from error
+        finally:
+            self.sent.pop(timeout, None)
         if response.status != 200:
             raise PeerLost(self.address, sent=False)  # it was refused as a whole
         found = decode_results(content)
         return [decode_result(one, result) for one, result in zip(batch, found, strict=True)]
+
+    def give_up(self, older_than_s: float) -> None:
+        """Wait no longer for answers to what was sent so long ago, nor send what waits behind."""
+        now = asyncio.get_running_loop().time()
+        overdue = [one for one, since in self.sent.items() if now - since > older_than_s]
+        for timeout in overdue:
+            if timeout.when() is None:
+                timeout.reschedule(now)
+        while overdue and self.waiting:
+            _, future = self.waiting.pop()
+            if not future.done():
+                future.set_exception(PeerLost(self.address, sent=False))
 
     def open_session(self) -> aiohttp.ClientSession:
         """The connections, which are kept open."""
