@@ -35,7 +35,7 @@ PROMETHEUS_HEADERS = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),
     (b"x-content-type-options", b"nosniff"),
 )
-READY_TIMEOUT_S = 3.0  # for the store, and for the oldest batch of the writer
+READY_TIMEOUT_S = 2.5  # for the store, and for the oldest batch of the writer
 
 
 @route("GET /healthz", None, 200, api.HealthResponse)
