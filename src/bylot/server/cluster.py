@@ -23,7 +23,6 @@ from bylot.store import ServerRow, Store
 log = logging.getLogger("bylot.server")
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 0.25  # between two tries of a command
-ANNOUNCED_LEASES = 2.0  # a server is announced for so many durations of a lease
 MAX_MOVES = 4  # routers that are handed over at a time
 MAX_PREPARED_ROUTERS = 20  # at a time, whose policies are compiled before they are needed here
 WAITING_ERRORS = (*MOVED_ERRORS, PolicyCompiling)
@@ -68,14 +67,14 @@ class Cluster(CommandRunner):
     def announce(self, handler: CommandHandler) -> None:
         """Announce this server, hand over routers that others should have, and read who has what.
 
-        A server that is not ready, or stops, is not announced: nobody sends it commands.
+        A server that is not ready, or stops, is not announced: nobody sends it commands. It is
+        announced for as long as its leases: nobody hands over a router to one that has lost them.
         """
         store, me = handler.store, self.membership.me
-        seconds = ANNOUNCED_LEASES * self.writer.settings.lease_s
         if self.membership.leaving or not self.is_ready():
             servers = store.servers()
         else:
-            servers = store.register(me, seconds)
+            servers = store.register(me, self.writer.settings.lease_s)
         owners = store.owners()
         for name in sorted(owners.keys() - self.prepared)[:MAX_PREPARED_ROUTERS]:
             self.prepare(store, name)
