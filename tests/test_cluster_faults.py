@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -185,27 +186,10 @@ class FaultCampaign:
                     latest = observed.latest[rng.choice(list(observed.latest))]
                     rewarded = next(reversed(observed.rewards))
                     with contextlib.suppress(httpx.HTTPError):
-                        await self.compare_reads(client, latest, rewarded, server)
-
-    async def compare_reads(
-        self, client: httpx.AsyncClient, latest: dict[str, object], rewarded: str, at: ServerProcess
-    ) -> None:
-        """Read status, log and record; both arguments were acknowledged before."""
-        t, router, id_ = int(str(latest["t"])), latest["router"], str(latest["id"])
-        status = await client.get(f"/v1/routers/{router}/status")
-        if status.status_code == 200 and status.json()["decisions"] <= t:
-            self.observed.faults.append(f"{at.url}: status without decision {id_}: {status.text}")
-        seq = int(id_.split(".")[2])
-        params = {"after": seq - 1, "limit": 1}
-        events = await client.get(f"/v1/routers/{router}/events", params=params)
-        if events.status_code == 200 and not events.json()["events"]:
-            self.observed.faults.append(f"{at.url}: log without decision {id_}")
-        record = await client.get(f"/v1/decisions/{rewarded}")
-        if record.status_code == 404 or (
-            record.status_code == 200 and not record.json()["rewards"]
-        ):
-            self.observed.faults.append(f"{at.url}: {rewarded} without its reward: {record.text}")
-        self.watched.update(str(one.status_code) for one in (status, events, record))
+                        reads = await read_acknowledged(client, latest, rewarded)
+                        self.watched.update(str(one.status_code) for one in reads)
+                        stale = find_stale_answers(reads, latest, rewarded)
+                        observed.faults += [f"server {server.n}: {one}" for one in stale]
 
     def summarise(self, counts: dict[str, int], seconds: float) -> str:
         """Counts and times, for people."""
@@ -219,6 +203,52 @@ class FaultCampaign:
             f"\nfirst decision after the loss of the primary: median {np.median(promotions):.1f} s,"
             f" at most {promotions.max():.1f} s"
         )
+
+
+async def read_acknowledged(
+    client: httpx.AsyncClient, latest: dict[str, Any], rewarded: str
+) -> list[httpx.Response]:
+    """Status, log and record where a decision and a reward must be that were acknowledged."""
+    router = f"/v1/routers/{latest['router']}"
+    params = {"after": read_seq(latest["id"]) - 1, "limit": 1}
+    return [
+        await client.get(f"{router}/status"),
+        await client.get(f"{router}/events", params=params),
+        await client.get(f"/v1/decisions/{rewarded}"),
+    ]
+
+
+def read_seq(id_: str) -> int:
+    """The number of the event of a decision."""
+    return int(id_.split(".")[2])
+
+
+def find_stale_answers(
+    reads: Sequence[httpx.Response], latest: dict[str, Any], rewarded: str
+) -> list[str]:
+    """What answers lack; one that says that it cannot answer now is not stale."""
+    status, events, record = reads
+    found = []
+    if status.status_code == 200 and status.json()["decisions"] <= latest["t"]:
+        found.append(f"status without decision {latest['id']}: {status.text}")
+    if events.status_code == 200:
+        seqs = [one["seq"] for one in events.json()["events"]]
+        if seqs != [read_seq(latest["id"])]:
+            found.append(f"log without decision {latest['id']}")
+    if record.status_code == 404 or (record.status_code == 200 and not record.json()["rewards"]):
+        found.append(f"{rewarded} without its reward: {record.text}")
+    return found
+
+
+def test_a_stale_answer_would_be_noticed() -> None:
+    latest = {"id": "r.1.9.abcd", "router": "r", "t": 4}
+    fresh: list[Any] = [{"decisions": 5}, {"events": [{"seq": 9}]}, {"rewards": [{"value": 0.5}]}]
+    stale: list[Any] = [{"decisions": 4}, {"events": []}, {"rewards": []}]
+    answers = [[httpx.Response(200, json=one) for one in some] for some in (fresh, stale)]
+    assert find_stale_answers(answers[0], latest, "r.1.7.ef01") == []
+    assert len(find_stale_answers(answers[1], latest, "r.1.7.ef01")) == 3
+    assert find_stale_answers([httpx.Response(503)] * 3, latest, "r.1.7.ef01") == []
+    assert find_stale_answers([httpx.Response(404)] * 3, latest, "r.1.7.ef01") != []
 
 
 @contextmanager
