@@ -84,6 +84,6 @@ def test_a_server_that_wakes_up_answers_from_the_state_of_the_new_owner(
         assert again.json() == later.json()
         assert status.headers["x-bylot-owner"] == new.url
         assert seconds < TAKEOVER_S
-        assert slowest < 2.0, "it was not handed back to the suspended server"
+        assert slowest < 2.5, "it was not handed back to the suspended server"
     with closing(open_store(postgres_address, read_only=True)) as store:
         assert audit_router(store, "r").fault is None
