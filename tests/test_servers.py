@@ -106,10 +106,10 @@ def test_a_planned_stop_fails_no_request(postgres_address: str, tmp_path: Path) 
         statuses: list[tuple[int, str]] = []
         start, ready = time.monotonic(), set[int]()
         while time.monotonic() < start + LEAVE_S + 1.0:
-            noticed = time.monotonic() > start + 0.7 * LEAVE_S
-            if not noticed:
-                ready.add(httpx.get(f"{first.url}/readyz").status_code)
             for n, name in enumerate(ROUTERS[:4]):
+                noticed = time.monotonic() > start + 0.7 * LEAVE_S
+                if not noticed:
+                    ready.add(httpx.get(f"{first.url}/readyz").status_code)
                 target = second if noticed or n % 2 else first
                 made = post(target, f"/v1/routers/{name}/decisions", {})
                 statuses.append((made.status_code, "" if made.status_code == 201 else made.text))
