@@ -15,7 +15,6 @@ import msgspec
 import pyarrow as pa
 from pyarrow import parquet
 
-from bylot import __version__
 from bylot._atomic_write import replace_file
 from bylot.errors import BylotError, RouterNotFound, StoreCorrupted
 from bylot.eventlog.events import BODY_DECODERS, rehash_event
@@ -106,7 +105,6 @@ def encode_events(row: RouterRow, events: LogRange, log: Iterator[Event]) -> byt
     """The content of a file."""
     metadata = {
         "format": EXPORT_FORMAT,
-        "release": __version__,
         "router": row.name,
         "number": str(row.number),
         "before": events.before.hex(),
