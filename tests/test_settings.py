@@ -223,6 +223,21 @@ def test_check_refuses_to_listen_on_the_network_without_a_key(
     assert main(check) == 0
 
 
+def test_a_start_and_its_check_refuse_half_of_the_settings_of_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve = ["serve", "--store", f"sqlite:///{tmp_path}/bylot.db"]
+    advertise = ["--advertise", "http://10.0.0.5:8000"]
+    for words in ([*serve, *advertise], [*serve, *advertise, "--check"]):
+        assert main(words) == 1
+        assert "advertise without a cluster key; set BYLOT_CLUSTER_KEY" in capsys.readouterr().err
+    keyed = [*serve, "--cluster-key", "s3cret", "--check", "--advertise"]
+    assert main([*keyed, "10.0.0.5:8000"]) == 1
+    assert "expected http://HOST:PORT" in capsys.readouterr().err
+    assert main([*keyed, "http://10.0.0.5:8000"]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_check_does_not_contact_a_store_unless_routers_are_declared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,13 @@ from bylot.server.auth import check_bind_address
 from bylot.server.config_changes import format_value
 from bylot.server.provision import DeclaredRouter, build_declared, build_keys
 from bylot.server.reconcile import RouterPlan, find_used_models, plan_routers
-from bylot.server.settings import SETTINGS, TABLES, LoadedSettings, ServerSettings
+from bylot.server.settings import (
+    SETTINGS,
+    TABLES,
+    LoadedSettings,
+    ServerSettings,
+    check_cluster,
+)
 from bylot.store import (
     ApiKey,
     EmptyDatabase,
@@ -55,6 +61,8 @@ def check_start(loaded: LoadedSettings) -> CheckReport:
     """Do all that a start does without writing anything."""
     settings, errors = loaded.settings, list[BylotError]()
     declared, models, plans = list[DeclaredRouter](), list[ModelRow](), list[RouterPlan]()
+    with collect_errors(errors):
+        check_cluster(settings)
     with collect_errors(errors):
         check_access(settings, build_keys(settings.keys).values())
     with collect_errors(errors):

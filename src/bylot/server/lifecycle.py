@@ -31,7 +31,7 @@ from bylot.server.http_errors import ApiError
 from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
 from bylot.server.provision import build_keys
 from bylot.server.reconcile import declare_routers, find_used_models, reconcile_routers
-from bylot.server.settings import ServerSettings
+from bylot.server.settings import ServerSettings, check_cluster
 from bylot.server.state import PREPARE_THREAD_PREFIX
 from bylot.server.telemetry import configure_logging
 from bylot.server.writer import READER_THREAD, WRITER_THREAD
@@ -60,17 +60,6 @@ def run_server(settings: ServerSettings) -> int:
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
     exit_with_busy_threads()
     return 0
-
-
-def check_cluster(settings: ServerSettings) -> None:
-    """Refuse half of the settings of a cluster, or an address that others cannot use."""
-    if settings.advertise is None:
-        return
-    if not settings.cluster_key:
-        remedy = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
-        raise BylotError("advertise without a cluster key", remedy=remedy)
-    if not settings.advertise.startswith(("http://", "https://")):
-        raise BylotError("advertise", got=settings.advertise, expected="http://HOST:PORT")
 
 
 def exit_with_busy_threads(grace_s: float = 1.0) -> None:

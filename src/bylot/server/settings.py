@@ -250,6 +250,17 @@ def load_settings(
     return LoadedSettings(settings, origins, tuple(warnings))
 
 
+def check_cluster(settings: ServerSettings) -> None:
+    """Refuse half of the settings of a cluster, or an address that others cannot use."""
+    if settings.advertise is None:
+        return
+    if not settings.cluster_key:
+        remedy = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
+        raise BylotError("advertise without a cluster key", remedy=remedy)
+    if not settings.advertise.startswith(("http://", "https://")):
+        raise BylotError("advertise", got=settings.advertise, expected="http://HOST:PORT")
+
+
 def suggest_field(name: str, known: Iterable[str]) -> str:
     """The remedy for an unknown name."""
     from bylot.problem.validation import suggest_known_name
