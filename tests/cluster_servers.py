@@ -21,12 +21,13 @@ HEARTBEAT_S = 1.2  # after which all servers have read what one has written
 
 
 class ClusterServer(ServerProcess):
-    """A server that announces itself under its own URL."""
+    """A server that announces itself under its own URL; command: what to run instead of bylot."""
 
-    def __init__(self, store: str, log: Path) -> None:
-        more = {"BYLOT_CLUSTER_KEY": CLUSTER_KEY, "BYLOT_LEAVE_S": str(LEAVE_S)}
-        self.store, environment = store, {**os.environ, "PYTHONPATH": SOURCES, **more}
-        super().__init__("bylot", "serve", "--store", store, log=log, environment=environment)
+    def __init__(self, store: str, log: Path, command: str = "bylot", **more: str) -> None:
+        paths = os.pathsep.join([SOURCES, str(Path(__file__).parent)])
+        settings = {"BYLOT_CLUSTER_KEY": CLUSTER_KEY, "BYLOT_LEAVE_S": str(LEAVE_S), **more}
+        self.store, environment = store, {**os.environ, "PYTHONPATH": paths, **settings}
+        super().__init__(command, "serve", "--store", store, log=log, environment=environment)
 
     def start(self) -> None:
         if "--advertise" not in self.command:

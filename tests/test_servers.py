@@ -15,6 +15,7 @@ from bylot.server.membership import (
     list_moves,
     order_servers,
 )
+from bylot.server.peers import FORMAT_HEADER, MESSAGE_FORMAT
 from bylot.store import ServerRow, open_store
 from cluster_servers import CLUSTER_KEY, LEAVE_S, ClusterServer, post, run_servers
 from live_server import FIVE_EXPERTS
@@ -123,7 +124,7 @@ def test_a_request_with_another_key_is_refused(postgres_address: str, tmp_path: 
     with run_servers(postgres_address, tmp_path, 1) as (server,):
         url = f"{server.url}/cluster/commands"
         assert httpx.post(url, content=b"\x90").status_code == 401
-        right = {"authorization": f"Bearer {CLUSTER_KEY}"}
+        right = {"authorization": f"Bearer {CLUSTER_KEY}", FORMAT_HEADER: MESSAGE_FORMAT}
         assert httpx.post(url, content=b"\x90", headers=right).status_code == 200
         assert httpx.post(url, content=b"junk", headers=right).status_code == 400
 

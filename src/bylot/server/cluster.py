@@ -164,6 +164,8 @@ class Cluster(CommandRunner):
             peer = self.peers[owner.address] = Peer(owner.address, self.key, self.timeout_s)
         try:
             return await peer.execute(batch)
+        except ApiError as error:  # the two servers do not understand each other
+            return [error] * len(batch)
         except PeerLost as error:
             if error.sent and not all(map(is_repeatable, batch)):
                 return [make_lost_error()] * len(batch)

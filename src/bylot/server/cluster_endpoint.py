@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from bylot import __version__
+from bylot.eventlog.commands import Command
 from bylot.server import peers
 from bylot.server.endpoint import (
     CLOSE_HEADER,
@@ -15,7 +17,7 @@ from bylot.server.endpoint import (
     send_response,
 )
 from bylot.server.http_errors import ApiError
-from bylot.server.peers import SentCommand, SentResult
+from bylot.server.peers import SentResult
 from bylot.server.request_parsing import AsgiReceive, read_body
 from bylot.server.state import ServerState
 
@@ -35,21 +37,37 @@ class CommandsEndpoint:
         """Serve one request; a command that fails does not affect the others."""
         headers = dict(scope["headers"])
         try:
-            given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
-            if not hmac.compare_digest(given, self.key):
-                raise ApiError(401, "unauthorized", "the cluster key is wrong")
+            self.check(headers)
             content = await read_body(receive, headers, MAX_POST_BYTES)
-            results = await self.execute(peers.decode_commands(content))
+            try:
+                commands = list(map(peers.decode_command, peers.decode_commands(content)))
+            except (msgspec.DecodeError, KeyError):
+                raise make_release_error(headers) from None
+            results = await self.execute(commands)
             more = (CLOSE_HEADER,) if self.state.stopping else ()  # they must not use it later
             response = HttpResponse(200, peers.encode(results), (*MSGPACK_HEADERS, *more))
-        except (msgspec.DecodeError, KeyError):
-            message = "these commands cannot be read: the servers have different versions"
-            response = error_response(ApiError(400, "version_skew", message))
         except Exception as error:
             response = error_response(error)
         await send_response(send, response)
 
-    async def execute(self, sent: Sequence[SentCommand]) -> list[SentResult]:
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse a sender with another key, or whose messages have another format."""
+        given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
+        if not hmac.compare_digest(given, self.key):
+            remedy = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
+            raise ApiError(
+                401, peers.KEY_CODE, f"two servers have different cluster keys; {remedy}"
+            )
+        if headers.get(peers.FORMAT_HEADER.encode()) != peers.MESSAGE_FORMAT.encode():
+            raise make_release_error(headers)
+
+    async def execute(self, commands: Sequence[Command]) -> list[SentResult]:
         """Execute commands here, whoever they came from."""
-        found = await self.state.writer.execute_all(list(map(peers.decode_command, sent)))
-        return list(map(peers.encode_result, found))
+        return list(map(peers.encode_result, await self.state.writer.execute_all(commands)))
+
+
+def make_release_error(headers: Mapping[bytes, bytes]) -> ApiError:
+    """The messages of the sender cannot be read here."""
+    sender = headers.get(b"user-agent", b"").decode("ascii", "replace").replace("/", " ")[:50]
+    message = f"{sender or 'another server'} and bylot {__version__} cannot exchange commands; "
+    return ApiError(400, peers.SKEW_CODE, message + peers.RELEASE_REMEDY)

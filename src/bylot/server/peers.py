@@ -2,6 +2,7 @@
 
 Commands that wait for the same server travel together, so that a busy router costs few requests.
 A command is forwarded once at most: whoever receives it executes it, or says that it cannot.
+Servers of different releases understand each other if their messages have the same format.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct, structs
 
-from bylot import errors
-from bylot.api import DecisionRecord, RewardReceipt, RouterView
+from bylot import __version__, errors
+from bylot.api import DecisionRecord, ErrorBody, RewardReceipt, RouterView
 from bylot.eventlog import commands
 from bylot.eventlog.commands import Command
 from bylot.router.decision import Decision
@@ -26,6 +27,12 @@ COMMANDS_PATH = "/cluster/commands"
 MAX_COMMANDS_PER_POST = 1_000
 MAX_POSTS = 4  # to one server at once
 CONNECT_TIMEOUT_S = 1.0
+MESSAGE_FORMAT = "1"
+"""To be changed with a command or a result that another release would read wrongly, such as a new
+field that must not be ignored; until all servers have the new release, the two do not forward.
+"""
+FORMAT_HEADER = "x-bylot-format"
+RELEASE_REMEDY = "install the same release on all servers of the store"
 
 RESULTS: Mapping[type, Any] = {
     commands.DeleteRouter: None,
@@ -45,6 +52,8 @@ KEPT_ERRORS = {
     for one in (errors.NoSubstitute, errors.TooManyContexts, errors.PolicyCompiling)
 }
 """Errors that callers distinguish; all others are known by their code."""
+SKEW_CODE, KEY_CODE = "version_skew", "cluster_key"
+SKEW_RETRY_S = 4.0
 MOVED_ERRORS = (errors.RouterBusy, errors.LeaseLost)
 """Nothing was done, as another server owns the router."""
 
@@ -125,6 +134,22 @@ class PeerLost(Exception):
         self.address, self.sent = address, sent
 
 
+def explain_refusal(content: bytes) -> ApiError | None:
+    """The error for the caller if another server refuses our messages or our key."""
+    try:
+        error = msgspec.json.decode(content, type=ErrorBody).error
+    except msgspec.MsgspecError:
+        return None
+    if error.code == SKEW_CODE:
+        return make_skew_error(error.message)
+    return ApiError(503, error.code, error.message) if error.code == KEY_CODE else None
+
+
+def make_skew_error(message: str) -> ApiError:
+    """Two servers do not understand each other; during an upgrade, a retry may help."""
+    return ApiError(503, SKEW_CODE, message, retry_after=SKEW_RETRY_S)
+
+
 class Peer:
     """Another server: commands that wait for it, and the requests that carry them."""
 
@@ -136,7 +161,11 @@ class Peer:
         self.session: aiohttp.ClientSession | None = None
 
     async def execute(self, commands: Sequence[Command]) -> list[Any]:
-        """Results or exceptions of commands; PeerLost if the server does not answer."""
+        """Results or exceptions of commands.
+
+        Raises PeerLost if the server does not answer, and ApiError if the two do not understand
+        each other.
+        """
         results: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self.waiting.append((commands, results))
         if len(self.posts) < MAX_POSTS:
@@ -161,7 +190,8 @@ class Peer:
                     count,
                     error.__cause__ or error,
                 )
-                lost = error if isinstance(error, PeerLost) else PeerLost(self.address, sent=True)
+                known = isinstance(error, PeerLost | ApiError)
+                lost = error if known else PeerLost(self.address, sent=True)
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(lost)
@@ -185,10 +215,15 @@ class Peer:
             raise PeerLost(self.address, sent=True) from error
         finally:
             self.sent.pop(timeout, None)
-        if response.status != 200:
-            raise PeerLost(self.address, sent=False)  # it was refused as a whole
-        found = decode_results(content)
-        return [decode_result(one, result) for one, result in zip(batch, found, strict=True)]
+        if response.status != 200:  # it was refused as a whole
+            raise explain_refusal(content) or PeerLost(self.address, sent=False)
+        try:
+            found = decode_results(content)
+            return [decode_result(one, result) for one, result in zip(batch, found, strict=True)]
+        except (msgspec.DecodeError, ValueError):
+            message = f"{self.address} answered in another format, and may have executed this; "
+            message += RELEASE_REMEDY
+            raise make_skew_error(message) from None
 
     def give_up(self, older_than_s: float) -> None:
         """Wait no longer for answers to what was sent so long ago, nor send what waits behind."""
@@ -206,7 +241,11 @@ class Peer:
         """The connections, which are kept open."""
         if self.session is None:
             timeout = aiohttp.ClientTimeout(self.timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-            headers = {"authorization": f"Bearer {self.key}", "user-agent": "bylot"}
+            headers = {
+                "authorization": f"Bearer {self.key}",
+                "user-agent": f"bylot/{__version__}",
+                FORMAT_HEADER: MESSAGE_FORMAT,
+            }
             self.session = aiohttp.ClientSession(self.address, timeout=timeout, headers=headers)
         return self.session
 

@@ -1,0 +1,114 @@
+"""Servers of two releases share a store: they forward if they understand each other, else they say
+what to do.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from bylot import __version__
+from bylot.eventlog.commands import GetRouter
+from bylot.server import peers
+from bylot.store import open_store
+from cluster_servers import (
+    CLUSTER_KEY,
+    ClusterServer,
+    post,
+    run_servers,
+    stop_if_running,
+    wait_for_members,
+)
+from live_server import FIVE_EXPERTS
+
+NEXT_RELEASE = "99.0.0"
+ROUTERS = [f"r{n}" for n in range(8)]
+
+
+@contextmanager
+def run_two_releases(store: str, folder: Path, **more: str) -> Iterator[Sequence[ClusterServer]]:
+    """A server of this release, and one of another."""
+    with ExitStack() as stack:
+        ours = ClusterServer(store, folder / "ours")
+        stack.callback(stop_if_running, ours)
+        settings = {"OTHER_RELEASE": NEXT_RELEASE, **more}
+        theirs = ClusterServer(store, folder / "theirs", "other_release", **settings)
+        stack.callback(stop_if_running, theirs)
+        wait_for_members([ours, theirs])
+        yield ours, theirs
+
+
+def decide_everywhere(servers: Sequence[ClusterServer]) -> list[tuple[bool, httpx.Response]]:
+    """A decision of each router by each server, and whether that server owns the router."""
+    for name in ROUTERS:
+        body = {"name": name, "problem": FIVE_EXPERTS, "policy": "random"}
+        assert post(servers[0], "/v1/routers", body).status_code == 201
+    made = [(one, post(one, f"/v1/routers/{n}/decisions", {})) for n in ROUTERS for one in servers]
+    return [(found.headers["x-bylot-owner"] == one.url, found) for one, found in made]
+
+
+def test_releases_of_one_format_forward_to_each_other(
+    postgres_address: str, tmp_path: Path
+) -> None:
+    with run_two_releases(postgres_address, tmp_path) as servers:
+        with closing(open_store(postgres_address, read_only=True)) as store:
+            assert {one.release for one in store.servers()} == {__version__, NEXT_RELEASE}
+        found = decide_everywhere(servers)
+        assert {response.status_code for _, response in found} == {201}
+        assert {is_owner for is_owner, _ in found} == {True, False}
+
+
+def test_releases_of_two_formats_say_what_to_do(postgres_address: str, tmp_path: Path) -> None:
+    with run_two_releases(postgres_address, tmp_path, OTHER_FORMAT="2") as servers:
+        found = decide_everywhere(servers)
+        refused = [response for is_owner, response in found if not is_owner]
+        assert {response.status_code for is_owner, response in found if is_owner} == {201}
+        assert refused
+        for response in refused:
+            assert response.status_code == 503
+            error = response.json()["error"]
+            assert error["code"] == "version_skew"
+            for part in (__version__, NEXT_RELEASE, "install the same release on all servers"):
+                assert part in error["message"]
+            assert "retry-after" in response.headers
+
+
+def test_commands_that_cannot_be_read_are_refused_with_both_releases(
+    postgres_address: str, tmp_path: Path
+) -> None:
+    known = peers.encode_command(GetRouter("r"))
+    unknown = msgspec.structs.replace(known, kind="SplitRouter")
+    other_body = msgspec.structs.replace(known, body=msgspec.Raw(b"\x90"))
+    right = {
+        "authorization": f"Bearer {CLUSTER_KEY}",
+        "user-agent": f"bylot/{NEXT_RELEASE}",
+        peers.FORMAT_HEADER: peers.MESSAGE_FORMAT,
+    }
+    with run_servers(postgres_address, tmp_path, 1) as (server,):
+        url = f"{server.url}{peers.COMMANDS_PATH}"
+        for commands, headers in (
+            ([known], {**right, peers.FORMAT_HEADER: "0"}),
+            ([unknown], right),
+            ([other_body], right),
+        ):
+            found = httpx.post(url, content=peers.encode(commands), headers=headers)
+            assert found.status_code == 400
+            expected = f"bylot {NEXT_RELEASE} and bylot {__version__} cannot exchange commands; "
+            message = found.json()["error"]["message"]
+            assert message == f"{expected}install the same release on all servers of the store"
+        found = httpx.post(url, content=peers.encode([known]), headers=right)
+        assert found.status_code == 200
+        (result,) = peers.decode_results(found.content)
+        assert result.code == "no_such_router"
+
+
+def test_servers_with_two_keys_say_what_to_do(postgres_address: str, tmp_path: Path) -> None:
+    with run_two_releases(postgres_address, tmp_path, BYLOT_CLUSTER_KEY="another") as servers:
+        refused = [response for is_owner, response in decide_everywhere(servers) if not is_owner]
+        assert refused
+        for response in refused:
+            assert response.status_code == 503
+            assert response.json()["error"]["code"] == "cluster_key"
+            assert "BYLOT_CLUSTER_KEY" in response.json()["error"]["message"]
