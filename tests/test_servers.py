@@ -170,6 +170,23 @@ def test_no_server_has_more_than_its_bound_and_routers_stay_where_they_are(serve
     assert max(counts) <= compute_load_bound(100, servers)
 
 
+def test_a_server_hands_over_no_more_routers_than_are_too_many() -> None:
+    """Else they would come back: a server that has handed over too many is preferred again."""
+    first, second = rows = make_rows(2)
+    names = [f"r{n}" for n in range(100) if order_servers(f"r{n}", rows)[0] == second][:8]
+    owners = {name: (first if n == 0 else second).owner for n, name in enumerate(names)}
+    assert compute_load_bound(8, 2) == 5
+    moves = list_moves(second, names[1:], rows, owners)
+    assert len(moves) == 2
+    owners = {name: owner for name, owner in owners.items() if name not in moves}
+    for name in moves:
+        chosen = choose_server(name, rows, owners)
+        assert chosen == first
+        owners[name] = chosen.owner
+    assert not list_moves(first, list_routers(owners, first), rows, owners)
+    assert not list_moves(second, list_routers(owners, second), rows, owners)
+
+
 def test_a_server_that_stops_prefers_others() -> None:
     me, other = make_rows(2)
     members = Membership(me)

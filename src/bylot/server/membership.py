@@ -87,5 +87,11 @@ def choose_server(
 def list_moves(
     me: ServerRow, mine: Iterable[str], servers: Sequence[ServerRow], owners: Mapping[str, str]
 ) -> list[str]:
-    """The routers of this server that should move to another one."""
-    return [name for name in mine if (choose_server(name, servers, owners) or me).owner != me.owner]
+    """The routers of this server that should move to another one, no more than are too many."""
+    planned, moves = dict(owners), list[str]()
+    for name in mine:
+        chosen = choose_server(name, servers, planned)
+        if chosen is not None and chosen.owner != me.owner:
+            planned[name] = chosen.owner
+            moves.append(name)
+    return moves
