@@ -12,6 +12,7 @@ import httpx
 from bylot import api
 from bylot.client import calls, retry
 from bylot.client.calls import AnswerT, CreateOptions, HttpCall, RouterCalls
+from bylot.client.owners import OwnerHints, attempt_until_answered
 from bylot.policies import Auto, Policy
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
@@ -124,6 +125,10 @@ class Client:
         takes about half a minute. Decisions are repeated under the same key, so they are made once.
         A call waits up to ten minutes more while the server compiles the policy of the router, and
         logs a warning that says so; with `retries=0` it does not.
+    follow_owner : bool
+        Send requests about a router to the server that owns it, as its last answer named it, and to
+        `url` if that one does not answer. The API key is sent there too: use it in a private
+        network of servers that you trust. From an https `url`, only https addresses are followed.
 
     Raises
     ------
@@ -145,9 +150,11 @@ class Client:
         *,
         timeout: float = 10.0,
         retries: int = retry.DEFAULT_RETRIES,
+        follow_owner: bool = False,
     ) -> None:
         self.url, self.timeout, self.retries = url, timeout, retries
         self._http = httpx.Client(**retry.httpx_settings(url, key))
+        self._hints = OwnerHints(url, follow_owner)
 
     def __repr__(self) -> str:
         return f"<Client of {self.url}>"
@@ -233,17 +240,17 @@ class Client:
 
     def send(self, call: HttpCall[AnswerT]) -> AnswerT:
         """Send a request, with retries."""
-        request = retry.httpx_request(call, self.timeout)
-        steps = retry.retry_until_answered(call, self.retries)
-        pause = next(steps)
+        steps = attempt_until_answered(call, self.retries, self._hints)
+        attempt = next(steps)
         while True:
-            time.sleep(pause)
+            time.sleep(attempt.pause_s)
+            request = retry.httpx_request(call, self.timeout, attempt.owner)
             try:
                 outcome: retry.Outcome = self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:
-                pause = steps.send(outcome)
+                attempt = steps.send(outcome)
             except StopIteration as done:
                 answer: AnswerT = done.value
                 return answer
@@ -286,7 +293,7 @@ class AsyncClient:
 
     Parameters
     ----------
-    url, key, timeout, retries
+    url, key, timeout, retries, follow_owner
         As in `bylot.Client`.
 
     Examples
@@ -302,9 +309,11 @@ class AsyncClient:
         *,
         timeout: float = 10.0,
         retries: int = retry.DEFAULT_RETRIES,
+        follow_owner: bool = False,
     ) -> None:
         self.url, self.timeout, self.retries = url, timeout, retries
         self._http = httpx.AsyncClient(**retry.httpx_settings(url, key))
+        self._hints = OwnerHints(url, follow_owner)
 
     def __repr__(self) -> str:
         return f"<AsyncClient of {self.url}>"
@@ -345,17 +354,17 @@ class AsyncClient:
 
     async def send(self, call: HttpCall[AnswerT]) -> AnswerT:
         """Send a request, with retries."""
-        request = retry.httpx_request(call, self.timeout)
-        steps = retry.retry_until_answered(call, self.retries)
-        pause = next(steps)
+        steps = attempt_until_answered(call, self.retries, self._hints)
+        attempt = next(steps)
         while True:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(attempt.pause_s)
+            request = retry.httpx_request(call, self.timeout, attempt.owner)
             try:
                 outcome: retry.Outcome = await self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:
-                pause = steps.send(outcome)
+                attempt = steps.send(outcome)
             except StopIteration as done:
                 answer: AnswerT = done.value
                 return answer

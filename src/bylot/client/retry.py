@@ -29,6 +29,7 @@ RETRY_STATUSES = (429, 502, 503, 504)
 KEEPALIVE_S = 4.0  # less than the five seconds after which many servers close a connection
 MAX_CONNECTIONS = 100
 SLOW_CALL_TIMEOUT_S = 300.0
+OWNER_CONNECT_S = 1.0  # to reach the owner of a router directly; the given URL is the other way
 UNSENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 Outcome = httpx.Response | httpx.TransportError
@@ -104,11 +105,14 @@ def httpx_settings(url: str, key: str | None) -> dict[str, Any]:
     return {"base_url": url, "headers": headers, "limits": limits}
 
 
-def httpx_request(call: HttpCall[Any], timeout_s: float) -> dict[str, Any]:
+def httpx_request(call: HttpCall[Any], timeout_s: float, owner: str | None) -> dict[str, Any]:
+    """The arguments of a request; owner: the address to send it to instead of the given URL."""
+    seconds = max(timeout_s, SLOW_CALL_TIMEOUT_S) if call.slow else timeout_s
+    connect_s = seconds if owner is None else min(seconds, OWNER_CONNECT_S)
     return {
         "method": call.method,
-        "url": call.path,
+        "url": f"{owner or ''}{call.path}",
         "content": call.body,
         "headers": {} if call.body is None else {"content-type": "application/json"},
-        "timeout": max(timeout_s, SLOW_CALL_TIMEOUT_S) if call.slow else timeout_s,
+        "timeout": httpx.Timeout(seconds, connect=connect_s),
     }
