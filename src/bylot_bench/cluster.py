@@ -26,7 +26,7 @@ from bylot.router.router import Router
 from bylot.server.membership import list_moves
 from bylot.store import open_store
 from bylot_bench import http_load
-from bylot_bench.http_load import ServerProcess, drive_connections
+from bylot_bench.http_load import AnnouncedServer, ServerProcess, drive_connections
 from bylot_bench.postgres_process import PostgresServer, make_schema, run_postgres
 
 SERVER_COUNTS = (1, 2, 4)
@@ -178,15 +178,6 @@ def run_cluster(count: int, base: str, postgres: PostgresServer | None) -> Itera
             for _ in range(count)
         ]
         yield BenchCluster(servers, store, postgres)
-
-
-class AnnouncedServer(ServerProcess):
-    """A server that other servers of its store know by its URL."""
-
-    def start(self) -> None:
-        if "--advertise" not in self.command:
-            self.command += ["--advertise", self.url]
-        super().start()
 
 
 def run(store: str | None = None) -> dict[str, Any]:

@@ -78,6 +78,13 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 self.command, stdout=output, stderr=output, env=self.environment
             )
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def wait_until_ready(self) -> None:
         end = time.monotonic() + self.start_timeout_s
         while time.monotonic() < end and self.process.poll() is None:
             try:
@@ -119,6 +126,15 @@ class ServerProcess:
     def read_stat(self) -> list[str]:
         """The fields of /proc/PID/stat after the name of the command."""
         return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+
+
+class AnnouncedServer(ServerProcess):
+    """A server that the other servers of its store know by its URL."""
+
+    def start(self) -> None:
+        if "--advertise" not in self.command:
+            self.command += ["--advertise", self.url]
+        super().start()
 
 
 class LoadResult(NamedTuple):
