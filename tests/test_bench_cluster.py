@@ -14,12 +14,13 @@ from bylot_bench.cluster import ClusterLoad, render, summarise
 def make_result(single_p50_ms: float = 1.0, cpu_us: float = 100.0, lost: int = 0) -> dict[str, Any]:
     """A result with a forwarded request of so much latency and CPU."""
     direct = ClusterLoad(100.0, None, 1.0)
-    return summarise(
+    result = summarise(
         {1: direct, 2: direct, 4: direct},
         {"direct": direct, "forwarded": ClusterLoad(cpu_us, 50.0, 9.0)},
         {"direct": direct, "forwarded": ClusterLoad(cpu_us, 50.0, single_p50_ms)},
         lost,
     )
+    return {"connections": 16, **result}
 
 
 def test_a_small_run_loses_nothing(
@@ -52,7 +53,7 @@ def test_a_missed_bound_is_named_and_is_the_exit_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(cluster, "run", lambda: result)
+    monkeypatch.setattr(cluster, "run", lambda connections: result)
     assert main(["bench", "cluster"]) == bool(missed)
     rows = [line for line in capsys.readouterr().out.splitlines() if line.endswith("missed")]
     assert [row.rpartition("  ")[0].split("  ")[0].replace(" ", "_") for row in rows] == missed

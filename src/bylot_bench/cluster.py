@@ -77,9 +77,7 @@ class BenchCluster:
             for n, owner in enumerate(self.servers)
         }
 
-    def measure(
-        self, targets: Targets, count: int, connections: int | None = CONNECTIONS_PER_SERVER
-    ) -> ClusterLoad:
+    def measure(self, targets: Targets, count: int, connections: int | None) -> ClusterLoad:
         """So many requests in all, over so many connections to each server; None: one in all."""
         before, postgres_before = self.cpu(), self.postgres.cpu() if self.postgres else 0.0
         p50_ms = asyncio.run(drive_targets(targets, count, connections))
@@ -180,8 +178,12 @@ def run_cluster(count: int, base: str, postgres: PostgresServer | None) -> Itera
         yield BenchCluster(servers, store, postgres)
 
 
-def run(store: str | None = None) -> dict[str, Any]:
-    """Measure everything in one run; store: of a PostgreSQL that runs, instead of a new one."""
+def run(store: str | None = None, connections: int = CONNECTIONS_PER_SERVER) -> dict[str, Any]:
+    """Measure everything in one run.
+
+    store:       of a PostgreSQL that runs, instead of a new one
+    connections: to each server
+    """
     Router(make_cluster_problem(), "distinct")  # compile once, here: the servers use the cache
     with ExitStack() as stack:
         postgres = stack.enter_context(run_postgres()) if store is None else None
@@ -191,22 +193,24 @@ def run(store: str | None = None) -> dict[str, Any]:
             n: stack.enter_context(run_cluster(n, str(base), postgres)) for n in SERVER_COUNTS
         }
         print_progress("... requests to the owners, with one, two and four servers")
-        scaling = measure_scaling(clusters)
+        scaling = measure_scaling(clusters, connections)
         print_progress("... direct and forwarded requests")
         pair = clusters[2]
-        loads = measure_forwarding(pair, REQUEST_COUNT, CONNECTIONS_PER_SERVER)
+        loads = measure_forwarding(pair, REQUEST_COUNT, connections)
         singles = measure_forwarding(pair, SINGLE_REQUEST_COUNT, connections=None)
         sent = 2 * REQUEST_COUNT * (TURNS + 1) + 2 * SINGLE_REQUEST_COUNT * (TURNS + 1)
         lost = pair.count_lost(sent + REQUEST_COUNT * (TURNS + 1))
-    return summarise(scaling, loads, singles, lost)
+    return {"connections": connections, **summarise(scaling, loads, singles, lost)}
 
 
-def measure_scaling(clusters: Mapping[int, BenchCluster]) -> dict[int, ClusterLoad]:
+def measure_scaling(
+    clusters: Mapping[int, BenchCluster], connections: int
+) -> dict[int, ClusterLoad]:
     """The same load on clusters of several sizes; the first turn is not counted."""
     turns: dict[int, list[ClusterLoad]] = {count: [] for count in clusters}
     for _ in range(TURNS + 1):
         for count, one in clusters.items():
-            turns[count].append(one.measure(one.list_targets(), REQUEST_COUNT))
+            turns[count].append(one.measure(one.list_targets(), REQUEST_COUNT, connections))
     return {count: take_medians(found[1:]) for count, found in turns.items()}
 
 
@@ -264,7 +268,7 @@ def summarise(
 def render(result: dict[str, Any]) -> str:
     """The figures as text."""
     head = ("requests/CPU-s", "CPU us", "PostgreSQL us", "p50 ms")
-    each = f"{CONNECTIONS_PER_SERVER} connections to each server"
+    each = f"{result['connections']} connections to each server"
     tables = [
         (f"to the owner, {each}", "servers: {}", result["servers"]),
         (f"two servers, {each}", "{}", result["forwarding"]),

