@@ -211,7 +211,7 @@ def measure_scaling(
     for _ in range(TURNS + 1):
         for count, one in clusters.items():
             turns[count].append(one.measure(one.list_targets(), REQUEST_COUNT, connections))
-    return {count: take_medians(found[1:]) for count, found in turns.items()}
+    return {count: summarise_turns(found[1:]) for count, found in turns.items()}
 
 
 def measure_forwarding(
@@ -223,15 +223,17 @@ def measure_forwarding(
         for name, found in turns.items():
             targets = cluster.list_targets(is_forwarded=name == "forwarded")
             found.append(cluster.measure(targets, count, connections))
-    return {name: take_medians(found[1:]) for name, found in turns.items()}
+    return {name: summarise_turns(found[1:]) for name, found in turns.items()}
 
 
-def take_medians(loads: Sequence[ClusterLoad]) -> ClusterLoad:
-    """The median of each figure."""
+def summarise_turns(loads: Sequence[ClusterLoad]) -> ClusterLoad:
+    """The least CPU of all turns, which other load on the machine has affected least, and the
+    median latency.
+    """
     postgres = [one.postgres_us for one in loads if one.postgres_us is not None]
     return ClusterLoad(
-        median(one.cpu_us for one in loads),
-        median(postgres) if postgres else None,
+        min(one.cpu_us for one in loads),
+        min(postgres) if postgres else None,
         median(one.p50_ms for one in loads),
     )
 
