@@ -2,8 +2,7 @@
 
 The visits of examples/hospital are divided over 1 to 16 routers, which learn nothing from each
 other. The limits are averages per request, so a router's share of the budget is its share of the
-requests. Its period is its share of the 5,000 visits after which the limits have to hold, or all
-5,000 of its own visits with --keep-period.
+requests. Its period is its share of the 5,000 visits after which the limits have to hold.
 
     python examples/cluster/shards.py --seeds 20 --out out/shards
 """
@@ -47,12 +46,11 @@ def read_hospital() -> tuple[Problem, Scenario]:
 
 
 def play_shards(
-    part: Problem, scenario: Scenario, policy: str, shards: int, requests: int, seed: int
+    problem: Problem, scenario: Scenario, policy: str, shards: int, requests: int, seed: int
 ) -> ShardedRun:
-    """Divide so many requests over routers with random numbers of their own.
-
-    part: the problem of each of them
-    """
+    """Divide so many requests over routers with random numbers of their own."""
+    period = (problem.period or requests) // shards
+    part = problem.replace(period=period)
     total, periods, missed, replaced = 0.0, 0, 0, 0
     for shard in range(shards):
         trace = bylot.simulate(
@@ -63,7 +61,7 @@ def play_shards(
             seed=seed * max(SHARDS) + shard,
             keep_distributions=False,
         )
-        means = average_periods(trace.spend, part.period or requests)
+        means = average_periods(trace.spend, period)
         total += float(trace.rewards.sum())
         periods += len(means)
         missed += sum(measure_worst_excess(part, one) > 0.0 for one in means)
@@ -88,21 +86,17 @@ def summarise_runs(runs: list[ShardedRun], one_router: list[ShardedRun]) -> dict
     }
 
 
-def run(
-    policies: list[str], requests: list[int], seeds: int, keep_period: bool
-) -> list[dict[str, Any]]:
+def run(policies: list[str], requests: list[int], seeds: int) -> list[dict[str, Any]]:
     """A row for each policy, number of requests and number of routers."""
     problem, scenario = read_hospital()
-    period = problem.period or max(requests)
     rows = []
     for policy in policies:
         for count in requests:
             one_router: list[ShardedRun] = []
             for shards in SHARDS:
                 print_progress(f"... {policy}, {count:,} requests, routers: {shards}")
-                part = problem.replace(period=period if keep_period else period // shards)
                 runs = [
-                    play_shards(part, scenario, policy, shards, count, seed)
+                    play_shards(problem, scenario, policy, shards, count, seed)
                     for seed in range(seeds)
                 ]
                 one_router = one_router or runs
@@ -165,9 +159,7 @@ def main() -> None:
         "--out", type=Path, help="folder for shards.json, shards.png and shards.svg"
     )
     given = parser.parse_args()
-    rows = run(
-        given.policy or list(POLICIES), given.requests or [40_000], given.seeds, given.keep_period
-    )
+    rows = run(given.policy or list(POLICIES), given.requests or [40_000], given.seeds)
     print(render(rows))
     if given.out is not None:
         draw(rows, given.out)

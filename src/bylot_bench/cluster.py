@@ -30,7 +30,7 @@ from bylot_bench.http_load import AnnouncedServer, ServerProcess, drive_connecti
 from bylot_bench.postgres_process import PostgresServer, make_schema, run_postgres
 
 SERVER_COUNTS = (1, 2, 4)
-ROUTERS = [f"bench-{n}" for n in range(8)]
+ROUTERS = [f"bench-{n}" for n in range(16)]
 REQUEST_COUNT = 12_000  # of a load on a whole cluster
 SINGLE_REQUEST_COUNT = 1_000  # one after the other, to measure latency
 CONNECTIONS_PER_SERVER = 16

@@ -58,7 +58,7 @@ def add(verbs: Any) -> None:
     parsers["gateway"].add_argument("--litellm", help="executable of LiteLLM's proxy")
     parsers["cluster"].description = (
         "Start clusters of 1, 2 and 4 servers on a PostgreSQL, and measure in turns the CPU of all "
-        "servers of a cluster per request. Held constant: 8 routers, 12,000 requests (decisions "
+        "servers of a cluster per request. Held constant: 16 routers, 12,000 requests (decisions "
         "and rewards in turns) and 16 connections to each server, so that a commit is shared by as "
         "many requests on one server as on four. With two servers, requests are sent to the owner "
         "of their router, and to the other server, which forwards them; latency is that of one "
