@@ -81,14 +81,14 @@ def cluster(tests_on_python_path: None) -> Iterator[Any]:
         cluster_utils: Any = importlib.import_module("ray.cluster_utils")
         head = {"include_dashboard": False, **SIZE}
         cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=head)
-        pids = {one.process.pid for one in list_pids(cluster.head_node)}
+        pids = {one.process.pid for one in list_processes(cluster.head_node)}
         yield cluster
         assert all(map(is_alive, pids))
         cluster.shutdown()
         assert have_ended(pids)
 
 
-def list_pids(node: Any) -> list[Any]:
+def list_processes(node: Any) -> list[Any]:
     """All processes that Ray started for a machine."""
     return [one for group in node.all_processes.values() for one in group]
 
