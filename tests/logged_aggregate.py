@@ -25,7 +25,10 @@ from bylot.eventlog.history import decision_record_from_events
 from bylot.problem import Problem, at_least, at_most
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
-from bylot.store.protocol import DecisionEvents, Event
+from bylot.store.rows import (
+    DecisionEvents,
+    Event,
+)
 from sample_problem import make_five_expert_problem
 
 SECOND = 1_000_000

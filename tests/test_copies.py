@@ -12,8 +12,9 @@ from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted
 from bylot.eventlog.audit import audit_router
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, GetRouter, MakeDecision, RecordReward
-from bylot.eventlog.copies import copy_router, import_router
-from bylot.eventlog.repository import RouterRepository, load_aggregate
+from bylot.eventlog.copies import copy_router
+from bylot.eventlog.loading import load_aggregate
+from bylot.eventlog.repository import RouterRepository
 from bylot.store import Store, open_store
 from handlers import perform_now
 from logged_aggregate import make_config
@@ -95,14 +96,17 @@ def test_names_that_are_used_or_unknown_are_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize("decisions", [0, 1, 255, 256, 700])
-def test_a_router_in_memory_is_imported(store: Store, tmp_path: Path, decisions: int) -> None:
+def test_a_router_in_memory_is_imported(
+    store: Store, address: str, tmp_path: Path, decisions: int
+) -> None:
     problem = Problem(["a", "b", "c"], {"usd": [1.0, 2.0, 3.0]}, [at_most("usd", 3.5)], draws=2)
     router = Router(problem, seed=3)
     rng = random.Random(1)
     for _ in range(decisions):
         router.reward(router.decide().id, rng.random())
     router.save(tmp_path / "router.json")
-    import_router(tmp_path / "router.json", store, "served")
+    file = str(tmp_path / "router.json")
+    assert main(["router", "import", "served", file, "--store", address]) == 0
     handler = make_handler(store)
     view = perform_now(handler, GetRouter("served"))
     assert (view.status.decisions, view.status.rewards) == (decisions, decisions)

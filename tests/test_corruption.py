@@ -172,7 +172,7 @@ def read_router(store: Store, name: str) -> Any:
         if audit.fault is not None:
             raise StoreError(audit.fault)
         number, keys = aggregate.number, [f"key-{n}" for n in range(120)]
-        by_key = [repository.find_key(number, key) for key in keys]
+        by_key = [repository.find_key(name, key) for key in keys]
         rewards = [repository.find_decision(number, seq) for seq in range(1, aggregate.seq + 1)]
         return aggregate.fingerprint(), audit, by_key, rewards
     finally:

@@ -66,8 +66,16 @@ def test_a_changed_or_missing_file_is_found(filled: Store, tmp_path: Path) -> No
         parquet.write_table(changed, files[1])
         with pytest.raises(BylotError, match="was changed"):
             verify_files(files)
-    parquet.write_table(table.slice(1), files[1])
+    for part in (table.slice(1), table.slice(0, table.num_rows - 1)):
+        parquet.write_table(part, files[1])
+        with pytest.raises(BylotError, match="was changed"):
+            verify_files(files)
+    renamed = {**table.schema.metadata, b"router": b"other"}
+    parquet.write_table(table.replace_schema_metadata(renamed), files[1])
     with pytest.raises(BylotError, match="was changed"):
+        verify_files(files)
+    parquet.write_table(table.slice(0, 0), files[1])
+    with pytest.raises(BylotError, match="not an exported log"):
         verify_files(files)
     files[1].write_bytes(b"PAR1")
     with pytest.raises(BylotError, match="cannot be read"):
@@ -99,3 +107,41 @@ def test_what_is_exported_before_it_is_dropped_continues_in_what_is_kept(
     assert main(["router", "export", "ward", "--store", address, "--out", out, "--all"]) == 0
     assert main(["router", "verify", out]) == 0
     assert f"ward.1: events 0 to {filled.last_seq(1)}" in capsys.readouterr().out
+
+
+def test_events_that_are_dropped_during_an_export_are_not_taken_for_exported(
+    filled: Store, tmp_path: Path
+) -> None:
+    files = export_router(filled, "ward", tmp_path / "out")
+    first = next(files)
+    handler = make_handler(filled)
+    maintain(handler, 3_000 * SECOND)
+    handler.close()
+    with pytest.raises(BylotError, match="were dropped"):
+        list(files)
+    assert list((tmp_path / "out").iterdir()) == [first.path]
+
+
+def test_logs_of_two_stores_do_not_replace_each_other(filled: Store, tmp_path: Path) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path}/other.db")) as other:
+        handler = make_handler(other, keep_us=None)
+        create(handler)
+        play(handler, SECOND, 200, seed=9)
+        handler.close()
+        folder = tmp_path / "out"
+        one = {file.path for file in export_router(filled, "ward", folder, everything=True)}
+        two = {file.path for file in export_router(other, "ward", folder, everything=True)}
+        assert one.isdisjoint(two)
+        assert set(folder.iterdir()) == one | two
+
+
+def test_bad_places_are_explained(
+    filled: Store, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    out = str(tmp_path / "file")
+    assert main(["router", "export", "ward", "--store", address, "--out", out]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["router", "verify", str(tmp_path / "empty")]) == 1
+    assert "no exported files" in capsys.readouterr().err

@@ -12,7 +12,7 @@ import pytest
 
 from bylot.cli import main
 from bylot.errors import BylotError
-from bylot.eventlog.repository import read_stored_config
+from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.config import (
     Deployment,
     GatewayEntry,

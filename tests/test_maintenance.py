@@ -54,7 +54,7 @@ def test_decisions_are_closed_after_a_restart_in_a_router_that_no_command_opens(
 def test_a_long_log_is_deleted_in_parts_also_after_a_restart(
     store: Store, open_store_again: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "MAX_EVENTS_PER_DELETE", 4)
+    monkeypatch.setattr(protocol, "MAX_EVENTS_PER_LOG_DELETE", 4)
     config = make_config(make_five_expert_problem())
     handler = CommandHandler(RouterRepository(store, "me"))
     for name in ("long", "kept", "longer"):

@@ -18,7 +18,7 @@ from bylot.errors import BylotError, RouterBusy
 from bylot.eventlog.audit import audit_router
 from bylot.eventlog.commands import EditRouter, GetRouter, MakeDecision, RecordReward
 from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import read_stored_config
+from bylot.eventlog.loading import read_stored_config
 from bylot.router.config import RouterConfig
 from bylot.server import reconcile
 from bylot.server.edit_requests import prepare_edit

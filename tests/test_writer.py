@@ -24,6 +24,8 @@ from live_server import assert_error, live_server, wait_until
 class SlowHandler:
     """A handler that answers with the name of the router when its gate is open."""
 
+    pause_s = 0.0
+
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from bylot import __version__
 from bylot.cli import compile as compiling
-from bylot.cli import evaluate, paper, routers, serve, whatif
+from bylot.cli import evaluate, paper, routers, serve, stores, whatif
 from bylot.cli.options import VerbParser
 from bylot.errors import BylotError
 
-CHAPTERS = (whatif, evaluate, paper, serve, routers, compiling)
+CHAPTERS = (whatif, evaluate, paper, serve, stores, routers, compiling)
 READER_GONE = 141  # 128 + SIGPIPE, as a shell reports it
 
 

@@ -28,7 +28,7 @@ def add(verbs: Any) -> None:
     add_named_verb(kinds, "log", run_log, "print decisions and rewards, for `bylot evaluate`")
     delete = add_named_verb(kinds, "delete", run_delete, "delete a router and all its decisions")
     delete.add_flag("--yes", "confirm the deletion")
-    stores.add(kinds)
+    stores.add_router_verbs(kinds)
     decide = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
     decide.add_option("--context", None, "kind of request (default: none)")
     text = "experts that can be asked now, comma-separated (default: all)"
@@ -196,7 +196,7 @@ def run_list(given: argparse.Namespace) -> None:
     import msgspec
 
     from bylot._text import format_table
-    from bylot.eventlog.events import ConfigChanged
+    from bylot.eventlog.events import ConfigRecorded
 
     head, rows = ("name", "policy", "created"), []
     with connect_client(given) as client:
@@ -205,7 +205,7 @@ def run_list(given: argparse.Namespace) -> None:
             # policy: the server need not load every router for a list.
             call = client.router(router.name).calls.list_events(-1, limit=1)
             (first,) = client.send(call).events
-            config = msgspec.json.decode(first.body, type=ConfigChanged).config
+            config = msgspec.json.decode(first.body, type=ConfigRecorded).config
             rows.append((router.name, options.format_policy(config.build_policy()), router.created))
     text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
     print_result(given, {"routers": [dict(zip(head, row, strict=True)) for row in rows]}, text)

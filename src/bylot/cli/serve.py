@@ -1,4 +1,4 @@
-"""`bylot serve`, `replay`, `keys` and `store`: run a server, verify a log, manage keys, migrate."""
+"""`bylot serve`, `replay` and `keys`: run a server, verify a log, manage keys."""
 
 import argparse
 import json
@@ -21,7 +21,8 @@ def add(verbs: Any) -> None:
         "replay",
         run_replay,
         "replay a stored router's log and verify every event",
-        "Replay the log of a stored router from its first event. Every decision, its propensity "
+        "Replay the log of a stored router, from its first event or, if that was dropped, from the "
+        "oldest snapshot. Every decision, its propensity "
         "and the state must be equal to the last bit. Nothing is written, and the server may keep "
         "running.",
     )
@@ -46,26 +47,7 @@ def add(verbs: Any) -> None:
     listing = options.add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
     revoke = options.add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
     revoke.add_argument("id", metavar="ID", help="id of the key, as shown by `bylot keys list`")
-    places = options.add_group(verbs, "store", "look after the store of a server")
-    migrate = options.add_verb(
-        places,
-        "migrate",
-        run_migrate,
-        "bring the tables of a store to the version of this bylot",
-        "Bring the tables of a store to the version of this bylot, under a lock. A server does so "
-        "when it starts. Nothing is done if there is nothing to do.",
-    )
-    compact = options.add_verb(
-        places,
-        "compact",
-        run_compact,
-        "return free space of a store to the file system",
-        "Return the space of dropped and deleted events to the file system. PostgreSQL does so "
-        "while servers use the store, and needs some space for new indexes meanwhile. A file of "
-        "SQLite is written anew, so stop its server first; a server with --keep shrinks its file "
-        "by itself.",
-    )
-    for verb in (replay, create, listing, revoke, migrate, compact):
+    for verb in (replay, create, listing, revoke):
         verb.add_settings("store")
         verb.add_json()
 
@@ -115,6 +97,7 @@ def run_replay(given: argparse.Namespace) -> int:
     with closing(open_store(options.read_settings(given).settings.store, read_only=True)) as store:
         found = audit_router(store, given.name)
     counts = f"{given.name}: {found.events:,} events"
+    counts += f" from number {found.first:,} on" if found.first else ""
     if given.json or found.fault is None:
         text = f"{counts}, {found.decisions:,} decisions, all verified\nstate {found.fingerprint}"
         options.print_result(given, found._asdict(), text)
@@ -132,24 +115,6 @@ def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store
         remedy = "give the --store of the server, or create the first key with `bylot keys create`"
         raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
     return open_store(url)
-
-
-def run_migrate(given: argparse.Namespace) -> None:
-    """Open the store to write, which migrates it."""
-    from bylot.store.schema import STORE_VERSION
-
-    with closing(open_key_store(given)) as store:
-        text = f"{store.address} has version {STORE_VERSION}"
-    options.print_result(given, {"store": store.address, "version": STORE_VERSION}, text)
-
-
-def run_compact(given: argparse.Namespace) -> None:
-    with closing(open_key_store(given)) as store:
-        before = store.size()
-        store.compact()
-        after = store.size()
-    text = f"{store.address}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after"
-    options.print_result(given, {"store": store.address, "before": before, "after": after}, text)
 
 
 def run_create_key(given: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`bylot router copy|import|export|verify`: routers of stores, without a server."""
+"""`bylot store migrate|compact`, `bylot router copy|import|export|verify`: no server is needed."""
 
 import argparse
 from contextlib import ExitStack, closing
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options
 from bylot.cli.options import add_verb, print_result
+from bylot.errors import BylotError
 
 if TYPE_CHECKING:
     from bylot.store import Store
@@ -14,7 +15,32 @@ if TYPE_CHECKING:
 NEW_NAME_HELP = "name of the new router"
 
 
-def add(kinds: Any) -> None:
+def add(verbs: Any) -> None:
+    places = options.add_group(verbs, "store", "look after the store of a server")
+    migrate = add_verb(
+        places,
+        "migrate",
+        run_migrate,
+        "bring the tables of a store to the version of this bylot",
+        "Bring the tables of a store to the version of this bylot, under a lock. A server does so "
+        "when it starts. Nothing is done if there is nothing to do.",
+    )
+    compact = add_verb(
+        places,
+        "compact",
+        run_compact,
+        "return free space of a store to the file system",
+        "Return the space of dropped and deleted events to the file system. PostgreSQL does so "
+        "while servers use the store, and needs some space for new indexes meanwhile. A file of "
+        "SQLite is written anew, so stop its server first; a server with --keep shrinks its file "
+        "by itself.",
+    )
+    for verb in (migrate, compact):
+        verb.add_settings("store")
+        verb.add_json()
+
+
+def add_router_verbs(kinds: Any) -> None:
     copy = add_verb(
         kinds,
         "copy",
@@ -68,13 +94,32 @@ def add(kinds: Any) -> None:
 
 def open_existing(url: str, *, read_only: bool = True) -> "Store":
     """Open a store to read it, or as a target, which must exist too."""
-    from bylot.errors import BylotError
     from bylot.store import hide_password, open_store, store_exists
 
     if not store_exists(url):
         remedy = "give the URL of the store of a server, or start one on it first"
         raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
     return open_store(url, read_only=read_only)
+
+
+def run_migrate(given: argparse.Namespace) -> None:
+    """Open the store to write, which migrates it."""
+    from bylot.store.schema import STORE_VERSION
+
+    url = options.read_settings(given).settings.store
+    with closing(open_existing(url, read_only=False)) as store:
+        text = f"{store.address} has version {STORE_VERSION}"
+    options.print_result(given, {"store": store.address, "version": STORE_VERSION}, text)
+
+
+def run_compact(given: argparse.Namespace) -> None:
+    url = options.read_settings(given).settings.store
+    with closing(open_existing(url, read_only=False)) as store:
+        before = store.size()
+        store.compact()
+        after = store.size()
+    text = f"{store.address}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after"
+    options.print_result(given, {"store": store.address, "before": before, "after": after}, text)
 
 
 def run_copy(given: argparse.Namespace) -> None:
@@ -96,7 +141,7 @@ def run_import(given: argparse.Namespace) -> None:
     with closing(open_existing(url, read_only=False)) as target:
         row = import_router(given.file, target, given.new_name)
         data = {"imported": str(given.file), "name": row.name, "store": target.address}
-        print_result(given, data, f"{given.file} is router {row.name} in {target.address}")
+        print_result(given, data, f"imported {given.file} as {row.name} in {target.address}")
 
 
 def run_export(given: argparse.Namespace) -> None:
@@ -124,6 +169,8 @@ def run_verify(given: argparse.Namespace) -> None:
         for path in given.paths
         for file in (path.glob("*.parquet") if path.is_dir() else [path])
     ]
+    if not files:
+        raise BylotError(f"no exported files in {', '.join(map(str, given.paths))}")
     found = verify_files(files)
     lines = [f"{name}: events {one.first:,} to {one.last:,}" for name, one in found.items()]
     data = {name: {"first": one.first, "last": one.last} for name, one in found.items()}

@@ -43,12 +43,7 @@ class LogReader:
         if of is not None and of not in self.entries:
             return
         match body:
-            case (
-                events.RouterCreated()
-                | events.RouterCopied()
-                | events.ConfigChanged()
-                | events.SegmentSealed()
-            ):
+            case events.ConfigRecorded():
                 policy = body.config.build_policy()
                 assert not isinstance(policy, policies.Auto), "a log has the policy that was chosen"
                 self.policy, self.experts = policy, body.config.problem["experts"]

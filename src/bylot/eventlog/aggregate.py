@@ -31,7 +31,7 @@ from bylot.store import DecisionEvents, Event, Segment, Snapshot
 
 US_PER_S = 1_000_000
 MAX_RECENT_DECISIONS = 100  # no longer open ones, kept in memory after a reward
-PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated", "segment")
+PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated")
 
 
 class RouterAggregate:
@@ -72,7 +72,6 @@ class RouterAggregate:
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         config = structs.replace(config, version=1)
         made = cls(number, command.name, config, core)
-        made.segment.at = at
         return made, made.append(at, events.RouterCreated(config, command.name, by=command.by))
 
     @classmethod
@@ -114,6 +113,7 @@ class RouterAggregate:
         for field in PLAIN_FIELDS:
             setattr(made, field, getattr(content, field))
         made.open = OpenDecisions.from_columns(content.open)
+        made.segment = content.segment or snapshot.SegmentStart()
         return made
 
     def take_snapshot(self) -> Snapshot:
@@ -130,6 +130,7 @@ class RouterAggregate:
             config=self.config,
             core=snapshot.store_core(self.core),
             open=self.open.to_columns(),
+            segment=None if self.segment == snapshot.SegmentStart() else self.segment,
             **{field: getattr(self, field) for field in PLAIN_FIELDS},
         )
         return snapshot.encode_snapshot(content)
@@ -417,12 +418,16 @@ class RouterAggregate:
 
         taken: the snapshot of this moment, if it was taken already
         """
-        state, was = (taken or self.take_snapshot()).seal, self.segment
-        open_since = min(self.open.first_seq(), self.seq + 1)
-        ended = self.number, was.first, self.seq, self.at, self.seal, was.refers, open_since
+        state, ended = (taken or self.take_snapshot()).seal, self.describe_segment()
         event = self.append(0, events.SegmentSealed(self.config, self.name, state))
         self.segment = snapshot.SegmentStart(event.seq, event.at, event.seq)
-        return Segment(*ended), event
+        return ended, event
+
+    def describe_segment(self) -> Segment:
+        """The segment as it would be in the store if it ended here."""
+        first, refers = self.segment.first, self.segment.refers
+        open_since = min(self.open.first_seq(), self.seq + 1)
+        return Segment(self.number, first, self.seq, self.at, self.seal, refers, open_since)
 
     def local_time(self, at: int) -> int:
         """The time of the router, by its own clock."""

@@ -4,23 +4,29 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 from bylot.errors import RouterNotFound, StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
-from bylot.eventlog.events import BODY_DECODERS, rehash_event
-from bylot.eventlog.repository import aggregate_from_log_start, iterate_events, load_aggregate
+from bylot.eventlog.events import BODY_DECODERS, verify_chain
+from bylot.eventlog.loading import aggregate_from_log_start, iterate_events, load_aggregate
 from bylot.router.core import RouterCore
-from bylot.store import Event, RouterRow, Store
+from bylot.store import Event, RouterRow, Segment, Store
 
 AUDIT_RELATIVE_TOLERANCE = 1e-9  # the sums are taken in another order
 
 
 class AuditResult(NamedTuple):
-    """The result of an audit; `fault` is None if everything agrees."""
+    """The result of an audit; `fault` is None if everything agrees.
+
+    first:  the first event of the log; those before it were dropped
+    events: that agree
+    """
 
     router: str
-    events: int  # that agree
+    first: int
+    events: int
     decisions: int
     fingerprint: str  # of the state after the last of them
     fault: str | None
@@ -94,17 +100,26 @@ def audit_router(store: Store, name: str) -> AuditResult:
     row = store.find(name)
     if row is None:
         raise RouterNotFound(f"no router named {name!r} in {store.address}")
+    while True:
+        first = store.first_seq(row.number)
+        result = audit_from(store, row, first)
+        if result.fault is None or store.first_seq(row.number) == first:
+            return result  # else a server dropped events meanwhile
+
+
+def audit_from(store: Store, row: RouterRow, first: int) -> AuditResult:
+    """Replay a log that begins with this event."""
     try:
         aggregate = aggregate_from_log_start(store, row)
     except StoreCorrupted as error:
-        return AuditResult(name, 0, 0, "", str(error))
+        return AuditResult(row.name, first, 0, 0, "", str(error))
     costs, fault = LoggedCosts(), None
     try:
         fault = find_fault(store, row, aggregate, costs)
     except StoreCorrupted as error:
         fault = str(error)
-    decisions = len(costs.decisions)
-    return AuditResult(row.name, aggregate.seq + 1, decisions, aggregate.fingerprint(), fault)
+    counts = aggregate.seq + 1 - first, len(costs.decisions)
+    return AuditResult(row.name, first, *counts, aggregate.fingerprint(), fault)
 
 
 def find_fault(
@@ -114,7 +129,10 @@ def find_fault(
     read_without_replay(store, row, aggregate, costs)
     booked_before, logged_before = book_totals(aggregate), costs.all_totals(aggregate.core)
     snapshot, same = store.snapshot(row.number), True
+    segments = {one.last: one for one in store.segments(row.number)}
     for event in iterate_events(store, row.number, aggregate.seq):
+        if event.kind == "sealed":
+            check_segment(store, aggregate, segments.get(event.seq - 1))
         aggregate.replay(event)
         costs.add(event, aggregate.core.uncounted.since)
         if snapshot is not None and snapshot.seq == event.seq:
@@ -137,6 +155,16 @@ def find_fault(
     return None
 
 
+def check_segment(store: Store, aggregate: RouterAggregate, stored: Segment | None) -> None:
+    """Refuse the row of a segment that ends here, or the snapshot after it, if it was changed."""
+    ours, place = aggregate.describe_segment(), f"router {aggregate.name!r}: the segment that ends"
+    if stored is None or stored._replace(dropped=0) != ours:
+        raise StoreCorrupted(f"{place} with event {ours.last} is not the replay's")
+    taken = store.snapshot(ours.router, ours.last)
+    if taken is not None and taken != aggregate.take_snapshot():
+        raise StoreCorrupted(f"{place} with event {ours.last} has a snapshot that was changed")
+
+
 def book_totals(aggregate: RouterAggregate) -> dict[tuple[str, int], tuple[float, float]]:
     """The sums of stated and settled costs that a router has booked, as `all_totals` of its log."""
     core = aggregate.core
@@ -153,11 +181,8 @@ def read_without_replay(
     """Verify the hashes of the events before the snapshot that the replay begins with."""
     first = store.first_seq(row.number)
     seal = next((one.seal for one in store.segments(row.number) if one.last == first - 1), b"")
-    for event in iterate_events(store, row.number):
-        if event.seq > aggregate.seq:
-            break
-        if rehash_event(seal, event) != event:
-            raise StoreCorrupted(f"router {row.name!r}: event {event.seq} of its log was changed")
+    log = takewhile(lambda event: event.seq <= aggregate.seq, iterate_events(store, row.number))
+    for event in verify_chain(log, seal, first, row.name):
         seal = event.seal
         costs.add(event, aggregate.core.uncounted.since)
     if seal != aggregate.seal:

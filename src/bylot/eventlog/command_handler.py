@@ -20,7 +20,8 @@ from bylot.eventlog.history import (
     decision_from_events,
     decision_record_from_events,
 )
-from bylot.eventlog.repository import RouterRepository, has_wait
+from bylot.eventlog.loading import has_wait
+from bylot.eventlog.repository import RouterRepository
 from bylot.eventlog.retention import Retention
 from bylot.eventlog.snapshot import check_snapshot_size
 from bylot.policies.registry import check_max_contexts
@@ -29,6 +30,8 @@ from bylot.store import DecisionEvents, Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
 MAX_ROUTERS_PER_SCAN = 20
+RETENTION_PAUSES = 6  # after old events were deleted, so many times as long as that took
+BUSY_US = 1_000_000  # after the last command
 IDLE_ROUTER_CHECK_US = 60_000_000  # between two looks at a router that no command opens
 
 
@@ -40,8 +43,10 @@ class CommandHandler:
 
     def __init__(self, repository: RouterRepository, keep_us: int | None = None) -> None:
         self.repository, self.store = repository, repository.store
+        repository.keep_us = keep_us
         self.retention = None if keep_us is None else Retention(repository, keep_us)
         self.at = 0
+        self.pause_s = 0.0  # to wait before `maintain` is called again, if more can be done
         self.deleted_logs: list[int] | None = None  # None: not known yet
         self.scan_after: str | None = ""  # the last name that was looked at; None: all were
         self.idle: dict[str, int] = {}  # routers with a wait, and when to look at them
@@ -108,12 +113,14 @@ class CommandHandler:
         return left == 0
 
     def maintain(self, at: int) -> bool:
-        """Do a short piece of work that no command asked for; whether more can be done at once.
+        """Do a short piece of work that no command asked for; whether more can be done, at once or
+        after `pause_s`.
 
         Large snapshots are written, the rest of deleted logs is deleted, old segments of logs are
         dropped, and decisions that are due are closed in routers that no command has opened since
         the start. These are released again, for any other server.
         """
+        self.pause_s = 0.0
         if self.repository.write_parts():
             return True
         if self.deleted_logs is None:
@@ -122,7 +129,10 @@ class CommandHandler:
             if not self.store.delete(self.deleted_logs[-1]):
                 self.deleted_logs.pop()
             return True
+        start = time.perf_counter()
         if self.retention is not None and self.retention.step(at):
+            if at < self.at + BUSY_US:  # commands must not wait for it often
+                self.pause_s = RETENTION_PAUSES * (time.perf_counter() - start)
             return True
         if self.scan_after is not None:
             rows = self.store.routers(self.scan_after, MAX_ROUTERS_PER_SCAN)
@@ -213,7 +223,7 @@ class CommandHandler:
         """Draw a panel; under a known key, return the decision made then, if not cancelled."""
         router = self.repository.get(command.name, self.at)
         if command.key is not None:
-            before = self.repository.find_key(router.number, command.key)
+            before = self.repository.find_key(router.name, command.key)
             if before is not None:
                 if before.seq < self.repository.opened[router.name].expired:
                     what = f"key {command.key!r} was used for a decision that is no longer kept"

@@ -12,11 +12,13 @@ from bylot.errors import RouterNotFound
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import check_router_name
 from bylot.eventlog.events import now_us
+from bylot.eventlog.loading import load_aggregate
 from bylot.eventlog.open_decisions import OpenDecisions
-from bylot.eventlog.repository import load_aggregate
-from bylot.eventlog.snapshot import SegmentStart
+from bylot.eventlog.snapshot import SegmentStart, check_snapshot_size
 from bylot.eventlog.timeline import skip_decisions
 from bylot.policies import policy_to_data
+from bylot.policies.compiled_handle import BookedDecision
+from bylot.policies.registry import check_max_contexts
 from bylot.router.config import RouterConfig
 from bylot.router.persistence import load_router, problem_to_data
 from bylot.router.status import Counters
@@ -30,14 +32,17 @@ def copy_router(source: Store, name: str, target: Store, new_name: str) -> Route
     if row is None:
         raise RouterNotFound(f"no router named {name!r} in {source.address}")
     router = load_aggregate(source, row)
-    router.counters.missing += sum(not (one.is_deferred or one.valued) for _, one in router.open)
+    waiting = sum(not (one.is_deferred or one.valued) for _, one in router.open)
+    router.counters.missing += waiting
     return start_copy(target, router, new_name, f"router {name} after event {router.seq}")
 
 
 def import_router(path: Path, target: Store, name: str) -> RouterRow:
     """Create a stored router from a file of `Router.save`."""
     check_router_name(name)
-    core, memory, _, _ = load_router(path)
+    core, memory, waiting, _ = load_router(path)
+    check_max_contexts(core.policy, core.problem.size, core.max_contexts)
+    check_snapshot_size(core, core.max_contexts)
     run, spent = core.run, core.name_costs(core.totals.spent)
     config = RouterConfig(
         problem=problem_to_data(core.problem),
@@ -52,7 +57,8 @@ def import_router(path: Path, target: Store, name: str) -> RouterRow:
     router = RouterAggregate(0, name, config, core)
     rewards, total = int(core.totals.rewards[0]), float(core.totals.total[0])
     earned = max(0.0, total - rewards * run.low)
-    router.counters = Counters(learned=rewards, earned=earned, booked=dict(spent))
+    missing = sum(isinstance(one, BookedDecision) for one in waiting.values())
+    router.counters = Counters(learned=rewards, earned=earned, missing=missing, booked=dict(spent))
     router.stated = spent
     router.timeline = skip_decisions(core.problem.costs, core.t, now_us())
     return start_copy(target, router, name, f"file {path.name}")
@@ -64,7 +70,7 @@ def start_copy(target: Store, router: RouterAggregate, name: str, origin: str) -
     router.name, router.number, router.seq, router.seal = name, 0, -1, b""
     router.at, router.pool_since, router.open = at, 0, OpenDecisions()
     router.config = structs.replace(router.config, version=1)
-    router.segment = SegmentStart(at=at)
+    router.segment = SegmentStart()
     restored = RouterAggregate.from_snapshot(name, router.take_snapshot())  # as a replay begins
     first_state = restored.take_snapshot()
     return target.create(name, at, restored.begin_copy(at, origin), first_state)

@@ -7,7 +7,7 @@ A new kind of event is a body here, a method of the aggregate that makes it and 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
@@ -31,34 +31,35 @@ class EventBody(Struct, frozen=True, omit_defaults=True, kw_only=True):
     by: str | None = None
 
 
-class RouterCreated(EventBody, frozen=True):
-    """Event 0: the configuration of the router, and its name."""
+class ConfigRecorded(EventBody, frozen=True):
+    """An event with the configuration that is in force after it."""
 
     config: RouterConfig
+
+
+class RouterCreated(ConfigRecorded, frozen=True):
+    """Event 0: the configuration of the router, and its name."""
+
     name: str
 
 
-class RouterCopied(EventBody, frozen=True):
+class RouterCopied(ConfigRecorded, frozen=True):
     """Event 0 of a router that continues another one, from a snapshot after event -1."""
 
-    config: RouterConfig
     name: str
     state: bytes  # the hash of the snapshot
     origin: str  # where it comes from, for people
 
 
-class ConfigChanged(EventBody, frozen=True):
+class ConfigChanged(ConfigRecorded, frozen=True):
     """Another configuration from here on."""
 
-    config: RouterConfig
 
-
-class SegmentSealed(EventBody, frozen=True):
+class SegmentSealed(ConfigRecorded, frozen=True):
     """A segment of the log ended before this event. With a snapshot of that moment, the log can be
     continued and verified from here on without the events before.
     """
 
-    config: RouterConfig  # in force
     name: str
     state: bytes  # the hash of the snapshot
 
@@ -186,10 +187,21 @@ def read_decision_events(store: Store, router: int, seq: int) -> DecisionEvents 
     return found
 
 
-def read_decision_by_key(store: Store, router: int, key: str) -> Event | None:
-    """The decision made under an idempotency key, verified."""
+def verify_chain(events: Iterable[Event], seal: bytes, first: int, name: str) -> Iterator[Event]:
+    """Events that follow each other, verified one by one; seal: of the event before the first."""
+    for seq, event in enumerate(events, first):
+        if event.seq != seq or rehash_event(seal, event) != event:
+            raise StoreCorrupted(f"router {name!r}: event {seq} of its log was changed or removed")
+        seal = event.seal
+        yield event
+
+
+def read_decision_by_key(store: Store, router: int, key: str, expired: int = 0) -> Event | None:
+    """The decision made under an idempotency key, verified unless it is before `expired`: the event
+    before that one may be deleted.
+    """
     found = store.decision_by_key(router, key)
-    if found is not None:
+    if found is not None and found.seq >= expired:
         verify_event_hash(found, store.event(router, found.seq - 1))
     return found
 

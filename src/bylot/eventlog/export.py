@@ -1,8 +1,8 @@
 """Export: segments of a log as Parquet files that can be verified without the store.
 
 A file has one row per event: `seq`, `at`, `kind`, `of`, `key`, `body` as JSON for queries, `raw` as
-it is stored, and `seal`. Its metadata has the router, its number, the seal before its first event
-and that of its last.
+it is stored, and its hash, `seal`. Its metadata has the router and its number, the first and the
+last event, and the hashes of the last one and of the event before the first.
 """
 
 import io
@@ -17,8 +17,8 @@ from pyarrow import parquet
 
 from bylot._atomic_write import replace_file
 from bylot.errors import BylotError, RouterNotFound, StoreCorrupted
-from bylot.eventlog.events import BODY_DECODERS, rehash_event
-from bylot.eventlog.repository import iterate_events
+from bylot.eventlog.events import BODY_DECODERS, verify_chain
+from bylot.eventlog.loading import iterate_events
 from bylot.store import Event, RouterRow, Store
 
 EXPORT_FORMAT = "bylot-log 1"
@@ -38,10 +38,11 @@ EVENTS_PER_ROW_GROUP = 20_000
 
 
 class LogRange(NamedTuple):
-    """Events of a log, `first` to `last`; before: the seal of the event before them."""
+    """Events of a log, `first` to `last`; the hashes of the last and of the event before them."""
 
     first: int
     last: int
+    seal: bytes
     before: bytes
 
 
@@ -62,16 +63,33 @@ def export_router(
     row = store.find(name)
     if row is None:
         raise RouterNotFound(f"no router named {name!r} in {store.address}")
-    folder.mkdir(parents=True, exist_ok=True)
-    prefix = f"{name}.{row.number}"
     for events in list_ranges(store, row, everything=everything):
-        path = folder / f"{prefix}.{events.first:010}-{events.last:010}.parquet"
-        if not path.exists():
-            replace_file(path, encode_events(row, events, read_range(store, row, events)))
-        for older in folder.glob(f"{prefix}.{events.first:010}-*.parquet"):
-            if older != path:  # of a segment that had not ended then
-                older.unlink()
+        path = folder / name_file(row, events)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                replace_file(path, encode_events(row, events, read_range(store, row, events)))
+            remove_replaced_files(store, row, events, folder)
+        except OSError as error:
+            what = f"{path} cannot be written: {error.strerror}"
+            raise BylotError(what, remedy="give another folder with --out") from None
         yield ExportedFile(path, events)
+
+
+def name_file(row: RouterRow, events: LogRange) -> str:
+    """A name that differs for logs that differ, also of other stores."""
+    seal = events.seal.hex()[:8]
+    return f"{row.name}.{row.number}.{events.first:010}-{events.last:010}.{seal}.parquet"
+
+
+def remove_replaced_files(store: Store, row: RouterRow, events: LogRange, folder: Path) -> None:
+    """Remove files of the same segment of this log from before it had all of these events."""
+    for path in folder.glob(f"{row.name}.{row.number}.{events.first:010}-*.parquet"):
+        _, _, places, seal, _ = path.name.rsplit(".", 4)
+        last = int(places.partition("-")[2])
+        event = store.event(row.number, last) if last < events.last else None
+        if event is not None and event.seal.hex().startswith(seal):
+            path.unlink()
 
 
 def list_ranges(store: Store, row: RouterRow, *, everything: bool) -> list[LogRange]:
@@ -79,26 +97,28 @@ def list_ranges(store: Store, row: RouterRow, *, everything: bool) -> list[LogRa
     ranges, before, first = [], b"", 0
     for one in store.segments(row.number):
         if not one.dropped:
-            ranges.append(LogRange(one.first, one.last, before))
+            ranges.append(LogRange(one.first, one.last, one.seal, before))
         before, first = one.seal, one.last + 1
     last = store.last_seq(row.number)
-    if everything and last is not None and last >= first:
-        ranges.append(LogRange(first, last, before))
+    event = None if last is None else store.event(row.number, last)
+    if everything and event is not None and event.seq >= first:
+        ranges.append(LogRange(first, event.seq, event.seal, before))
     return ranges
 
 
 def read_range(store: Store, row: RouterRow, events: LogRange) -> Iterator[Event]:
     """The events of a range, verified."""
-    seal, following = events.before, events.first
-    for event in iterate_events(store, row.number, events.first - 1):
-        if event.seq > events.last:
-            return
-        if event.seq != following or rehash_event(seal, event) != event:
-            raise StoreCorrupted(f"router {row.name!r}: event {following} of its log was changed")
-        seal, following = event.seal, event.seq + 1
+    if store.first_seq(row.number) > events.first:
+        what = f"events {events.first} to {events.last} of router {row.name!r} were dropped"
+        raise BylotError(what, remedy="export them sooner, or keep more (`bylot serve --keep`)")
+    log = iterate_events(store, row.number, events.first - 1)
+    count = events.last + 1 - events.first
+    seal = b""
+    for event in verify_chain(islice(log, count), events.before, events.first, row.name):
+        seal = event.seal
         yield event
-    if following <= events.last:
-        raise StoreCorrupted(f"router {row.name!r}: its log ends before event {events.last}")
+    if seal != events.seal:
+        raise StoreCorrupted(f"router {row.name!r}: its log does not end with event {events.last}")
 
 
 def encode_events(row: RouterRow, events: LogRange, log: Iterator[Event]) -> bytes:
@@ -107,6 +127,9 @@ def encode_events(row: RouterRow, events: LogRange, log: Iterator[Event]) -> byt
         "format": EXPORT_FORMAT,
         "router": row.name,
         "number": str(row.number),
+        "first": str(events.first),
+        "last": str(events.last),
+        "seal": events.seal.hex(),
         "before": events.before.hex(),
     }
     buffer = io.BytesIO()
@@ -127,7 +150,9 @@ def table_from_events(events: Sequence[Event], schema: pa.Schema) -> pa.Table:
 
 
 def events_from_table(table: pa.Table, number: int) -> Iterator[Event]:
-    """Inverse of `table_from_events`; an event is empty if its JSON is not that of its body."""
+    """Inverse of `table_from_events`. An event whose JSON differs from its body gets an empty body,
+    which its hash is not of.
+    """
     columns = [table[name] for name in EXPORT_SCHEMA.names]
     columns[1] = columns[1].cast(pa.int64())
     for seq, at, kind, of, key, body, raw, seal in zip(
@@ -150,31 +175,36 @@ def verify_files(paths: Iterable[Path]) -> dict[str, LogRange]:
     returns what there is, by name and number of the router.
     """
     found: dict[str, LogRange] = {}
-    seals: dict[str, bytes] = {}
     for path in sorted(paths):
-        router, events, seal = verify_file(path)
+        router, events = verify_file(path)
         earlier = found.setdefault(router, events)
-        follows = (earlier.last + 1, seals.get(router)) == (events.first, events.before)
+        follows = (earlier.last + 1, earlier.seal) == (events.first, events.before)
         if earlier is not events and not follows:
             raise BylotError(f"{path}: its events do not follow those of the file before it")
-        found[router], seals[router] = earlier._replace(last=events.last), seal
+        found[router] = earlier._replace(last=events.last, seal=events.seal)
     return found
 
 
-def verify_file(path: Path) -> tuple[str, LogRange, bytes]:
-    """The router of a file, its events, and the seal of the last; an error if one was changed."""
+def verify_file(path: Path) -> tuple[str, LogRange]:
+    """The router of a file and its events; an error if anything was changed."""
     try:
         table = parquet.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise BylotError(f"{path} cannot be read: {error}") from None
     metadata = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}
-    if metadata.get("format") != EXPORT_FORMAT or not table.schema.equals(EXPORT_SCHEMA):
+    try:
+        number, first, last = (int(metadata[name]) for name in ("number", "first", "last"))
+        before, seal = (bytes.fromhex(metadata[name]) for name in ("before", "seal"))
+        named = metadata["format"] == EXPORT_FORMAT
+    except (KeyError, ValueError):
+        named = False
+    if not named or not table.schema.equals(EXPORT_SCHEMA) or table.num_rows == 0:
         raise BylotError(f"{path} is not an exported log of bylot")
-    number, before = int(metadata["number"]), bytes.fromhex(metadata["before"])
-    seal, seq = before, int(table["seq"][0].as_py())
-    first = seq
-    for event in events_from_table(table, number):
-        if event.seq != seq or rehash_event(seal, event) != event:
-            raise BylotError(f"{path}: event {seq} was changed")
-        seal, seq = event.seal, seq + 1
-    return f"{metadata['router']}.{number}", LogRange(first, seq - 1, before), seal
+    try:
+        log = list(verify_chain(events_from_table(table, number), before, first, path.name))
+        name = BODY_DECODERS[log[0].kind](log[0].body).name
+    except (StoreCorrupted, AttributeError, TypeError, LookupError) as error:
+        raise BylotError(f"{path} was changed: {error}") from None
+    if (log[-1].seq, log[-1].seal, name) != (last, seal, metadata["router"]):
+        raise BylotError(f"{path} was changed: it does not have what its metadata says")
+    return f"{name}.{number}", LogRange(first, last, seal, before)

@@ -10,23 +10,20 @@ import secrets
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-
-from msgspec import MsgspecError
 
 from bylot.errors import LeaseLost, RouterBusy, RouterNotFound, StoreCorrupted, StoreUnavailable
 from bylot.eventlog import snapshot
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.clock import BOOT_CLOCK, compute_clock_lead
-from bylot.eventlog.events import BODY_DECODERS, read_decision_by_key, read_decision_events
-from bylot.router.config import RouterConfig
+from bylot.eventlog.events import read_decision_by_key, read_decision_events
+from bylot.eventlog.loading import load_aggregate
 from bylot.store import DecisionEvents, Event, RouterRow, Segment, Snapshot, Store
 
 EVENTLOG_LOGGER = logging.getLogger("bylot.eventlog")
 
 LEASE_S = 10.0
-EVENTS_PER_PAGE = 1000
 MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000
 SNAPSHOT_BYTES_PER_EVENT = 100  # at most
 MAX_REPLAY_S = 10.0  # work after which a snapshot is due in any case
@@ -36,113 +33,6 @@ SEGMENT_SNAPSHOT_BYTES_PER_EVENT = 20  # at most: the snapshots after segments a
 DAMAGED_LOG_RETRY_US = 10_000_000
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE_FILE = Path("/proc/self/ns/pid")  # a process id is unique within a container only
-
-
-def load_aggregate(
-    store: Store, row: RouterRow, on_page: Callable[[], None] = lambda: None
-) -> RouterAggregate:
-    """A router from its latest snapshot, if that is valid, and the events after it."""
-    check_log_end(store, row)
-    loaded = aggregate_from_latest_snapshot(store, row) or aggregate_from_log_start(store, row)
-    for event in iterate_events(store, row.number, loaded.seq, on_page):
-        loaded.replay(event)
-    return loaded
-
-
-def check_log_end(store: Store, row: RouterRow) -> None:
-    """Refuse a log that has lost its last events, as far as its end was recorded."""
-    end = store.ends.get(row.number)
-    if end is None:
-        return
-    last = store.event(row.number, end.seq)  # after its record, which was written later
-    if last is None or last.seal != end.seal:
-        how = "ends before" if last is None else "does not contain"
-        raise StoreCorrupted(
-            f"router {row.name!r}: its log {how} event {end.seq}, which was written to it",
-            remedy=f"{StoreCorrupted.remedy}; to continue without the events that are lost, "
-            + store.ends.remedy,
-        )
-
-
-def aggregate_from_latest_snapshot(store: Store, row: RouterRow) -> RouterAggregate | None:
-    """A router from its latest valid snapshot, None if there is none."""
-    for seq in store.snapshot_seqs(row.number):
-        if seq < 0:
-            break  # the first state of a copy: its log is replayed as a whole
-        stored = store.snapshot(row.number, seq)
-        try:
-            loaded = stored and RouterAggregate.from_snapshot(row.name, stored)
-        except StoreCorrupted:
-            continue
-        if loaded is not None:
-            last = store.event(row.number, seq)
-            if last is None or last.seal != loaded.seal:
-                how = "is missing from" if last is None else "differs in"
-                raise StoreCorrupted(
-                    f"router {row.name!r}: its snapshot is of event {seq}, which {how} its log"
-                )
-            loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
-            return loaded
-    return None
-
-
-def aggregate_from_log_start(store: Store, row: RouterRow) -> RouterAggregate:
-    """A router from the first event of its log alone. If that was dropped, or if it is a copy, from
-    the oldest snapshot, and the event after it, which records the state.
-    """
-    first = store.first_seq(row.number)
-    event = next(iter(store.events(row.number, limit=1)), None)
-    if event is None or event.seq != first:
-        raise StoreCorrupted(f"router {row.name!r}: its log has no first event")
-    if event.kind == "created":
-        loaded = RouterAggregate.from_first_event(row.name, event)
-    else:
-        loaded = aggregate_from_base(store, row)
-    loaded.find_events = lambda seq: read_decision_events(store, row.number, seq)
-    return loaded
-
-
-def aggregate_from_base(store: Store, row: RouterRow) -> RouterAggregate:
-    """A router from the oldest snapshot, whose hash the next event records."""
-    base = next(iter(store.snapshot_seqs(row.number)[::-1]), None)
-    stored = None if base is None else store.snapshot(row.number, base)
-    sealed = None if base is None else store.event(row.number, base + 1)
-    if stored is None or sealed is None or sealed.kind not in ("sealed", "copied"):
-        raise StoreCorrupted(
-            f"router {row.name!r}: its log does not begin with its creation, and no snapshot to "
-            "continue from is left"
-        )
-    loaded = RouterAggregate.from_snapshot(row.name, stored)
-    loaded.replay(sealed)  # its hash and the state
-    return loaded
-
-
-def iterate_events(
-    store: Store, router: int, after: int = -1, on_page: Callable[[], None] = lambda: None
-) -> Iterator[Event]:
-    """All events of a log after one, in order; `on_page` is called now and then."""
-    while page := store.events(router, after, EVENTS_PER_PAGE):
-        yield from page
-        on_page()
-        after = page[-1].seq
-
-
-def read_stored_config(store: Store, row: RouterRow) -> RouterConfig | None:
-    """The configuration in force of a router, without a lease; None if its log is damaged, which
-    is reported when the router is opened.
-    """
-    last = next(iter([*store.edits(row.number, 1), *store.events(row.number, limit=1)]), None)
-    try:
-        config: RouterConfig | None = last and BODY_DECODERS[last.kind](last.body).config
-    except (LookupError, MsgspecError):
-        return None
-    return config
-
-
-def has_wait(store: Store, row: RouterRow) -> bool:
-    """Whether decisions of a router are closed after some time, by its latest configuration."""
-    config = read_stored_config(store, row)
-    return config is not None and config.wait is not None
 
 
 def make_owner_name() -> str:
@@ -261,6 +151,7 @@ class RouterRepository:
         self.opened: dict[str, OpenRouter] = {}
         self.damaged: dict[str, tuple[int, StoreCorrupted]] = {}  # when it was found, and how
         self.renewed_s = time.clock_gettime(BOOT_CLOCK)  # when all leases were renewed
+        self.keep_us: int | None = None  # microseconds for which events are kept; None: for ever
         self.is_leaving = False  # this process stops, and opens no router any more
 
     def get(self, name: str, at: int) -> RouterAggregate:
@@ -291,7 +182,7 @@ class RouterRepository:
         loaded.lead = compute_clock_lead(name, loaded.at, at)
         self.add_opened(row, loaded)
         self.opened[name].work_s = time.perf_counter() - start  # the next one need not do it again
-        self.opened[name].expired = self.store.first_seq(row.number)
+        self.opened[name].expired = self.find_expired(row.number, loaded.local_time(at))
         return loaded
 
     def add_opened(self, row: RouterRow, aggregate: RouterAggregate) -> None:
@@ -334,11 +225,19 @@ class RouterRepository:
         for router in routers:
             self.uncommitted.pop(router, None)
 
-    def find_key(self, router: int, key: str) -> Event | None:
-        """The decision made under an idempotency key."""
-        waiting = self.uncommitted.get(router)
+    def find_expired(self, router: int, at: int) -> int:
+        """The first event after the segments that were dropped, or are older than `keep_us`."""
+        before = 0 if self.keep_us is None else at - self.keep_us
+        segments = self.store.segments(router)
+        ends = [one.last for one in segments if one.dropped or one.ended < before]
+        return max(ends, default=-1) + 1
+
+    def find_key(self, name: str, key: str) -> Event | None:
+        """The decision that a router made under an idempotency key."""
+        number, expired = self.opened[name].row.number, self.opened[name].expired
+        waiting = self.uncommitted.get(number)
         found = waiting and waiting.by_key.get(key)
-        return found or read_decision_by_key(self.store, router, key)
+        return found or read_decision_by_key(self.store, number, key, expired)
 
     def find_event(self, router: int, seq: int) -> Event | None:
         """One event of a log, not verified if it is in the store."""

@@ -8,11 +8,12 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from bylot import errors
+from bylot.eventlog.events import BODY_DECODERS, hash_snapshot
 from bylot.eventlog.repository import EVENTLOG_LOGGER, RouterRepository
-from bylot.store import RouterRow, Segment
+from bylot.store import RouterRow, Segment, Store
 
 MAX_ROUTERS_PER_LOOK = 20
-MAX_EVENTS_PER_DELETE = 500
+MAX_EVENTS_PER_STEP = 500
 MIN_LOOK_INTERVAL_US = 1_000_000
 RETRY_US = 10_000_000  # after a router could not be opened
 LOOKS_PER_KEEP = 100
@@ -47,6 +48,15 @@ def choose_cut(
     return None
 
 
+def has_valid_base(store: Store, router: int, seq: int) -> bool:
+    """Whether the snapshot after the end of a segment is the one that the next event records."""
+    stored, event = store.snapshot(router, seq), store.event(router, seq + 1)
+    if stored is None or event is None or event.kind != "sealed":
+        return False
+    recorded = BODY_DECODERS["sealed"](event.body).state
+    return bool(hash_snapshot(stored.body) == stored.seal == recorded)
+
+
 class Retention:
     """Drops segments of all routers of a store that are old enough, a little at a time.
 
@@ -58,23 +68,20 @@ class Retention:
         self.look_at = 0  # when to look at all routers again
         self.look_after: str | None = ""  # the last name that was looked at; None: all were
         self.to_delete: list[int] = []  # routers with dropped events
-        self.shrinking = False
 
     def step(self, at: int) -> bool:
         """Do a short piece of work; whether more can be done at once."""
         if self.to_delete:
-            if not self.store.delete_dropped(self.to_delete[-1], MAX_EVENTS_PER_DELETE):
+            if not self.store.delete_dropped(self.to_delete[-1], MAX_EVENTS_PER_STEP):
                 self.to_delete.pop()
-                self.shrinking = True
+            self.store.shrink()  # each time: to take pages from a long list of free ones is slow
             return True
-        if self.shrinking:
-            self.shrinking = self.store.shrink()
-            return True
-        if at >= self.look_at:
-            self.look_at = at + max(MIN_LOOK_INTERVAL_US, self.keep_us // LOOKS_PER_KEEP)
+        if self.look_after is None and at >= self.look_at:
             self.look_after = ""
         if self.look_after is None:
             return False
+        if self.look_after == "":
+            self.look_at = at + max(MIN_LOOK_INTERVAL_US, self.keep_us // LOOKS_PER_KEEP)
         rows = self.store.routers(self.look_after, MAX_ROUTERS_PER_LOOK)
         for row in rows:
             self.look(row, at)
@@ -104,12 +111,15 @@ class Retention:
     def drop(self, row: RouterRow, segments: Sequence[Segment], at: int) -> None:
         """Drop segments of a router, which is opened if it is not open."""
         router = self.repository.get(row.name, at)
-        before = router.local_time(at) - self.keep_us
-        expired = [one.last for one in segments if one.ended < before]
-        if expired:
-            self.repository.opened[row.name].expired = expired[-1] + 1
-        bases = self.store.snapshot_seqs(row.number)
-        cut = choose_cut(segments, bases, router.segment.refers, before)
+        now, bases = router.local_time(at), set(self.store.snapshot_seqs(row.number))
+        self.repository.opened[row.name].expired = self.repository.find_expired(row.number, now)
+        cut = choose_cut(segments, bases, router.segment.refers, now - self.keep_us)
+        while cut is not None and not has_valid_base(self.store, row.number, cut.base):
+            EVENTLOG_LOGGER.error(
+                "router %r: its snapshot after event %d is damaged", row.name, cut.base
+            )
+            bases.discard(cut.base)
+            cut = choose_cut(segments, bases, router.segment.refers, now - self.keep_us)
         if cut is not None:
             self.store.drop_segments(row.number, *cut)
             self.to_delete.append(row.number)

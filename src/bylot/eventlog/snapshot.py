@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, field, msgpack
+from msgspec import Struct, msgpack
 
 from bylot.errors import PolicyError
 from bylot.eventlog.open_decisions import OpenDecisionColumns
@@ -33,7 +33,7 @@ SNAPSHOT_PART_BYTES = 16_000_000
 class SegmentStart(Struct):
     """The segment of a log that has not ended.
 
-    at:     when its first event happened
+    at:     when its first event happened; 0 for the first segment
     refers: the oldest decision that its events are about; its first event if none is older
     """
 
@@ -42,7 +42,7 @@ class SegmentStart(Struct):
     refers: int = 0
 
 
-class SnapshotContent(Struct, frozen=True, kw_only=True):
+class SnapshotContent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of a snapshot; fields as in `RouterAggregate`."""
 
     version: int
@@ -58,7 +58,7 @@ class SnapshotContent(Struct, frozen=True, kw_only=True):
     timeline: Timeline
     counters: Counters
     stated: dict[str, float]
-    segment: SegmentStart = field(default_factory=SegmentStart)
+    segment: SegmentStart | None = None  # None: the first one, as in snapshots of older versions
 
 
 encode_snapshot = msgpack.Encoder().encode

@@ -31,7 +31,6 @@ REPEATABLE = (
     commands.GetRouter,
     commands.GetDecision,
     commands.RecordReward,
-    commands.EditRouter,
     commands.ReplaceMember,
 )
 """Commands that may be sent again although they may have been executed."""
@@ -76,6 +75,7 @@ class Cluster(CommandRunner):
         else:
             servers = store.register(me, self.writer.settings.lease_s)
         owners = store.owners()
+        self.prepared &= owners.keys()
         for name in sorted(owners.keys() - self.prepared)[:MAX_PREPARED_ROUTERS]:
             self.prepare(store, name)
             self.prepared.add(name)

@@ -1,8 +1,8 @@
 """Membership: the servers that share a store, and which of them owns which router.
 
-A router has one owner at a time, by its lease. A router without a lease is opened by the server
-that it prefers: the first in an order that is fixed by its name and the addresses of the servers,
-so that few routers move when a server comes or goes, among those that have not too many routers.
+A router has one owner at a time, by its lease. A router without a lease goes to the first server in
+an order by a hash of its name and the address of the server. Servers with more than 1.25 times
+their share are left out. So few routers move when a server joins or leaves.
 """
 
 import math

@@ -54,6 +54,7 @@ KEPT_ERRORS = {
 """Errors that callers distinguish; all others are known by their code."""
 SKEW_CODE, KEY_CODE = "version_skew", "cluster_key"
 SKEW_RETRY_S = 4.0
+NOT_EXECUTED_CODES = ("draining", "overloaded")  # of errors 503; others may follow a time-out
 MOVED_ERRORS = (errors.RouterBusy, errors.LeaseLost)
 """Nothing was done, as another server owns the router."""
 
@@ -134,15 +135,17 @@ class PeerLost(Exception):
         self.address, self.sent = address, sent
 
 
-def explain_refusal(content: bytes) -> ApiError | None:
-    """The error for the caller if another server refuses our messages or our key."""
+def explain_refusal(address: str, status: int, content: bytes) -> "ApiError | PeerLost":
+    """What it means that another server answers a request as a whole with an error."""
     try:
         error = msgspec.json.decode(content, type=ErrorBody).error
     except msgspec.MsgspecError:
-        return None
+        return PeerLost(address, sent=status >= 500)
     if error.code == SKEW_CODE:
         return make_skew_error(error.message)
-    return ApiError(503, error.code, error.message) if error.code == KEY_CODE else None
+    if error.code == KEY_CODE:
+        return ApiError(503, error.code, error.message)
+    return PeerLost(address, sent=status >= 500 and error.code not in NOT_EXECUTED_CODES)
 
 
 def make_skew_error(message: str) -> ApiError:
@@ -215,8 +218,8 @@ class Peer:
             raise PeerLost(self.address, sent=True) from error
         finally:
             self.sent.pop(timeout, None)
-        if response.status != 200:  # it was refused as a whole
-            raise explain_refusal(content) or PeerLost(self.address, sent=False)
+        if response.status != 200:
+            raise explain_refusal(self.address, response.status, content)
         try:
             found = decode_results(content)
             return [decode_result(one, result) for one, result in zip(batch, found, strict=True)]

@@ -17,7 +17,7 @@ from contextlib import closing
 from numba.core import event
 
 from bylot.errors import PolicyCompiling, StoreUnavailable
-from bylot.eventlog.repository import read_stored_config
+from bylot.eventlog.loading import read_stored_config
 from bylot.numerics.compile_cache import CACHE_FOLDER
 from bylot.policies import Policy, policy_to_data, resolve_policy
 from bylot.router.exercise import exercise_policy, make_exercise_problem

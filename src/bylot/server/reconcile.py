@@ -25,7 +25,7 @@ from bylot.errors import (
 from bylot.eventlog.commands import CreateRouter, EditRouter
 from bylot.eventlog.config_validation import validate_config
 from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import read_stored_config
+from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.router_models import list_prices, list_used_models
 from bylot.policies.registry import check_max_contexts
 from bylot.router.config import RouterConfig

@@ -6,7 +6,7 @@ from typing import Any
 from bylot.api import DecisionRecord
 from bylot.errors import NoSubstitute, RouterNotFound
 from bylot.eventlog import commands
-from bylot.eventlog.repository import read_stored_config
+from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.settlement import RouterFacts
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision

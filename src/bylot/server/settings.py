@@ -74,9 +74,11 @@ class RouterEntry(Struct, frozen=True, kw_only=True):
     source: Any = None
 
 
-def describe(text: str, section: str = "") -> Meta:
-    """The help text of a setting, and the section of the file that it is in."""
-    return Meta(description=text, extra={"section": section})
+def describe(text: str, section: str = "", expected: str = "") -> Meta:
+    """The help text of a setting, the section of the file that it is in, and what it must be, for
+    errors, if its type does not say it well.
+    """
+    return Meta(description=text, extra={"section": section, "expected": expected})
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
@@ -93,7 +95,11 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     ] = "info"
     lease_s: Annotated[Seconds, describe("seconds that a router is owned without renewal")] = 3.0
     keep: Annotated[
-        Duration | None, describe("time after which old events are dropped, such as 90d or 12h")
+        Duration | None,
+        describe(
+            "time after which old events are dropped, such as 90d or 12h",
+            expected="a number and its unit s, m, h or d, such as 90d",
+        ),
     ] = None
     host: Annotated[str, describe("address to listen on", "listen")] = "127.0.0.1"
     port: Annotated[Port, describe("port to listen on; 0 picks a free one", "listen")] = 8000
@@ -149,6 +155,7 @@ class Setting(NamedTuple):
     kind: Any
     text: str
     section: str
+    expected: str
     default: Any
 
     @property
@@ -179,8 +186,7 @@ class Setting(NamedTuple):
         except msgspec.ValidationError as error:
             said = explain_msgspec_error(str(error)).removeprefix("expected ")
             expected = " or ".join(self.choices) or said.partition(", got ")[0]
-            if "regex" in expected:
-                expected = "a number and its unit s, m, h or d, such as 90d"
+            expected = self.expected or expected
             linked = str(value).startswith("tcp://")
             remedy = "Kubernetes sets it: use enableServiceLinks: false" if linked else None
             shown = "another type" if self.name in SECRET_SETTINGS else value
@@ -190,7 +196,7 @@ class Setting(NamedTuple):
 HINTS = get_type_hints(ServerSettings, include_extras=True)
 DEFAULTS = ServerSettings()
 SETTINGS = {
-    name: Setting(name, kind, meta.description, meta.extra["section"], getattr(DEFAULTS, name))
+    name: Setting(name, kind, meta.description, **meta.extra, default=getattr(DEFAULTS, name))
     for name, kind in HINTS.items()
     for meta in getattr(kind, "__metadata__", ())[-1:]
 }

@@ -131,6 +131,7 @@ class Writer(CommandRunner):
         self.keys_in_flight: set[tuple[str, str]] = set()  # likewise
         self.shared_commit = False  # the last commit had several batches; changed by the thread
         self.sweep_unfinished = False  # likewise
+        self.swept_s, self.sweep_pause_s = 0.0, 0.0  # when it ended; how long to wait; likewise
         self.draining = False
         self.task: ThreadTask | None = None  # to run after the next commit
         self.clock = SteadyClock()  # read by the thread only
@@ -218,7 +219,7 @@ class Writer(CommandRunner):
             self.loop.call_soon_threadsafe(started.set_exception, error)
             return
         self.loop.call_soon_threadsafe(started.set_result, None)
-        swept = renewed = time.monotonic()
+        self.swept_s = renewed = time.monotonic()
         running = True
         while running:
             batches, running = self.collect()
@@ -228,8 +229,7 @@ class Writer(CommandRunner):
             if self.task is not None:
                 self.run_thread_task(handler, self.task)
             now = time.monotonic()
-            if self.sweep_unfinished or now - swept >= self.sweep_interval_s:
-                swept = now
+            if now >= self.next_sweep_s:
                 self.sweep(handler)
             if now - renewed >= self.renew_interval_s:
                 renewed = now
@@ -266,7 +266,8 @@ class Writer(CommandRunner):
         """
         batches: list[Batch] = []
         try:
-            batch = self.queue.get(timeout=0 if self.sweep_unfinished else IDLE_TICK_S)
+            pause_s = min(IDLE_TICK_S, max(0.0, self.next_sweep_s - time.monotonic()))
+            batch = self.queue.get(timeout=pause_s)
             if self.shared_commit:
                 time.sleep(GROUP_COMMIT_WINDOW_S)
             while batch is not None:
@@ -319,9 +320,17 @@ class Writer(CommandRunner):
             at = self.clock()
             more = handler.sweep(at)
             self.sweep_unfinished = handler.maintain(at) or more
+            self.sweep_pause_s = handler.pause_s
 
-        self.sweep_unfinished = False
+        self.sweep_unfinished, self.sweep_pause_s = False, 0.0
         self.run_task("sweep", task)
+        self.swept_s = time.monotonic()
+
+    @property
+    def next_sweep_s(self) -> float:
+        """When to sweep again, by the monotonic clock."""
+        pause_s = self.sweep_pause_s if self.sweep_unfinished else self.sweep_interval_s
+        return self.swept_s + pause_s
 
     def renew(self, handler: CommandHandler) -> None:
         """Renew the leases; success means that the store is available."""

@@ -1,15 +1,14 @@
 """Stores of event logs in SQLite and PostgreSQL: the only modules that use SQL."""
 
-from bylot.store.protocol import (
+from bylot.store.protocol import EmptyDatabase, Store
+from bylot.store.rows import (
     ApiKey,
     DecisionEvents,
-    EmptyDatabase,
     Event,
     RouterRow,
     Segment,
     ServerRow,
     Snapshot,
-    Store,
 )
 from bylot.store.url import find_store_folder, hide_password, open_store, store_exists
 

@@ -18,7 +18,19 @@ from bylot import errors
 from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
 from bylot.store.postgres_compaction import compact_tables
-from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Segment, Snapshot
+from bylot.store.protocol import Execute
+from bylot.store.queries import (
+    ADD_SEGMENT_SQL,
+    ADD_SNAPSHOT_SQL,
+    DELETE_OLD_SNAPSHOTS_SQL,
+    EVENT_QUERIES,
+)
+from bylot.store.rows import (
+    Event,
+    RouterRow,
+    Segment,
+    Snapshot,
+)
 from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 PostgresRow = tuple[Any, ...]
@@ -107,7 +119,7 @@ POSTGRES_SIZE_SQL = (
     "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r'"
     " AND relnamespace = current_schema()::regnamespace"
 )
-POSTGRES_MAX_COMPACTION_S = 86_400.0  # of one statement
+POSTGRES_LONG_STATEMENT_S = 86_400.0  # of a compaction or a migration
 POSTGRES_REMEDIES = {
     "25": "it is read-only; open it for writing, on a primary server",
     "28": "the server refuses access; check user and password",
@@ -196,7 +208,7 @@ class PostgresStore(protocol.Store):
                 raise errors.RouterExists(what, remedy="use another name")
             (number,) = made
             if state is not None:
-                add = query_for_psycopg(protocol.ADD_SNAPSHOT_SQL)
+                add = query_for_psycopg(ADD_SNAPSHOT_SQL)
                 db.execute(add, state._replace(router=number), binary=True)
         self._record_ends([first._replace(router=number)])
         return RouterRow(number, name, at)
@@ -241,9 +253,9 @@ class PostgresStore(protocol.Store):
             ).fetchall()
             if len(rows) == values[-1]:
                 for segment in segments:
-                    db.execute(query_for_psycopg(protocol.ADD_SEGMENT_SQL), segment, binary=True)
+                    db.execute(query_for_psycopg(ADD_SEGMENT_SQL), segment, binary=True)
                 for router in {one.router for one in snapshots}:
-                    delete = query_for_psycopg(protocol.DELETE_OLD_SNAPSHOTS_SQL)
+                    delete = query_for_psycopg(DELETE_OLD_SNAPSHOTS_SQL)
                     db.execute(delete, (router,) * 3, binary=True)
         return rows
 
@@ -262,8 +274,11 @@ class PostgresStore(protocol.Store):
         return int(size)
 
     def compact(self) -> None:
-        with self._using(POSTGRES_MAX_COMPACTION_S) as db:
+        with self._using(POSTGRES_LONG_STATEMENT_S) as db:
             compact_tables(db)
+
+    def shrink(self) -> None:
+        """Only `compact` can do that."""
 
     def _rows(self, query: str, *values: Any, more_s: float = 0.0) -> list[PostgresRow]:
         with self._using(more_s) as db:
@@ -311,7 +326,7 @@ class PostgresStore(protocol.Store):
         self._db, self._made = db, True
         return db
 
-    def _prepare(self, db: Connection[PostgresRow]) -> None:
+    def _prepare(self, db: TimedConnection) -> None:
         """Write nothing before the schema is known to be a store, or empty."""
         db.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so one prepared statement
         for setting in POSTGRES_SESSION_SQL:
@@ -328,8 +343,9 @@ class PostgresStore(protocol.Store):
         if version < STORE_VERSION:
             self._migrate_locked(db)
 
-    def _migrate_locked(self, db: Connection[PostgresRow]) -> None:
+    def _migrate_locked(self, db: TimedConnection) -> None:
         """Migrate an older version, unless another process was faster."""
+        db.timeout_s = POSTGRES_LONG_STATEMENT_S
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
             version = self._check_version(list_postgres_tables(db), db)

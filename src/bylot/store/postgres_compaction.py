@@ -5,7 +5,6 @@ the end of a table. So the rows at the end are written anew, into free space bef
 then cuts off the end, and new indexes take the place of old ones.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -23,12 +22,9 @@ SELECT count(*), count(*) FILTER (WHERE ctid < %s::tid) FROM moved
 """
 
 
-def compact_tables(
-    db: psycopg.Connection[Any], report: Callable[[str], None] = lambda text: None
-) -> None:
-    """Return free space of all tables to the file system; the connection commits each statement."""
+def compact_tables(db: psycopg.Connection[Any]) -> None:
+    """Return free space of the tables of logs to the file system; each statement is committed."""
     for table in LOG_TABLES:
-        report(table)
         db.execute(f"VACUUM {table}")
         move_rows_forward(db, table)
         db.execute(f"VACUUM {table}")

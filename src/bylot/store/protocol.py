@@ -2,156 +2,39 @@
 
 The log is the truth: events of a router, numbered from 0 without gaps. (router, seq) is the primary
 key, so of two writers that both believe they own a router only one can append: the other gets
-`LeaseLost`, and nothing was written. Snapshots only save time; they can be rebuilt from the log.
+`LeaseLost`, and nothing was written. The latest snapshot only saves time. Snapshots after segments,
+and the first state of a copy, take the place of the events before them.
 """
 
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
+from bylot.store.queries import (
+    ADD_PART_SQL,
+    DELETE_EVENTS_SQL,
+    DELETE_PART_SQL,
+    DELETED_LOGS_SQL,
+    MAX_EVENTS_PER_LOG_DELETE,
+    SNAPSHOT_SQL,
+)
+from bylot.store.rows import (
+    ApiKey,
+    DecisionEvents,
+    Event,
+    RouterRow,
+    Segment,
+    ServerRow,
+    Snapshot,
+)
 from bylot.store.schema import LEAST_STORE_VERSION, MIGRATIONS, STORE_VERSION
-
-EVENTS_SQL = "SELECT router, seq, kind, of, key, at, body, seal FROM events WHERE router = ?"
-EVENT_QUERIES = {
-    "edits": f"{EVENTS_SQL} AND kind = 'edited' ORDER BY seq DESC LIMIT ?",
-    "about": f"{EVENTS_SQL} AND of = ? ORDER BY seq",
-    "event": f"{EVENTS_SQL} AND seq = ?",
-    "after": f"{EVENTS_SQL} AND seq > ? ORDER BY seq LIMIT ?",
-    "latest": f"{EVENTS_SQL} AND seq > (SELECT max(seq) FROM events WHERE router = ?) - 1000"
-    " AND kind = ? ORDER BY seq DESC LIMIT ?",
-    "by_key": f"{EVENTS_SQL} AND key = ? AND kind = 'decided' AND key IS NOT NULL",
-}
-"""Queries of the events of a router, whose number is their first value."""
-
-SNAPSHOT_SQL = """
-WITH one AS (
-    SELECT router, seq, body, seal FROM snapshots WHERE router = ?
-    AND seq = coalesce(?, (SELECT max(seq) FROM snapshots WHERE router = ?))
-)
-SELECT seq, body, seal, NULL FROM one UNION ALL
-SELECT seq, piece.body, NULL, part FROM one JOIN snapshot_parts piece USING (router, seq)
-"""
-"""The end of a snapshot and its parts in any order, of the same moment."""
-
-DELETE_OLD_SNAPSHOTS_SQL = """
-DELETE FROM snapshots WHERE router = ? AND seq NOT IN (SELECT last FROM segments WHERE router = ?)
-AND seq >= 0 AND seq < (SELECT max(seq) FROM snapshots WHERE router = ?)
-"""
-"""All but the latest, those after segments, and the first state of a copy."""
-ADD_SNAPSHOT_SQL = (
-    "INSERT INTO snapshots VALUES (?, ?, ?, ?) ON CONFLICT (router, seq) DO UPDATE"
-    " SET body = excluded.body, seal = excluded.seal"
-)
-ADD_SEGMENT_SQL = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-
-ADD_PART_SQL = (
-    "INSERT INTO snapshot_parts SELECT router, ?, ?, ? FROM leases WHERE router = ? AND owner = ?"
-    " ON CONFLICT (router, seq, part) DO UPDATE SET body = excluded.body"
-)
-DELETE_PART_SQL = (
-    "DELETE FROM snapshot_parts WHERE (router, seq, part) ="
-    " (SELECT router, seq, part FROM snapshot_parts WHERE router = ? AND seq <> ?"
-    " AND seq NOT IN (SELECT last FROM segments WHERE router = ?) ORDER BY part DESC LIMIT 1)"
-    " AND EXISTS (SELECT 1 FROM leases WHERE router = ? AND owner = ?)"
-)
-MAX_EVENTS_PER_DELETE = 10_000
-DELETE_EVENTS_SQL = (
-    "DELETE FROM events WHERE router = ?"
-    " AND seq < (SELECT min(seq) FROM events WHERE router = ?) + ?"
-)
-DELETED_LOGS_SQL = """
-WITH RECURSIVE logs (router) AS (
-    SELECT min(router) FROM events
-    UNION ALL SELECT (SELECT min(router) FROM events WHERE router > logs.router) FROM logs
-    WHERE logs.router IS NOT NULL
-)
-SELECT router FROM logs WHERE router IS NOT NULL AND router NOT IN (SELECT number FROM routers)
-"""
-"""One look at the primary key for each log, however long."""
 
 Execute = Callable[..., Any]
 """execute(query, *values) -> cursor, with ? as the placeholder in every database."""
-
-
-class Event(NamedTuple):
-    """One event of a router's log."""
-
-    router: int
-    seq: int
-    kind: str  # a key of `bylot.eventlog.events.EVENT_BODIES`
-    of: int | None  # the seq of the decision that it is about
-    key: str | None  # idempotency key: unique among the decisions of a router
-    at: int  # microseconds since 1970, never before the previous event
-    body: bytes
-    seal: bytes  # hash of this event and of the seal before it: a change is detected
-
-
-class DecisionEvents(NamedTuple):
-    """A decision, and the later events about it."""
-
-    decided: Event
-    since: Sequence[Event]
-
-
-class RouterRow(NamedTuple):
-    """A router, by the number of its log; a name can be reused, a number never."""
-
-    number: int
-    name: str
-    created: int  # microseconds since 1970
-
-
-class Snapshot(NamedTuple):
-    """The state of a router after event `seq`."""
-
-    router: int
-    seq: int
-    body: bytes
-    seal: bytes  # a hash of the body
-
-
-class Segment(NamedTuple):
-    """A part of a log that has ended; the event after it records the state at that time.
-
-    ended:      when its last event happened, in microseconds since 1970
-    seal:       of its last event, so that the next one can be verified without it
-    refers:     the oldest decision that its events are about; its first event if none is older
-    open_since: the oldest decision that was open at its end; the next event if there was none
-    dropped:    1 if its events are deleted, or will be
-    """
-
-    router: int
-    first: int
-    last: int
-    ended: int
-    seal: bytes
-    refers: int
-    open_since: int
-    dropped: int = 0
-
-
-class ApiKey(NamedTuple):
-    """A credential; the store has only a digest of its secret."""
-
-    id: str
-    digest: bytes
-    label: str
-    scopes: tuple[str, ...]
-    routers: tuple[str, ...]  # names; empty: all of them
-    created: int
-    revoked: int | None
-
-
-class ServerRow(NamedTuple):
-    """A server that shares the store; owner: as of leases; release: of bylot."""
-
-    owner: str
-    address: str
-    release: str
 
 
 class EmptyDatabase(errors.UnsupportedStore):
@@ -270,8 +153,9 @@ class Store(ABC):
 
     def _refuse_running_servers(self, db: Any, version: int) -> None:
         """Refuse to change the tables under servers that could not read them any more."""
-        query = f"SELECT count(DISTINCT owner) FROM leases WHERE until > {self.now_sql}"
-        ((count,),) = db.execute(query).fetchall()
+        tables = ("leases", "servers") if version >= 5 else ("leases",)
+        queries = [f"SELECT owner FROM {one} WHERE until > {self.now_sql}" for one in tables]
+        count = len(set(db.execute(" UNION ".join(queries)).fetchall()))
         if version < LEAST_STORE_VERSION and count:
             raise errors.UnsupportedStore(
                 f"{self.address} has version {version}, and {count} servers of an older bylot, "
@@ -316,8 +200,8 @@ class Store(ABC):
             execute("DELETE FROM routers WHERE number = ?", router)
             for table in ("snapshots", "snapshot_parts", "segments", "leases"):
                 execute(f"DELETE FROM {table} WHERE router = ?", router)
-            deleted = execute(DELETE_EVENTS_SQL, router, router, MAX_EVENTS_PER_DELETE)
-            return bool(deleted.rowcount == MAX_EVENTS_PER_DELETE)
+            deleted = execute(DELETE_EVENTS_SQL, router, router, MAX_EVENTS_PER_LOG_DELETE)
+            return bool(deleted.rowcount == MAX_EVENTS_PER_LOG_DELETE)
 
     def deleted_logs(self) -> list[int]:
         """The numbers of deleted routers of whose logs a part is left."""
@@ -409,12 +293,12 @@ class Store(ABC):
         return [Segment(*row) for row in self._rows(query, router)]
 
     def drop_segments(self, router: int, last: int, base: int) -> None:
-        """Drop the events up to `last`, the end of a segment: they are no longer read, and
+        """Drop the events up to `last`, the end of a segment: `events` skips them, and
         `delete_dropped` deletes them. Snapshots from before `base` are deleted.
         """
-        ours = "SELECT 1 FROM leases WHERE router = ? AND owner = ?"
+        lock = "UPDATE leases SET owner = owner WHERE router = ? AND owner = ?"
         with self._transaction() as execute:
-            if not execute(ours, router, self.owner).fetchone():
+            if not execute(lock, router, self.owner).rowcount:  # nobody can take it over meanwhile
                 raise self._fenced_error([router])
             execute("UPDATE segments SET dropped = 1 WHERE router = ? AND last <= ?", router, last)
             for table in ("snapshots", "snapshot_parts"):
@@ -442,9 +326,9 @@ class Store(ABC):
     def compact(self) -> None:
         """Return all free space to the file system."""
 
-    def shrink(self) -> bool:
-        """Return a little free space to the file system; whether there is more."""
-        return False
+    @abstractmethod
+    def shrink(self) -> None:
+        """Return a little free space to the file system, if that can be done in a moment."""
 
     def renew(self, owner: str, seconds: float) -> set[int]:
         """Renew all leases of an owner, also expired ones; returns the routers it still owns."""

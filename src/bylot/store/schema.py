@@ -3,8 +3,8 @@
 STORE_VERSION = 6
 """Version of the tables and of the events in them."""
 LEAST_STORE_VERSION = 6
-"""The oldest bylot that can share a store of this version is one of that version: during an
-upgrade, servers of both may run.
+"""The oldest version whose servers can use these tables too. If it is lower than `STORE_VERSION`,
+servers of both may run during an upgrade.
 """
 SERVERS_TABLE = (
     "CREATE TABLE servers (owner {name} PRIMARY KEY, address {text} NOT NULL,"

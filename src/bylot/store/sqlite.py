@@ -14,7 +14,19 @@ from typing import Any
 from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
 from bylot.store import protocol
 from bylot.store.log_ends import LogEndsFile
-from bylot.store.protocol import EVENT_QUERIES, Event, Execute, RouterRow, Segment, Snapshot
+from bylot.store.protocol import Execute
+from bylot.store.queries import (
+    ADD_SEGMENT_SQL,
+    ADD_SNAPSHOT_SQL,
+    DELETE_OLD_SNAPSHOTS_SQL,
+    EVENT_QUERIES,
+)
+from bylot.store.rows import (
+    Event,
+    RouterRow,
+    Segment,
+    Snapshot,
+)
 from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 SQLITE_BUSY_TIMEOUT_S = 3.0
@@ -97,7 +109,7 @@ class SqliteStore(protocol.Store):
             first = first._replace(router=number)
             db.execute(SQLITE_ADD_EVENT_SQL, first)
             if state is not None:
-                db.execute(protocol.ADD_SNAPSHOT_SQL, state._replace(router=number))
+                db.execute(ADD_SNAPSHOT_SQL, state._replace(router=number))
         self._record_ends([first])
         return RouterRow(number, name, at)
 
@@ -118,11 +130,11 @@ class SqliteStore(protocol.Store):
             except sqlite3.IntegrityError as error:
                 raise self._duplicate_error(error) from None
             if segments:
-                db.executemany(protocol.ADD_SEGMENT_SQL, segments)
+                db.executemany(ADD_SEGMENT_SQL, segments)
             if snapshots:
-                db.executemany(protocol.ADD_SNAPSHOT_SQL, snapshots)
+                db.executemany(ADD_SNAPSHOT_SQL, snapshots)
                 old = [(one.router,) * 3 for one in snapshots]
-                db.executemany(protocol.DELETE_OLD_SNAPSHOTS_SQL, old)
+                db.executemany(DELETE_OLD_SNAPSHOTS_SQL, old)
         self._record_ends(events)
 
     def _check_writable(
@@ -171,15 +183,13 @@ class SqliteStore(protocol.Store):
             db.execute("VACUUM")
             copy_wal(db)
 
-    def shrink(self) -> bool:
+    def shrink(self) -> None:
         with self._reading() as db:
             ((free,),) = db.execute("PRAGMA freelist_count")
-            if free <= SQLITE_SPARE_PAGES:
-                return False
-            self._check_same_files(db)
-            db.execute(f"PRAGMA incremental_vacuum({SQLITE_PAGES_PER_SHRINK})").fetchall()
-            ((left,),) = db.execute("PRAGMA freelist_count")
-            return bool(SQLITE_SPARE_PAGES < left < free)  # equal: the file was made without it
+            if free > SQLITE_SPARE_PAGES:
+                self._check_same_files(db)
+                # `execute` would end after the first page
+                db.executescript(f"PRAGMA incremental_vacuum({SQLITE_PAGES_PER_SHRINK})")
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
