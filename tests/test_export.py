@@ -10,19 +10,18 @@ from pyarrow import parquet
 
 from bylot.cli import main
 from bylot.errors import BylotError
-from bylot.eventlog import repository
 from bylot.eventlog.export import export_router, verify_files
 from bylot.store import Store, open_store
 from handlers import SECOND
+from retained_log import create, maintain, make_handler, play, short_segments
 from stores import execute_statements, read_log
-from test_retention import create, maintain, make_handler, play
+
+__all__ = ["short_segments"]
 
 
 @pytest.fixture
-def filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+def filled(store: Store, short_segments: None) -> Store:
     """A store with a log of several segments."""
-    monkeypatch.setattr(repository, "SEGMENT_EVENTS", 40)
-    monkeypatch.setattr(repository, "SEGMENT_SNAPSHOT_BYTES_PER_EVENT", 10_000)
     handler = make_handler(store, keep_us=None)
     create(handler)
     play(handler, SECOND, 200)

@@ -1,6 +1,5 @@
 """Old segments of logs are dropped; what remains continues, and still proves itself."""
 
-import random
 import threading
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,7 +15,6 @@ from bylot.errors import DecisionNotFound, IdempotencyKeyReused, StoreCorrupted
 from bylot.eventlog import loading, repository, retention
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.audit import audit_router
-from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
     CreateRouter,
     EditRouter,
@@ -25,53 +23,13 @@ from bylot.eventlog.commands import (
     RecordReward,
 )
 from bylot.eventlog.loading import load_aggregate
-from bylot.eventlog.repository import RouterRepository
-from bylot.eventlog.retention import Cut, choose_cut
+from bylot.eventlog.retention import DropPlan, choose_drop
 from bylot.store import Event, Segment, Snapshot, Store, open_store
 from handlers import SECOND, perform_all
 from logged_aggregate import make_config
+from retained_log import KEEP_US, create, maintain, make_handler, play, short_segments
 from sample_problem import make_five_expert_problem
 from stores import Opener, create_router, execute_statements, read_log
-
-KEEP_US = 1_000 * SECOND
-
-
-@pytest.fixture
-def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository, "SEGMENT_EVENTS", 40)
-    monkeypatch.setattr(repository, "SEGMENT_SNAPSHOT_BYTES_PER_EVENT", 10_000)
-
-
-def make_handler(store: Store, keep_us: int | None = KEEP_US) -> CommandHandler:
-    return CommandHandler(RouterRepository(store, "me", every=10), keep_us)
-
-
-def play(handler: CommandHandler, start: int, decisions: int, seed: int = 0) -> list[str]:
-    """Make decisions ten seconds apart from a time on, most of them rewarded, some of them late;
-    returns their ids.
-    """
-    rng, ids, unrewarded = random.Random(seed), [], list[str]()
-    for n in range(decisions):
-        at = start + 10 * n * SECOND
-        key = f"{start}-{n}" if n % 3 == 0 else None
-        (made,) = perform_all(handler, MakeDecision("ward", rng.choice("ab"), key=key), at=at)
-        ids.append(made.id)
-        unrewarded.append(made.id)
-        if rng.random() < 0.8:
-            id = unrewarded.pop(rng.randrange(max(0, len(unrewarded) - 3), len(unrewarded)))
-            perform_all(handler, RecordReward(id, rng.random(), {"usd": rng.random()}), at=at)
-    return ids
-
-
-def create(handler: CommandHandler) -> None:
-    config = make_config(make_five_expert_problem(), memory=20)
-    perform_all(handler, CreateRouter("ward", config))
-
-
-def maintain(handler: CommandHandler, at: int) -> None:
-    handler.sweep(at)
-    while handler.maintain(at):
-        pass
 
 
 @pytest.mark.usefixtures("short_segments")
@@ -115,6 +73,9 @@ def test_old_segments_are_dropped_and_the_rest_proves_itself(
     (answer,) = again.perform([MakeDecision("ward", key=f"{SECOND}-0")], now)
     assert not isinstance(answer, Exception)  # its key is forgotten, too
     again.close()
+
+
+__all__ = ["short_segments"]
 
 
 @pytest.mark.usefixtures("short_segments")
@@ -257,14 +218,14 @@ def test_a_damaged_snapshot_is_not_the_one_to_replay_from(store: Store, address:
 def test_every_router_is_looked_at_also_if_that_takes_longer_than_the_interval(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "MAX_ROUTERS_PER_LOOK", 2)
+    monkeypatch.setattr(retention, "MAX_ROUTERS_PER_SCAN", 2)
     handler = make_handler(store)
     config = make_config(make_five_expert_problem())
     for n in range(9):
         perform_all(handler, CreateRouter(f"r{n}", config))
     looked: list[str] = []
     assert handler.retention is not None
-    handler.retention.look = lambda row, at: looked.append(row.name)  # type: ignore[method-assign]
+    handler.retention.check_router = lambda row, at: looked.append(row.name)  # type: ignore[method-assign]
     for n in range(6):
         handler.retention.step(n * KEEP_US)
     assert looked == [f"r{n}" for n in range(9)]
@@ -411,16 +372,20 @@ def test_a_cut_is_the_largest_that_nothing_later_refers_to(
     bases = data.draw(st.sets(st.sampled_from(ends)) if ends else st.just(set()))
     before = data.draw(st.integers(0, len(log) + 1))
 
-    def is_possible(cut: Cut) -> bool:
-        later = [one.of for one in log[cut.base + 1 :] if one.of is not None]
-        needed = [*later, *count_open(log, cut.base + 1)]
+    def is_possible(plan: DropPlan) -> bool:
+        later = [one.of for one in log[plan.base + 1 :] if one.of is not None]
+        needed = [*later, *count_open(log, plan.base + 1)]
         return (
-            cut.last < before and cut.last <= cut.base and min([cut.last + 1, *needed]) > cut.last
+            plan.last < before
+            and plan.last <= plan.base
+            and min([plan.last + 1, *needed]) > plan.last
         )
 
-    possible = [Cut(last, base) for last in ends for base in bases if is_possible(Cut(last, base))]
-    expected = max(possible, key=lambda cut: (cut.last, -cut.base), default=None)
-    assert choose_cut(segments, bases, running, before) == expected
+    possible = [
+        DropPlan(last, base) for last in ends for base in bases if is_possible(DropPlan(last, base))
+    ]
+    expected = max(possible, key=lambda plan: (plan.last, -plan.base), default=None)
+    assert choose_drop(segments, bases, running, before) == expected
 
 
 @pytest.mark.usefixtures("short_segments")

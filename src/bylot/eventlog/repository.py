@@ -27,8 +27,7 @@ LEASE_S = 10.0
 MIN_EVENTS_BETWEEN_SNAPSHOTS = 1_000
 SNAPSHOT_BYTES_PER_EVENT = 100  # at most
 MAX_REPLAY_S = 10.0  # work after which a snapshot is due in any case
-SEGMENT_EVENTS = 100_000
-SEGMENT_US = 86_400_000_000  # a segment ends after a day, or after so many events
+SEGMENT_EVENTS, SEGMENT_US = 100_000, 86_400_000_000  # a segment ends after either: a day
 SEGMENT_SNAPSHOT_BYTES_PER_EVENT = 20  # at most: the snapshots after segments are kept
 DAMAGED_LOG_RETRY_US = 10_000_000
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
@@ -304,7 +303,7 @@ class RouterRepository:
 
     def take_snapshots(self, names: Iterable[str]) -> list[Snapshot]:
         """Small snapshots that are due: neither too often nor too large for the growth of the log.
-        A large one is written later.
+        A large one is written later. Segments of logs end here, which adds events.
         """
         made = []
         for one in map(self.opened.__getitem__, names):

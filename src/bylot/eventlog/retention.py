@@ -12,23 +12,23 @@ from bylot.eventlog.events import BODY_DECODERS, hash_snapshot
 from bylot.eventlog.repository import EVENTLOG_LOGGER, RouterRepository
 from bylot.store import RouterRow, Segment, Store
 
-MAX_ROUTERS_PER_LOOK = 20
+MAX_ROUTERS_PER_SCAN = 20
 MAX_EVENTS_PER_STEP = 500
-MIN_LOOK_INTERVAL_US = 1_000_000
+MIN_SCAN_INTERVAL_US = 1_000_000
 RETRY_US = 10_000_000  # after a router could not be opened
-LOOKS_PER_KEEP = 100
+SCANS_PER_KEEP = 100
 
 
-class Cut(NamedTuple):
+class DropPlan(NamedTuple):
     """What to drop: the events up to `last`; the log can be replayed from the snapshot `base`."""
 
     last: int
     base: int
 
 
-def choose_cut(
+def choose_drop(
     segments: Sequence[Segment], bases: Collection[int], refers: int, before: int
-) -> Cut | None:
+) -> DropPlan | None:
     """The largest part that can be dropped; None if there is none.
 
     segments: those that are not dropped, in order
@@ -44,7 +44,7 @@ def choose_cut(
     for last in reversed([one.last for one in segments if one.ended < before]):
         enough = [base for base, oldest in needed if base >= last and oldest > last]
         if enough:
-            return Cut(last, min(enough))
+            return DropPlan(last, min(enough))
     return None
 
 
@@ -65,8 +65,8 @@ class Retention:
 
     def __init__(self, repository: RouterRepository, keep_us: int) -> None:
         self.repository, self.store, self.keep_us = repository, repository.store, keep_us
-        self.look_at = 0  # when to look at all routers again
-        self.look_after: str | None = ""  # the last name that was looked at; None: all were
+        self.next_scan_at = 0  # when to look at all routers again
+        self.scan_after: str | None = ""  # the last name that was looked at; None: all were
         self.to_delete: list[int] = []  # routers with dropped events
 
     def step(self, at: int) -> bool:
@@ -76,19 +76,19 @@ class Retention:
                 self.to_delete.pop()
             self.store.shrink()  # each time: to take pages from a long list of free ones is slow
             return True
-        if self.look_after is None and at >= self.look_at:
-            self.look_after = ""
-        if self.look_after is None:
+        if self.scan_after is None and at >= self.next_scan_at:
+            self.scan_after = ""
+        if self.scan_after is None:
             return False
-        if self.look_after == "":
-            self.look_at = at + max(MIN_LOOK_INTERVAL_US, self.keep_us // LOOKS_PER_KEEP)
-        rows = self.store.routers(self.look_after, MAX_ROUTERS_PER_LOOK)
+        if self.scan_after == "":
+            self.next_scan_at = at + max(MIN_SCAN_INTERVAL_US, self.keep_us // SCANS_PER_KEEP)
+        rows = self.store.routers(self.scan_after, MAX_ROUTERS_PER_SCAN)
         for row in rows:
-            self.look(row, at)
-        self.look_after = rows[-1].name if rows else None
+            self.check_router(row, at)
+        self.scan_after = rows[-1].name if rows else None
         return True
 
-    def look(self, row: RouterRow, at: int) -> None:
+    def check_router(self, row: RouterRow, at: int) -> None:
         """Drop segments of one router, unless another server has it or there are none."""
         segments = self.store.segments(row.number)
         if any(one.dropped for one in segments) and self.store.has_dropped_events(row.number):
@@ -102,7 +102,7 @@ class Retention:
             if not was_open:
                 self.repository.release(row.name)
         except (errors.RouterBusy, errors.PolicyCompiling):
-            self.look_at = min(self.look_at, at + RETRY_US)
+            self.next_scan_at = min(self.next_scan_at, at + RETRY_US)
         except errors.RouterNotFound:
             return
         except (errors.LeaseLost, errors.StoreCorrupted) as error:
@@ -113,16 +113,16 @@ class Retention:
         router = self.repository.get(row.name, at)
         now, bases = router.local_time(at), set(self.store.snapshot_seqs(row.number))
         self.repository.opened[row.name].expired = self.repository.find_expired(row.number, now)
-        cut = choose_cut(segments, bases, router.segment.refers, now - self.keep_us)
-        while cut is not None and not has_valid_base(self.store, row.number, cut.base):
+        plan = choose_drop(segments, bases, router.segment.refers, now - self.keep_us)
+        while plan is not None and not has_valid_base(self.store, row.number, plan.base):
             EVENTLOG_LOGGER.error(
-                "router %r: its snapshot after event %d is damaged", row.name, cut.base
+                "router %r: its snapshot after event %d is damaged", row.name, plan.base
             )
-            bases.discard(cut.base)
-            cut = choose_cut(segments, bases, router.segment.refers, now - self.keep_us)
-        if cut is not None:
-            self.store.drop_segments(row.number, *cut)
+            bases.discard(plan.base)
+            plan = choose_drop(segments, bases, router.segment.refers, now - self.keep_us)
+        if plan is not None:
+            self.store.drop_segments(row.number, *plan)
             self.to_delete.append(row.number)
             EVENTLOG_LOGGER.info(
-                "router %r: dropped the events up to %d of its log", row.name, cut.last
+                "router %r: dropped the events up to %d of its log", row.name, plan.last
             )

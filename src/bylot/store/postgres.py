@@ -226,10 +226,10 @@ class PostgresStore(protocol.Store):
         values += [*columns_from_rows(Snapshot, snapshots), count]
         more_s = sum(len(one.body) for one in snapshots) / POSTGRES_SNAPSHOT_BYTES_PER_S
         try:
-            rows = self._append(values, more_s, snapshots, segments)
+            rows = self._append(values, count, more_s, snapshots, segments)
         except psycopg.errors.UniqueViolation:  # another writer was faster: we see its events now
             try:
-                rows = self._append(values, more_s, snapshots, segments)
+                rows = self._append(values, count, more_s, snapshots, segments)
             except psycopg.errors.UniqueViolation as error:
                 raise self._duplicate_error(error) from None
         ours = {number for (number,) in rows}
@@ -240,18 +240,21 @@ class PostgresStore(protocol.Store):
     def _append(
         self,
         values: Sequence[Any],
+        count: int,
         more_s: float,
         snapshots: Sequence[Snapshot],
         segments: Sequence[Segment],
     ) -> list[PostgresRow]:
-        """The routers that are ours; all is written if all are. One statement if it can be."""
+        """The routers that are ours; all is written if all of so many are. One statement if it can
+        be.
+        """
         if not (snapshots or segments):
             return self._rows(POSTGRES_APPEND_SQL, *values)
         with self._using(more_s) as db, db.transaction():
             rows = db.execute(
                 query_for_psycopg(POSTGRES_APPEND_SQL), values, binary=True
             ).fetchall()
-            if len(rows) == values[-1]:
+            if len(rows) == count:
                 for segment in segments:
                     db.execute(query_for_psycopg(ADD_SEGMENT_SQL), segment, binary=True)
                 for router in {one.router for one in snapshots}:
