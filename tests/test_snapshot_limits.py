@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bylot.errors import LeaseLost, PolicyError, StoreError
-from bylot.eventlog import repository, snapshot
+from bylot.eventlog import loading, repository, snapshot
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
     Command,
@@ -182,7 +182,7 @@ def test_a_long_replay_keeps_the_leases_of_its_server(
     send(handler, CreateRouter("r", make_config()))
     handler.perform([MakeDecision("r") for _ in range(30)], AT)
     store.release("me")
-    monkeypatch.setattr(repository, "EVENTS_PER_PAGE", 10)
+    monkeypatch.setattr(loading, "EVENTS_PER_PAGE", 10)
     later = RouterRepository(open_store_again(), "you", lease=0.0)
     renewed: list[int] = []
     monkeypatch.setattr(later, "renew", lambda: renewed.append(1))

