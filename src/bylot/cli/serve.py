@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options
+from bylot.cli.stores import open_existing
 from bylot.errors import BylotError
 from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS
 
@@ -108,13 +109,13 @@ def run_replay(given: argparse.Namespace) -> int:
 
 def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store":
     """Open the store; `create` makes a new one if there is none."""
-    from bylot.store import hide_password, open_store, store_exists
+    from bylot.store import open_store
 
     url = options.read_settings(given).settings.store
-    if not create and not store_exists(url):
-        remedy = "give the --store of the server, or create the first key with `bylot keys create`"
-        raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
-    return open_store(url)
+    if create:
+        return open_store(url)
+    remedy = "give the --store of the server, or create the first key with `bylot keys create`"
+    return open_existing(url, read_only=False, remedy=remedy)
 
 
 def run_create_key(given: argparse.Namespace) -> None:

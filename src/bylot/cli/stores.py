@@ -92,12 +92,16 @@ def add_router_verbs(kinds: Any) -> None:
         verb.add_json()
 
 
-def open_existing(url: str, *, read_only: bool = True) -> "Store":
-    """Open a store to read it, or as a target, which must exist too."""
+def open_existing(
+    url: str,
+    *,
+    read_only: bool = True,
+    remedy: str = "give the URL of the store of a server, or start one on it first",
+) -> "Store":
+    """Open a store that must exist."""
     from bylot.store import hide_password, open_store, store_exists
 
     if not store_exists(url):
-        remedy = "give the URL of the store of a server, or start one on it first"
         raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
     return open_store(url, read_only=read_only)
 

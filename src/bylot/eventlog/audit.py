@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
-from bylot.errors import RouterNotFound, StoreCorrupted
+from bylot.errors import StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.events import BODY_DECODERS, verify_chain
-from bylot.eventlog.loading import aggregate_from_log_start, iterate_events, load_aggregate
+from bylot.eventlog.loading import (
+    aggregate_from_log_start,
+    find_stored_router,
+    iterate_events,
+    load_aggregate,
+)
 from bylot.router.core import RouterCore
 from bylot.store import Event, RouterRow, Segment, Store
 
@@ -97,9 +102,7 @@ class LoggedCosts:
 
 def audit_router(store: Store, name: str) -> AuditResult:
     """Replay the whole log: events, snapshot and the state at a start must agree bit for bit."""
-    row = store.find(name)
-    if row is None:
-        raise RouterNotFound(f"no router named {name!r} in {store.address}")
+    row = find_stored_router(store, name)
     while True:
         first = store.first_seq(row.number)
         result = audit_from(store, row, first)

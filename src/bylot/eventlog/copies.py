@@ -8,11 +8,10 @@ from pathlib import Path
 
 from msgspec import structs
 
-from bylot.errors import RouterNotFound
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import check_router_name
 from bylot.eventlog.events import now_us
-from bylot.eventlog.loading import load_aggregate
+from bylot.eventlog.loading import find_stored_router, load_aggregate
 from bylot.eventlog.open_decisions import OpenDecisions
 from bylot.eventlog.snapshot import SegmentStart, check_snapshot_size
 from bylot.eventlog.timeline import skip_decisions
@@ -28,10 +27,7 @@ from bylot.store import RouterRow, Store
 def copy_router(source: Store, name: str, target: Store, new_name: str) -> RouterRow:
     """Copy a stored router as it is now: configuration, all that it has learned, its ledger."""
     check_router_name(new_name)
-    row = source.find(name)
-    if row is None:
-        raise RouterNotFound(f"no router named {name!r} in {source.address}")
-    router = load_aggregate(source, row)
+    router = load_aggregate(source, find_stored_router(source, name))
     waiting = sum(not (one.is_deferred or one.valued) for _, one in router.open)
     router.counters.missing += waiting
     return start_copy(target, router, new_name, f"router {name} after event {router.seq}")

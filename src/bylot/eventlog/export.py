@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from bylot._atomic_write import replace_file
-from bylot.errors import BylotError, RouterNotFound, StoreCorrupted
+from bylot.errors import BylotError, StoreCorrupted
 from bylot.eventlog.events import BODY_DECODERS, verify_chain
-from bylot.eventlog.loading import iterate_events
+from bylot.eventlog.loading import find_stored_router, iterate_events
 from bylot.store import Event, RouterRow, Store
 
 EXPORT_FORMAT = "bylot-log 1"
@@ -60,9 +60,7 @@ def export_router(
 
     everything: also the events since then, whose file the next export replaces
     """
-    row = store.find(name)
-    if row is None:
-        raise RouterNotFound(f"no router named {name!r} in {store.address}")
+    row = find_stored_router(store, name)
     for events in list_ranges(store, row, everything=everything):
         path = folder / name_file(row, events)
         try:

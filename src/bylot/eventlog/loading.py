@@ -4,13 +4,21 @@ from collections.abc import Callable, Iterator
 
 from msgspec import MsgspecError
 
-from bylot.errors import StoreCorrupted
+from bylot.errors import RouterNotFound, StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.events import BODY_DECODERS, read_decision_events
 from bylot.router.config import RouterConfig
 from bylot.store import Event, RouterRow, Store
 
 EVENTS_PER_PAGE = 1000
+
+
+def find_stored_router(store: Store, name: str) -> RouterRow:
+    """The row of a router; RouterNotFound names the store."""
+    row = store.find(name)
+    if row is None:
+        raise RouterNotFound(f"no router named {name!r} in {store.address}")
+    return row
 
 
 def load_aggregate(
