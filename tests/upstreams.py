@@ -184,6 +184,8 @@ class ReplayUpstream:
         for connection in list(self.runner.server.connections if self.runner.server else []):
             if connection.transport is not None:
                 connection.transport.abort()
+        while self.connections:  # each is told in a later turn of the loop
+            await asyncio.sleep(0.001)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the loop of the server and wait for it."""
