@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bylot.cli import main
-from bylot.errors import DecisionNotFound, IdempotencyKeyReused, StoreCorrupted
+from bylot.errors import DecisionNotFound, IdempotencyKeyReused, StoreCorrupted, StoreError
 from bylot.eventlog import loading, repository, retention
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.audit import audit_router
@@ -328,6 +328,28 @@ def test_the_file_of_sqlite_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert path.stat().st_size < 0.35 * before
         assert audit_router(store, "ward").fault is None
         handler.close()
+
+
+def test_only_the_deletion_of_old_events_does_not_wait_for_the_disk(
+    store: Store, address: str
+) -> None:
+    number = create_router(store)
+    query, durable, relaxed = "SHOW synchronous_commit", "on", "off"
+    if address.startswith("sqlite"):
+        query, durable, relaxed = "PRAGMA synchronous", "2", "1"
+
+    def ask(**kind: bool) -> str:
+        with store._transaction(**kind) as execute:
+            ((found,),) = execute(query).fetchall()
+            return str(found)
+
+    assert [ask(), ask(durable=False), ask()] == [durable, relaxed, durable]
+    with pytest.raises(StoreError), store._transaction(durable=False) as execute:
+        execute("SELECT a FROM no_such_table")
+    assert ask() == durable
+    store.delete_dropped(number, 10)
+    store.shrink()
+    assert ask() == durable
 
 
 class Logged(NamedTuple):

@@ -30,7 +30,7 @@ from bylot.store import DecisionEvents, Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
 MAX_ROUTERS_PER_SCAN = 20
-RETENTION_PAUSES = 6  # after old events were deleted, so many times as long as that took
+RETENTION_PAUSES = 10  # after old events were deleted, so many times as long as that took
 BUSY_US = 1_000_000  # after the last command
 IDLE_ROUTER_CHECK_US = 60_000_000  # between two looks at a router that no command opens
 

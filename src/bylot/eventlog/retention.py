@@ -13,7 +13,7 @@ from bylot.eventlog.repository import EVENTLOG_LOGGER, RouterRepository
 from bylot.store import RouterRow, Segment, Store
 
 MAX_ROUTERS_PER_SCAN = 20
-MAX_EVENTS_PER_STEP = 500
+MAX_EVENTS_PER_STEP = 100
 MIN_SCAN_INTERVAL_US = 1_000_000
 RETRY_US = 10_000_000  # after a router could not be opened
 SCANS_PER_KEEP = 100

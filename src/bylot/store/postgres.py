@@ -288,8 +288,10 @@ class PostgresStore(protocol.Store):
             return db.execute(query_for_psycopg(query), values, binary=True).fetchall()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Execute]:
+    def _transaction(self, durable: bool = True) -> Iterator[Execute]:
         with self._using() as db, db.transaction():
+            if not durable:
+                db.execute("SET LOCAL synchronous_commit = off")
             yield lambda query, *values: db.execute(query_for_psycopg(query), values, binary=True)
 
     @contextmanager

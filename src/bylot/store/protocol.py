@@ -93,8 +93,12 @@ class Store(ABC):
         """The rows that a query returns."""
 
     @abstractmethod
-    def _transaction(self) -> AbstractContextManager[Execute]:
-        """A transaction that no other writer can interfere with."""
+    def _transaction(self, durable: bool = True) -> AbstractContextManager[Execute]:
+        """A transaction that no other writer can interfere with.
+
+        durable: wait for the disk; otherwise a loss of power may undo the transaction, unless a
+                 durable one has followed it
+        """
 
     def _record_ends(self, events: Iterable[Event]) -> None:
         """Record the ends of logs, after the commit of these events."""
@@ -307,7 +311,7 @@ class Store(ABC):
     def delete_dropped(self, router: int, limit: int) -> bool:
         """Delete some dropped events of a log; whether more may be left."""
         first = self.first_seq(router)
-        with self._transaction() as execute:
+        with self._transaction(durable=False) as execute:  # what is undone is deleted again
             ((start,),) = execute("SELECT min(seq) FROM events WHERE router = ?", router).fetchall()
             end = min(first, (first if start is None else start) + limit)
             execute("DELETE FROM events WHERE router = ? AND seq < ?", router, end)

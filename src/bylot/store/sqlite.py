@@ -6,7 +6,7 @@ Any number of processes may have the file open; one writes at a time, the others
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,8 @@ SQLITE_REMEDIES = {
     sqlite3.SQLITE_IOERR: "input/output error; check the disk and the system log",
 }
 SQLITE_SPARE_PAGES = 4_000  # free pages that stay, for new events
-SQLITE_PAGES_PER_SHRINK = 200
+SQLITE_PAGES_PER_SHRINK = 40
+SQLITE_SYNC_SQL = "PRAGMA synchronous = FULL"  # each commit waits for the disk
 SQLITE_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 
@@ -154,8 +155,8 @@ class SqliteStore(protocol.Store):
             return db.execute(query, values).fetchall()
 
     @contextmanager
-    def _transaction(self) -> Iterator[Execute]:
-        with self._writing() as db:
+    def _transaction(self, durable: bool = True) -> Iterator[Execute]:
+        with nullcontext() if durable else self._without_sync(), self._writing() as db:
             yield lambda query, *values: db.execute(query, values)
 
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
@@ -188,8 +189,9 @@ class SqliteStore(protocol.Store):
             ((free,),) = db.execute("PRAGMA freelist_count")
             if free > SQLITE_SPARE_PAGES:
                 self._check_same_files(db)
-                # `execute` would end after the first page
-                db.executescript(f"PRAGMA incremental_vacuum({SQLITE_PAGES_PER_SHRINK})")
+                with self._without_sync():
+                    # `execute` would end after the first page
+                    db.executescript(f"PRAGMA incremental_vacuum({SQLITE_PAGES_PER_SHRINK})")
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -215,6 +217,17 @@ class SqliteStore(protocol.Store):
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def _without_sync(self) -> Iterator[None]:
+        """Transactions that do not wait for the disk."""
+        with self._reading() as db:
+            db.execute("PRAGMA synchronous = NORMAL")
+            try:
+                yield
+            finally:
+                if self._db is db:  # an error may have closed it
+                    db.execute(SQLITE_SYNC_SQL)
 
     def _check_same_files(self, db: sqlite3.Connection) -> None:
         """Refuse to write to files that were moved or unlinked: the data would be lost."""
@@ -281,7 +294,7 @@ class SqliteStore(protocol.Store):
         version = self._check_version(list_sqlite_tables(db), db)
         if version < STORE_VERSION:
             self._migrate_locked(db, version)
-        db.execute("PRAGMA synchronous = FULL")
+        db.execute(SQLITE_SYNC_SQL)
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA journal_size_limit = 67108864")  # bytes that stay after a large delete
         if not self.read_only:
