@@ -15,7 +15,7 @@ from bylot_bench.http_load import ServerProcess
 from live_server import is_compiling
 from server_process import SOURCES
 
-CLUSTER_KEY = "cluster-secret"
+CLUSTER_KEY = "secret-of-a-cluster"
 LEAVE_S = 2.0
 HEARTBEAT_S = 1.2  # after which all servers have read what one has written
 

@@ -6,6 +6,7 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.events import now_us
 
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
 
 
 def perform_all(handler: CommandHandler, *commands: Any, at: int = SECOND) -> list[Any]:

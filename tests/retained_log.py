@@ -43,9 +43,9 @@ def play(handler: CommandHandler, start: int, decisions: int, seed: int = 0) -> 
     return ids
 
 
-def create(handler: CommandHandler) -> None:
+def create(handler: CommandHandler, at: int = SECOND) -> None:
     config = make_config(make_five_expert_problem(), memory=20)
-    perform_all(handler, CreateRouter("ward", config))
+    perform_all(handler, CreateRouter("ward", config), at=at)
 
 
 def maintain(handler: CommandHandler, at: int) -> None:

@@ -77,7 +77,7 @@ def test_a_changed_or_missing_file_is_found(filled: Store, tmp_path: Path) -> No
     with pytest.raises(BylotError, match="not an exported log"):
         verify_files(files)
     files[1].write_bytes(b"PAR1")
-    with pytest.raises(BylotError, match="cannot be read"):
+    with pytest.raises(BylotError, match="not a Parquet file, or is damaged"):
         verify_files(files)
     parquet.write_table(pa.table({"a": [1]}), files[1])
     with pytest.raises(BylotError, match="not an exported log"):

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import httpx
 import msgspec
+import pytest
 
 from bylot import __version__
 from bylot.eventlog.commands import GetRouter
 from bylot.server import peers
+from bylot.server.endpoint import error_response
+from bylot.server.http_errors import ApiError
 from bylot.store import open_store
 from cluster_servers import (
     CLUSTER_KEY,
@@ -104,11 +107,22 @@ def test_commands_that_cannot_be_read_are_refused_with_both_releases(
         assert result.code == "no_such_router"
 
 
-def test_servers_with_two_keys_say_what_to_do(postgres_address: str, tmp_path: Path) -> None:
-    with run_two_releases(postgres_address, tmp_path, BYLOT_CLUSTER_KEY="another") as servers:
-        refused = [response for is_owner, response in decide_everywhere(servers) if not is_owner]
-        assert refused
-        for response in refused:
-            assert response.status_code == 503
-            assert response.json()["error"]["code"] == "cluster_key"
-            assert "BYLOT_CLUSTER_KEY" in response.json()["error"]["message"]
+def test_a_server_with_another_key_does_not_start(postgres_address: str, tmp_path: Path) -> None:
+    another = {"BYLOT_CLUSTER_KEY": "secret-of-another-cluster"}
+    with run_servers(postgres_address, tmp_path, 1) as (server,):
+        with pytest.raises(RuntimeError, match="did not start"):
+            ClusterServer(postgres_address, tmp_path / "other", **another)
+        text = (tmp_path / "other").read_text()
+        assert f"the server at {server.url} has another cluster key; use its key" in text
+        assert "Traceback" not in text
+        with closing(open_store(postgres_address, read_only=True)) as store:
+            assert [one.address for one in store.servers()] == [server.url]
+        server.kill()  # it is still announced, and does not answer: the key can be changed
+        stop_if_running(ClusterServer(postgres_address, tmp_path / "other", **another))
+
+
+def test_servers_that_got_two_keys_say_what_to_do() -> None:
+    error = ApiError(401, peers.KEY_CODE, "two servers have different cluster keys")
+    found = peers.explain_refusal("http://a:1", 401, error_response(error).body)
+    assert isinstance(found, ApiError)
+    assert (found.status, found.code, str(found)) == (503, "cluster_key", str(error))

@@ -25,7 +25,7 @@ from bylot.eventlog.commands import (
 from bylot.eventlog.loading import load_aggregate
 from bylot.eventlog.retention import DropPlan, choose_drop
 from bylot.store import Event, Segment, Snapshot, Store, open_store
-from handlers import SECOND, perform_all
+from handlers import DAY, SECOND, perform_all
 from logged_aggregate import make_config
 from retained_log import KEEP_US, create, maintain, make_handler, play, short_segments
 from sample_problem import make_five_expert_problem
@@ -288,6 +288,20 @@ def test_a_router_without_retention_keeps_all(store: Store) -> None:
     assert len(store.segments(number)) == 2
     assert store.first_seq(number) == 0
     handler.close()
+
+
+def test_the_first_segment_ends_after_a_day(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "MIN_EVENTS_BETWEEN_SNAPSHOTS", 40)
+    monkeypatch.setattr(repository, "SEGMENT_SNAPSHOT_BYTES_PER_EVENT", 10_000)
+    handler, created = make_handler(store, keep_us=None), 20_000 * DAY
+    create(handler, created)
+    number = handler.repository.opened["ward"].row.number
+    play(handler, created, 100)
+    assert store.segments(number) == []
+    play(handler, created + DAY, 60)
+    (first,) = store.segments(number)
+    assert first.first == 0
+    assert created + DAY <= first.ended < created + DAY + 600 * SECOND
 
 
 def test_a_deleted_router_leaves_no_segment(store: Store) -> None:

@@ -231,7 +231,10 @@ def test_a_start_and_its_check_refuse_half_of_the_settings_of_a_cluster(
     for words in ([*serve, *advertise], [*serve, *advertise, "--check"]):
         assert main(words) == 1
         assert "advertise without a cluster key; set BYLOT_CLUSTER_KEY" in capsys.readouterr().err
-    keyed = [*serve, "--cluster-key", "s3cret", "--check", "--advertise"]
+    short = [*serve, "--cluster-key", "s3cret", "--check", *advertise]
+    assert main(short) == 1
+    assert "a cluster key of 6 characters: expected at least 16" in capsys.readouterr().err
+    keyed = [*serve, "--cluster-key", "s3cret" * 3, "--check", "--advertise"]
     assert main([*keyed, "10.0.0.5:8000"]) == 1
     assert "expected http://HOST:PORT" in capsys.readouterr().err
     assert main([*keyed, "http://10.0.0.5:8000"]) == 0

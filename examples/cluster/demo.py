@@ -22,6 +22,7 @@ from typing import Any
 
 import bylot
 from bylot._text import format_table
+from bylot.errors import BylotError
 from bylot_bench.cluster import wait_for_owners
 from bylot_bench.http_load import AnnouncedServer
 from bylot_bench.postgres_process import run_postgres
@@ -87,7 +88,7 @@ class Application(threading.Thread):
                 router = client.router(self.router)
                 while not self.is_over.wait(0.01):
                     self.serve_request(router)
-        except bylot.BylotError as error:
+        except BylotError as error:
             self.failure = error
 
     def serve_request(self, router: Any) -> None:
@@ -100,7 +101,7 @@ class Application(threading.Thread):
         receipt = router.reward(decision.id, value)
         self.requests.append((began, time.monotonic()))
         if receipt not in ("learned", "duplicate"):  # a repeated report, whose answer was lost
-            raise bylot.BylotError(f"the reward of {decision.id} was {receipt}")
+            raise BylotError(f"the reward of {decision.id} was {receipt}")
         self.spent += int(decision.spend["cents"])
 
 
@@ -149,9 +150,12 @@ def wait_for_answer(url: str) -> None:
 
 
 def describe_owners(owners: dict[str, str], servers: dict[str, AnnouncedServer]) -> str:
-    """The routers of each server."""
+    """The routers of each server that runs."""
     parts = []
     for name, server in servers.items():
+        if server.process.poll() is not None:
+            parts.append(f"{name} is dead")
+            continue
         mine = [router for router, url in owners.items() if url == server.url]
         parts.append(f"{name} owns {', '.join(mine) or 'none'}")
     return "; ".join(parts)
@@ -163,6 +167,7 @@ def run_demo(before_s: float, after_s: float) -> bool:
     with ExitStack() as stack:
         postgres = stack.enter_context(run_postgres())
         say("PostgreSQL runs, in a temporary folder")
+        say("servers start; the first time on a machine, they compile their policy (a minute)")
         environment = {
             **os.environ,
             "BYLOT_CLUSTER_KEY": secrets.token_hex(16),
@@ -176,7 +181,6 @@ def run_demo(before_s: float, after_s: float) -> bool:
         url = stack.enter_context(run_haproxy(program, servers))
         say("haproxy sends each request to the next server that is ready")
         say(f"the dashboard, while this runs: {url}/")
-        say("routers are created; the first time on a machine, their policy is compiled (a minute)")
         with bylot.Client(url) as client:
             for seed, router in enumerate(ROUTERS):
                 client.create(router, PROBLEM, "distinct", seed=seed)
@@ -228,7 +232,7 @@ def describe_others(applications: list[Application]) -> None:
     """Say how long the routers of the other servers have let somebody wait."""
     times = [end - began for one in applications for began, end in one.requests]
     slowest_s = max(times, default=0.0)
-    say(f"the slowest request for a router of another server took {1e3 * slowest_s:.0f} ms")
+    say(f"routers of the other servers: the slowest request took {1e3 * slowest_s:.0f} ms")
 
 
 def stop_all(applications: list[Application]) -> None:
@@ -270,7 +274,7 @@ def main() -> int:
     except KeyboardInterrupt:
         say("interrupted; all processes are stopped")
         return 130
-    except bylot.BylotError as error:
+    except BylotError as error:
         raise SystemExit(str(error)) from None
     say("all processes are stopped")
     return 0 if is_good else 1

@@ -32,8 +32,8 @@ def add(verbs: Any) -> None:
         "return free space of a store to the file system",
         "Return the space of dropped and deleted events to the file system. PostgreSQL does so "
         "while servers use the store, and needs some space for new indexes meanwhile. A file of "
-        "SQLite is written anew, so stop its server first; a server with --keep shrinks its file "
-        "by itself.",
+        "SQLite is written anew, and requests to its server wait meanwhile; a server with --keep "
+        "shrinks its file by itself.",
     )
     for verb in (migrate, compact):
         verb.add_settings("store")
@@ -158,8 +158,9 @@ def run_export(given: argparse.Namespace) -> None:
             files.append({"file": str(path), "first": events.first, "last": events.last})
             if not given.json:
                 print(f"{path}: events {events.first:,} to {events.last:,}")
-    none = f"no segment of {given.name} has ended yet; --all writes the events so far"
-    count = f"{len(files)} files in {given.out}" if files else none
+    none = f"no segment of {given.name} that has ended is kept; --all writes the events that are"
+    many = "file" if len(files) == 1 else "files"
+    count = f"{len(files)} {many} in {given.out}" if files else none
     print_result(given, {"router": given.name, "files": files}, count)
 
 

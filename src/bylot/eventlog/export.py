@@ -177,6 +177,9 @@ def verify_files(paths: Iterable[Path]) -> dict[str, LogRange]:
         router, events = verify_file(path)
         earlier = found.setdefault(router, events)
         follows = (earlier.last + 1, earlier.seal) == (events.first, events.before)
+        if earlier is not events and events.first <= earlier.last:
+            what = f"{path}: its events from {events.first} on are also in the file before it"
+            raise BylotError(what, remedy="name the files of one folder of exports")
         if earlier is not events and not follows:
             raise BylotError(f"{path}: its events do not follow those of the file before it")
         found[router] = earlier._replace(last=events.last, seal=events.seal)
@@ -187,6 +190,11 @@ def verify_file(path: Path) -> tuple[str, LogRange]:
     """The router of a file and its events; an error if anything was changed."""
     try:
         table = parquet.read_table(path)
+    except FileNotFoundError:
+        raise BylotError(f"{path} does not exist") from None
+    except pa.ArrowInvalid:
+        remedy = "name files that `bylot router export` wrote"
+        raise BylotError(f"{path} is not a Parquet file, or is damaged", remedy=remedy) from None
     except (pa.ArrowException, OSError) as error:
         raise BylotError(f"{path} cannot be read: {error}") from None
     metadata = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}

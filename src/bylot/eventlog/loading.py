@@ -7,17 +7,21 @@ from msgspec import MsgspecError
 from bylot.errors import RouterNotFound, StoreCorrupted
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.events import BODY_DECODERS, read_decision_events
+from bylot.problem.validation import suggest_known_name
 from bylot.router.config import RouterConfig
 from bylot.store import Event, RouterRow, Store
 
 EVENTS_PER_PAGE = 1000
+MAX_SUGGESTED_ROUTERS = 1_000
 
 
 def find_stored_router(store: Store, name: str) -> RouterRow:
     """The row of a router; RouterNotFound names the store."""
     row = store.find(name)
     if row is None:
-        raise RouterNotFound(f"no router named {name!r} in {store.address}")
+        known = [one.name for one in store.routers(limit=MAX_SUGGESTED_ROUTERS)]
+        remedy = suggest_known_name(name, known, "routers", can_add=False)
+        raise RouterNotFound(f"no router named {name!r} in {store.address}", remedy=remedy)
     return row
 
 

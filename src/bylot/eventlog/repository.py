@@ -101,8 +101,11 @@ class OpenRouter:
     def is_segment_due(self, taken: Snapshot) -> bool:
         """Whether the segment of the log should end here, where a snapshot was taken."""
         start = self.aggregate.segment
-        events = self.aggregate.seq + 1 - start.first
-        old = self.aggregate.at - start.at >= SEGMENT_US and events >= MIN_EVENTS_BETWEEN_SNAPSHOTS
+        events, age_us = (
+            self.aggregate.seq + 1 - start.first,
+            self.aggregate.at - (start.at or self.row.created),
+        )
+        old = age_us >= SEGMENT_US and events >= MIN_EVENTS_BETWEEN_SNAPSHOTS
         small = len(taken.body) <= events * SEGMENT_SNAPSHOT_BYTES_PER_EVENT
         return small and (old or events >= SEGMENT_EVENTS)
 
@@ -199,7 +202,7 @@ class RouterRepository:
                 f"router {row.name!r} is leased by another server ({owners}); the lease expires in "
                 f"{seconds:.1f} s unless renewed",
                 seconds=seconds,
-                remedy="send requests there",
+                remedy="send requests there, or start all servers with --advertise",
             )
 
     def abandon(self, name: str, at: int, error: Exception) -> None:

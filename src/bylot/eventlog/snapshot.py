@@ -33,7 +33,7 @@ SNAPSHOT_PART_BYTES = 16_000_000
 class SegmentStart(Struct):
     """The segment of a log that has not ended.
 
-    at:     when its first event happened; 0 for the first segment
+    at:     when its first event happened; 0: when the router was created
     refers: the oldest decision that its events are about; its first event if none is older
     """
 

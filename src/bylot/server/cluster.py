@@ -82,7 +82,7 @@ class Cluster(CommandRunner):
         if not self.membership.leaving:
             moves = list_moves(me, list(handler.repository.opened), servers, owners)
             for name in moves[:MAX_MOVES]:
-                log.info("router %s is handed over", name)
+                log.info("router %s is handed over, as another server has fewer", name)
                 handler.repository.release(name)
                 owners.pop(name, None)
         self.writer.post(self.update_members, servers, owners)
@@ -98,6 +98,7 @@ class Cluster(CommandRunner):
     async def stop(self) -> None:
         """Hand over all routers; from here on, every command is sent to another server."""
         self.membership.leaving = True
+        log.info("routers are handed over, as this server stops")
         await self.writer.run_in_thread(self.leave)
         await self.refresh()
 
@@ -110,12 +111,22 @@ class Cluster(CommandRunner):
 
         Such a server was suspended, or cannot reach the store: it could not execute a command.
         """
+        self.log_changes(servers)
         self.membership.update(servers, owners)
         leased = set(owners.values())
         alive = {one.address for one in servers if one.owner in leased}
         for address, peer in self.peers.items():
             if address not in alive:
                 peer.give_up(self.writer.settings.lease_s)
+
+    def log_changes(self, servers: Sequence[ServerRow]) -> None:
+        """Log which other servers have come or gone."""
+        before = {one.address for one in self.membership.servers.values()}
+        now, me = {one.address for one in servers}, {self.membership.me.address}
+        for address in sorted(now - before - me):
+            log.info("%s is in the cluster, which has %d servers", address, len(now))
+        for address in sorted(before - now - me):
+            log.info("%s has left the cluster, which has %d servers", address, len(now))
 
     def find_address(self, name: str) -> str:
         """The address of the owner of a router."""

@@ -53,7 +53,11 @@ PRIVATE_ERRORS: tuple[tuple[type[errors.BylotError], str], ...] = (
     (errors.StoreUnavailable, "the store is not available; the server log has the reason"),
     (errors.StoreCorrupted, "the router or its store is damaged; see the server log"),
     (errors.LeaseLost, "another server has taken over the router, or it was deleted; retry"),
-    (errors.RouterBusy, "another server has the lease of this router; send requests there"),
+    (
+        errors.RouterBusy,
+        "another server has the lease of this router; send requests there, or start all servers "
+        "with --advertise, so that any of them answers",
+    ),
 )
 """Errors whose own messages name files, machines and processes; what the caller is told instead."""
 

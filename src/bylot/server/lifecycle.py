@@ -28,6 +28,7 @@ from bylot.server.app import ServerApp
 from bylot.server.auth import check_bind_address
 from bylot.server.endpoint import error_response
 from bylot.server.http_errors import ApiError
+from bylot.server.peers import check_cluster_key
 from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
 from bylot.server.provision import build_keys
 from bylot.server.reconcile import declare_routers, find_used_models, reconcile_routers
@@ -55,6 +56,9 @@ def run_server(settings: ServerSettings) -> int:
     with contextlib.closing(open_store(settings.store)) as store:
         check_bind_address(settings.host, (*keys, *store.keys()))
         release_dead_leases(store)  # a store that is not writable fails here, with one line
+        if settings.advertise is not None and settings.cluster_key is not None:
+            others = [one.address for one in store.servers() if one.address != settings.advertise]
+            asyncio.run(check_cluster_key(others, settings.cluster_key))
         reconcile_routers(store, settings, routers)
     server = HttpServer(ServerApp(settings, models=models))
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])
@@ -95,7 +99,8 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise BylotError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+        what = f"cannot listen on {host}, port {port}: {error.strerror}"
+        raise BylotError(what, remedy="choose another --port or --host") from None
 
 
 class CorkedTransport:
@@ -271,8 +276,12 @@ class HttpServer(uvicorn.Server):
         access = "API keys are required"
         if not self.app.state.credentials.required:
             access = "no API keys: this machine only; `bylot keys create` creates one"
-        store = hide_password(self.settings.store)
-        return f"bylot listens on http://{place}:{port}, store {store}; {access}"
+        store, more = hide_password(self.settings.store), ""
+        if self.settings.advertise is not None:
+            more += f", advertised as {self.settings.advertise}"
+        if self.settings.keep is not None:
+            more += f", keeping {self.settings.keep}"
+        return f"bylot listens on http://{place}:{port}, store {store}{more}; {access}"
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second; once a second, close connections that have timed out."""

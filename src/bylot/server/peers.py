@@ -153,6 +153,26 @@ def make_skew_error(message: str) -> ApiError:
     return ApiError(503, SKEW_CODE, message, retry_after=SKEW_RETRY_S)
 
 
+async def check_cluster_key(addresses: Sequence[str], key: str) -> None:
+    """Refuse a key if a server of the cluster that answers has another one."""
+
+    async def check(address: str) -> None:
+        peer = Peer(address, key, CONNECT_TIMEOUT_S)
+        try:
+            await peer.post([])
+        except ApiError as error:
+            if error.code == KEY_CODE:
+                what = f"the server at {address} has another cluster key"
+                remedy = "use its key, or stop all servers of the store to change it"
+                raise errors.BylotError(what, remedy=remedy) from None
+        except PeerLost as error:
+            log.info("%s did not answer", error.address)
+        finally:
+            await peer.close()
+
+    await asyncio.gather(*map(check, addresses))
+
+
 class Peer:
     """Another server: commands that wait for it, and the requests that carry them."""
 

@@ -27,6 +27,7 @@ OTHER_VARIABLES = (CONFIG_VARIABLE, "BYLOT_SERVER", "BYLOT_KEY")  # the last two
 Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 DEFAULT_SCOPES = SCOPES[:3]
+MIN_CLUSTER_KEY_CHARS = 16
 SECRET_SETTINGS = ("store", "cluster_key")  # a store may have a password
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -98,7 +99,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
         Duration | None,
         describe(
             "time after which old events are dropped, such as 90d or 12h",
-            expected="a number and its unit s, m, h or d, such as 90d",
+            expected="a positive whole number and its unit s, m, h or d, such as 90d",
         ),
     ] = None
     host: Annotated[str, describe("address to listen on", "listen")] = "127.0.0.1"
@@ -263,6 +264,10 @@ def check_cluster(settings: ServerSettings) -> None:
     if not settings.cluster_key:
         remedy = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
         raise BylotError("advertise without a cluster key", remedy=remedy)
+    if len(settings.cluster_key) < MIN_CLUSTER_KEY_CHARS:
+        what = f"a cluster key of {len(settings.cluster_key)} characters"
+        expected = f"at least {MIN_CLUSTER_KEY_CHARS}, as it gives access to all routers"
+        raise BylotError(what, expected=expected, remedy="use a long random secret")
     if not settings.advertise.startswith(("http://", "https://")):
         raise BylotError("advertise", got=settings.advertise, expected="http://HOST:PORT")
 

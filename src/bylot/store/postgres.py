@@ -123,7 +123,7 @@ POSTGRES_LONG_STATEMENT_S = 86_400.0  # of a compaction or a migration
 POSTGRES_REMEDIES = {
     "25": "it is read-only; open it for writing, on a primary server",
     "28": "the server refuses access; check user and password",
-    "3D": "the database does not exist; create it",
+    "3D": "the database does not exist; create it, as by `createdb`",
     "40": "conflict with another connection; try again",
     "42": "permission denied; check the rights of the user in the schema",
     "53": "the server is out of resources; check its disk, memory and connections",
@@ -405,9 +405,17 @@ def format_postgres_url(target: dict[str, Any]) -> str:
     return f"postgresql://{user}{places}/{target.get('dbname', '')}"
 
 
+def find_connection_state(error: psycopg.Error) -> str:
+    """The class of an error of a connection that was refused: libpq tells only its text."""
+    text = str(error)
+    if "database" in text and "does not exist" in text:
+        return "3D"
+    return "28" if "authentication failed" in text or "no pg_hba.conf entry" in text else ""
+
+
 def translate_postgres_error(place: str, error: psycopg.Error) -> errors.StoreError:
     """What an error of PostgreSQL means, and what to do."""
-    state = error.sqlstate or ""
+    state = error.sqlstate or find_connection_state(error)
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if state in POSTGRES_DAMAGE_CODES:
         return errors.StoreCorrupted(f"{place} is damaged, or its tables were changed ({said})")
