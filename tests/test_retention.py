@@ -362,7 +362,7 @@ def test_only_the_deletion_of_old_events_does_not_wait_for_the_disk(
         execute("SELECT a FROM no_such_table")
     assert ask() == durable
     store.delete_dropped(number, 10)
-    store.shrink()
+    store.shrink(10)
     assert ask() == durable
 
 

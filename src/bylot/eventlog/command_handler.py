@@ -30,7 +30,7 @@ from bylot.store import DecisionEvents, Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
 MAX_ROUTERS_PER_SCAN = 20
-RETENTION_PAUSES = 10  # after old events were deleted, so many times as long as that took
+RETENTION_PAUSES = 6  # after old events were deleted, so many times as long as that took
 BUSY_US = 1_000_000  # after the last command
 IDLE_ROUTER_CHECK_US = 60_000_000  # between two looks at a router that no command opens
 
@@ -131,8 +131,10 @@ class CommandHandler:
             return True
         start = time.perf_counter()
         if self.retention is not None and self.retention.step(at):
+            took_s = time.perf_counter() - start
+            self.retention.adapt(took_s)
             if at < self.at + BUSY_US:  # commands must not wait for it often
-                self.pause_s = RETENTION_PAUSES * (time.perf_counter() - start)
+                self.pause_s = RETENTION_PAUSES * took_s
             return True
         if self.scan_after is not None:
             rows = self.store.routers(self.scan_after, MAX_ROUTERS_PER_SCAN)

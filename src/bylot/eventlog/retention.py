@@ -13,7 +13,10 @@ from bylot.eventlog.repository import EVENTLOG_LOGGER, RouterRepository
 from bylot.store import RouterRow, Segment, Store
 
 MAX_ROUTERS_PER_SCAN = 20
-MAX_EVENTS_PER_STEP = 100
+MIN_EVENTS_PER_STEP, MAX_EVENTS_PER_STEP = 100, 500
+MORE_EVENTS_PER_STEP = 5  # after a step that took less than it may
+STEP_S = 0.002  # that a step may take: requests wait for it
+EVENTS_PER_PAGE = 8  # of free space that is returned
 MIN_SCAN_INTERVAL_US = 1_000_000
 RETRY_US = 10_000_000  # after a router could not be opened
 SCANS_PER_KEEP = 100
@@ -68,13 +71,15 @@ class Retention:
         self.next_scan_at = 0  # when to look at all routers again
         self.scan_after: str | None = ""  # the last name that was looked at; None: all were
         self.to_delete: list[int] = []  # routers with dropped events
+        self.step_events = MIN_EVENTS_PER_STEP
 
     def step(self, at: int) -> bool:
         """Do a short piece of work; whether more can be done at once."""
         if self.to_delete:
-            if not self.store.delete_dropped(self.to_delete[-1], MAX_EVENTS_PER_STEP):
+            if not self.store.delete_dropped(self.to_delete[-1], self.step_events):
                 self.to_delete.pop()
-            self.store.shrink()  # each time: to take pages from a long list of free ones is slow
+            # each time: to take pages from a long list of free ones is slow
+            self.store.shrink(1 + self.step_events // EVENTS_PER_PAGE)
             return True
         if self.scan_after is None and at >= self.next_scan_at:
             self.scan_after = ""
@@ -87,6 +92,13 @@ class Retention:
             self.check_router(row, at)
         self.scan_after = rows[-1].name if rows else None
         return True
+
+    def adapt(self, seconds: float) -> None:
+        """Make steps shorter or longer, after one that took so long."""
+        if seconds > 2 * STEP_S:
+            self.step_events = max(self.step_events // 2, MIN_EVENTS_PER_STEP)
+        elif seconds < STEP_S:
+            self.step_events = min(self.step_events + MORE_EVENTS_PER_STEP, MAX_EVENTS_PER_STEP)
 
     def check_router(self, row: RouterRow, at: int) -> None:
         """Drop segments of one router, unless another server has it or there are none."""

@@ -280,7 +280,7 @@ class PostgresStore(protocol.Store):
         with self._using(POSTGRES_LONG_STATEMENT_S) as db:
             compact_tables(db)
 
-    def shrink(self) -> None:
+    def shrink(self, pages: int) -> None:
         """Only `compact` can do that."""
 
     def _rows(self, query: str, *values: Any, more_s: float = 0.0) -> list[PostgresRow]:

@@ -331,8 +331,8 @@ class Store(ABC):
         """Return all free space to the file system."""
 
     @abstractmethod
-    def shrink(self) -> None:
-        """Return a little free space to the file system, if that can be done in a moment."""
+    def shrink(self, pages: int) -> None:
+        """Return so many free pages to the file system, if that can be done in a moment."""
 
     def renew(self, owner: str, seconds: float) -> set[int]:
         """Renew all leases of an owner, also expired ones; returns the routers it still owns."""

@@ -70,7 +70,7 @@ SQLITE_REMEDIES = {
     sqlite3.SQLITE_IOERR: "input/output error; check the disk and the system log",
 }
 SQLITE_SPARE_PAGES = 4_000  # free pages that stay, for new events
-SQLITE_PAGES_PER_SHRINK = 40
+SQLITE_WAL_PAGES, SQLITE_SHORT_WAL_PAGES = 1_000, 250  # after which it is copied
 SQLITE_SYNC_SQL = "PRAGMA synchronous = FULL"  # each commit waits for the disk
 SQLITE_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
@@ -184,14 +184,14 @@ class SqliteStore(protocol.Store):
             db.execute("VACUUM")
             copy_wal(db)
 
-    def shrink(self) -> None:
+    def shrink(self, pages: int) -> None:
         with self._reading() as db:
             ((free,),) = db.execute("PRAGMA freelist_count")
             if free > SQLITE_SPARE_PAGES:
                 self._check_same_files(db)
                 with self._without_sync():
                     # `execute` would end after the first page
-                    db.executescript(f"PRAGMA incremental_vacuum({SQLITE_PAGES_PER_SHRINK})")
+                    db.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -220,14 +220,18 @@ class SqliteStore(protocol.Store):
 
     @contextmanager
     def _without_sync(self) -> Iterator[None]:
-        """Transactions that do not wait for the disk."""
+        """Transactions that do not wait for the disk, and copy the write-ahead log in small parts:
+        requests wait for that.
+        """
         with self._reading() as db:
             db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(f"PRAGMA wal_autocheckpoint = {SQLITE_SHORT_WAL_PAGES}")
             try:
                 yield
             finally:
                 if self._db is db:  # an error may have closed it
                     db.execute(SQLITE_SYNC_SQL)
+                    db.execute(f"PRAGMA wal_autocheckpoint = {SQLITE_WAL_PAGES}")
 
     def _check_same_files(self, db: sqlite3.Connection) -> None:
         """Refuse to write to files that were moved or unlinked: the data would be lost."""
