@@ -43,9 +43,14 @@ def play(handler: CommandHandler, start: int, decisions: int, seed: int = 0) -> 
     return ids
 
 
-def create(handler: CommandHandler, at: int = SECOND) -> None:
-    config = make_config(make_five_expert_problem(), memory=20)
+def start_router(store: Store, keep_us: int | None = KEEP_US, at: int = SECOND) -> CommandHandler:
+    """A handler with a new router."""
+    handler, config = (
+        make_handler(store, keep_us),
+        make_config(make_five_expert_problem(), memory=20),
+    )
     perform_all(handler, CreateRouter("ward", config), at=at)
+    return handler
 
 
 def maintain(handler: CommandHandler, at: int) -> None:

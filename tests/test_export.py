@@ -13,7 +13,7 @@ from bylot.errors import BylotError
 from bylot.eventlog.export import export_router, verify_files
 from bylot.store import Store, open_store
 from handlers import SECOND
-from retained_log import create, maintain, make_handler, play, short_segments
+from retained_log import maintain, make_handler, play, short_segments, start_router
 from stores import execute_statements, read_log
 
 __all__ = ["short_segments"]
@@ -22,8 +22,7 @@ __all__ = ["short_segments"]
 @pytest.fixture
 def filled(store: Store, short_segments: None) -> Store:
     """A store with a log of several segments."""
-    handler = make_handler(store, keep_us=None)
-    create(handler)
+    handler = start_router(store, keep_us=None)
     play(handler, SECOND, 200)
     handler.close()
     return store
@@ -123,8 +122,7 @@ def test_events_that_are_dropped_during_an_export_are_not_taken_for_exported(
 
 def test_logs_of_two_stores_do_not_replace_each_other(filled: Store, tmp_path: Path) -> None:
     with closing(open_store(f"sqlite:///{tmp_path}/other.db")) as other:
-        handler = make_handler(other, keep_us=None)
-        create(handler)
+        handler = start_router(other, keep_us=None)
         play(handler, SECOND, 200, seed=9)
         handler.close()
         folder = tmp_path / "out"

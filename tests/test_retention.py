@@ -27,7 +27,7 @@ from bylot.eventlog.retention import DropPlan, choose_drop
 from bylot.store import Event, Segment, Snapshot, Store, open_store
 from handlers import DAY, SECOND, perform_all
 from logged_aggregate import make_config
-from retained_log import KEEP_US, create, maintain, make_handler, play, short_segments
+from retained_log import KEEP_US, maintain, make_handler, play, short_segments, start_router
 from sample_problem import make_five_expert_problem
 from stores import Opener, create_router, execute_statements, read_log
 
@@ -36,8 +36,7 @@ from stores import Opener, create_router, execute_statements, read_log
 def test_old_segments_are_dropped_and_the_rest_proves_itself(
     store: Store, open_store_again: Opener
 ) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     ids = play(handler, SECOND, 300)
     config = handler.repository.opened["ward"].aggregate.config
     edited = make_config(make_five_expert_problem(), memory=20, wait=10_000.0)
@@ -82,8 +81,7 @@ __all__ = ["short_segments"]
 def test_without_its_latest_snapshot_a_router_continues_from_one_after_a_segment(
     store: Store, open_store_again: Opener, address: str
 ) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     play(handler, SECOND, 300)
     maintain(handler, 3_000 * SECOND)
     number = handler.repository.opened["ward"].row.number
@@ -119,8 +117,7 @@ def test_without_its_latest_snapshot_a_router_continues_from_one_after_a_segment
     ],
 )
 def test_a_change_of_what_remains_is_found(store: Store, address: str, damage: str) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     play(handler, SECOND, 300)
     maintain(handler, 3_000 * SECOND)
     number = handler.repository.opened["ward"].row.number
@@ -137,8 +134,7 @@ def test_a_change_of_what_remains_is_found(store: Store, address: str, damage: s
 def test_dropped_events_are_deleted_after_a_restart(
     store: Store, open_store_again: Opener, address: str
 ) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     ids = play(handler, SECOND, 300)
     now = 3_000 * SECOND
     handler.sweep(now)
@@ -163,8 +159,7 @@ def test_dropped_events_are_deleted_after_a_restart(
 
 @pytest.mark.usefixtures("short_segments")
 def test_a_late_reward_is_kept_without_its_decision(store: Store) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     ids = play(handler, SECOND, 100)
     (receipt,) = perform_all(handler, RecordReward(ids[0], 0.25, key="two"), at=1_000 * SECOND)
     assert receipt.receipt == "noted"
@@ -201,8 +196,7 @@ def test_a_decision_that_is_open_keeps_its_segment(store: Store) -> None:
 
 @pytest.mark.usefixtures("short_segments")
 def test_a_damaged_snapshot_is_not_the_one_to_replay_from(store: Store, address: str) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     play(handler, SECOND, 300)
     number, now = handler.repository.opened["ward"].row.number, 3_000 * SECOND
     kept = [one for one in store.segments(number) if one.ended < now - KEEP_US]
@@ -236,8 +230,7 @@ def test_every_router_is_looked_at_also_if_that_takes_longer_than_the_interval(
 def test_a_replay_goes_on_if_a_server_drops_events_meanwhile(
     store: Store, open_store_again: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     play(handler, SECOND, 300)
     monkeypatch.setattr(loading, "EVENTS_PER_PAGE", 50)
     replay = RouterAggregate.replay
@@ -257,8 +250,7 @@ def test_a_replay_goes_on_if_a_server_drops_events_meanwhile(
 def test_a_store_of_version_5_is_migrated_and_still_proves_itself(
     store: Store, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     play(handler, SECOND, 100)
     handler.close()
     stored = store.snapshot(1)
@@ -280,8 +272,7 @@ def test_a_store_of_version_5_is_migrated_and_still_proves_itself(
 
 @pytest.mark.usefixtures("short_segments")
 def test_a_router_without_retention_keeps_all(store: Store) -> None:
-    handler = make_handler(store, keep_us=None)
-    create(handler)
+    handler = start_router(store, keep_us=None)
     play(handler, SECOND, 100)
     maintain(handler, 10**6 * SECOND)
     number = handler.repository.opened["ward"].row.number
@@ -293,8 +284,8 @@ def test_a_router_without_retention_keeps_all(store: Store) -> None:
 def test_the_first_segment_ends_after_a_day(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repository, "MIN_EVENTS_BETWEEN_SNAPSHOTS", 40)
     monkeypatch.setattr(repository, "SEGMENT_SNAPSHOT_BYTES_PER_EVENT", 10_000)
-    handler, created = make_handler(store, keep_us=None), 20_000 * DAY
-    create(handler, created)
+    created = 20_000 * DAY
+    handler = start_router(store, keep_us=None, at=created)
     number = handler.repository.opened["ward"].row.number
     play(handler, created, 100)
     assert store.segments(number) == []
@@ -332,8 +323,7 @@ def test_the_file_of_sqlite_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(retention, "MAX_EVENTS_PER_STEP", 50)
     path = tmp_path / "a.db"
     with closing(open_store(f"sqlite:///{path}")) as store:
-        handler = make_handler(store)
-        create(handler)
+        handler = start_router(store)
         play(handler, SECOND, 1_000)
         store._rows("PRAGMA wal_checkpoint(TRUNCATE)")
         before = path.stat().st_size
@@ -426,8 +416,7 @@ def test_a_cut_is_the_largest_that_nothing_later_refers_to(
 
 @pytest.mark.usefixtures("short_segments")
 def test_compaction_returns_free_space_while_a_router_goes_on(store: Store, address: str) -> None:
-    handler = make_handler(store)
-    create(handler)
+    handler = start_router(store)
     play(handler, SECOND, 2_000)
     now = 20_000 * SECOND
     before = store.size()

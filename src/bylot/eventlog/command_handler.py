@@ -131,10 +131,8 @@ class CommandHandler:
             return True
         start = time.perf_counter()
         if self.retention is not None and self.retention.step(at):
-            took_s = time.perf_counter() - start
-            self.retention.adapt(took_s)
             if at < self.at + BUSY_US:  # commands must not wait for it often
-                self.pause_s = RETENTION_PAUSES * took_s
+                self.pause_s = RETENTION_PAUSES * (time.perf_counter() - start)
             return True
         if self.scan_after is not None:
             rows = self.store.routers(self.scan_after, MAX_ROUTERS_PER_SCAN)

@@ -101,10 +101,8 @@ class OpenRouter:
     def is_segment_due(self, taken: Snapshot) -> bool:
         """Whether the segment of the log should end here, where a snapshot was taken."""
         start = self.aggregate.segment
-        events, age_us = (
-            self.aggregate.seq + 1 - start.first,
-            self.aggregate.at - (start.at or self.row.created),
-        )
+        events = self.aggregate.seq + 1 - start.first
+        age_us = self.aggregate.at - (start.at or self.row.created)
         old = age_us >= SEGMENT_US and events >= MIN_EVENTS_BETWEEN_SNAPSHOTS
         small = len(taken.body) <= events * SEGMENT_SNAPSHOT_BYTES_PER_EVENT
         return small and (old or events >= SEGMENT_EVENTS)

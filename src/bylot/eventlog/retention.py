@@ -4,6 +4,7 @@ The log can be replayed from the oldest snapshot that is left. A segment stays, 
 while one of its decisions is needed for that: it was open then, or a later event is about it.
 """
 
+import time
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ MAX_ROUTERS_PER_SCAN = 20
 MIN_EVENTS_PER_STEP, MAX_EVENTS_PER_STEP = 100, 500
 MORE_EVENTS_PER_STEP = 5  # after a step that took less than it may
 STEP_S = 0.002  # that a step may take: requests wait for it
-EVENTS_PER_PAGE = 8  # of free space that is returned
+EVENTS_PER_FREED_PAGE = 8
 MIN_SCAN_INTERVAL_US = 1_000_000
 RETRY_US = 10_000_000  # after a router could not be opened
 SCANS_PER_KEEP = 100
@@ -76,10 +77,7 @@ class Retention:
     def step(self, at: int) -> bool:
         """Do a short piece of work; whether more can be done at once."""
         if self.to_delete:
-            if not self.store.delete_dropped(self.to_delete[-1], self.step_events):
-                self.to_delete.pop()
-            # each time: to take pages from a long list of free ones is slow
-            self.store.shrink(1 + self.step_events // EVENTS_PER_PAGE)
+            self.delete_some()
             return True
         if self.scan_after is None and at >= self.next_scan_at:
             self.scan_after = ""
@@ -93,11 +91,17 @@ class Retention:
         self.scan_after = rows[-1].name if rows else None
         return True
 
-    def adapt(self, seconds: float) -> None:
-        """Make steps shorter or longer, after one that took so long."""
-        if seconds > 2 * STEP_S:
+    def delete_some(self) -> None:
+        """Delete some dropped events; the next time fewer or more, by how long that took."""
+        start = time.perf_counter()
+        if not self.store.delete_dropped(self.to_delete[-1], self.step_events):
+            self.to_delete.pop()
+        # each time: to take pages from a long list of free ones is slow
+        self.store.shrink(1 + self.step_events // EVENTS_PER_FREED_PAGE)
+        took_s = time.perf_counter() - start
+        if took_s > 2 * STEP_S:
             self.step_events = max(self.step_events // 2, MIN_EVENTS_PER_STEP)
-        elif seconds < STEP_S:
+        elif took_s < STEP_S:
             self.step_events = min(self.step_events + MORE_EVENTS_PER_STEP, MAX_EVENTS_PER_STEP)
 
     def check_router(self, row: RouterRow, at: int) -> None:

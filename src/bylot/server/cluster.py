@@ -82,7 +82,7 @@ class Cluster(CommandRunner):
         if not self.membership.leaving:
             moves = list_moves(me, list(handler.repository.opened), servers, owners)
             for name in moves[:MAX_MOVES]:
-                log.info("router %s is handed over, as another server has fewer", name)
+                log.info("router %s is handed over, as another server should own it", name)
                 handler.repository.release(name)
                 owners.pop(name, None)
         self.writer.post(self.update_members, servers, owners)

@@ -19,6 +19,7 @@ from bylot.server.endpoint import (
 from bylot.server.http_errors import ApiError
 from bylot.server.peers import SentResult
 from bylot.server.request_parsing import AsgiReceive, read_body
+from bylot.server.settings import CLUSTER_KEY_REMEDY
 from bylot.server.state import ServerState
 
 MAX_POST_BYTES = 100_000_000
@@ -54,10 +55,8 @@ class CommandsEndpoint:
         """Refuse a sender with another key, or whose messages have another format."""
         given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
         if not hmac.compare_digest(given, self.key):
-            remedy = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
-            raise ApiError(
-                401, peers.KEY_CODE, f"two servers have different cluster keys; {remedy}"
-            )
+            message = f"two servers have different cluster keys; {CLUSTER_KEY_REMEDY}"
+            raise ApiError(401, peers.KEY_CODE, message)
         if headers.get(peers.FORMAT_HEADER.encode()) != peers.MESSAGE_FORMAT.encode():
             raise make_release_error(headers)
 

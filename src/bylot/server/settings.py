@@ -28,6 +28,7 @@ Scope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 DEFAULT_SCOPES = SCOPES[:3]
 MIN_CLUSTER_KEY_CHARS = 16
+CLUSTER_KEY_REMEDY = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
 SECRET_SETTINGS = ("store", "cluster_key")  # a store may have a password
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -262,8 +263,7 @@ def check_cluster(settings: ServerSettings) -> None:
     if settings.advertise is None:
         return
     if not settings.cluster_key:
-        remedy = "set BYLOT_CLUSTER_KEY to the same secret on all servers of the store"
-        raise BylotError("advertise without a cluster key", remedy=remedy)
+        raise BylotError("advertise without a cluster key", remedy=CLUSTER_KEY_REMEDY)
     if len(settings.cluster_key) < MIN_CLUSTER_KEY_CHARS:
         what = f"a cluster key of {len(settings.cluster_key)} characters"
         expected = f"at least {MIN_CLUSTER_KEY_CHARS}, as it gives access to all routers"

@@ -25,12 +25,7 @@ from bylot.store.queries import (
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
 )
-from bylot.store.rows import (
-    Event,
-    RouterRow,
-    Segment,
-    Snapshot,
-)
+from bylot.store.rows import Event, RouterRow, Segment, Snapshot
 from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 PostgresRow = tuple[Any, ...]

@@ -21,12 +21,7 @@ from bylot.store.queries import (
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
 )
-from bylot.store.rows import (
-    Event,
-    RouterRow,
-    Segment,
-    Snapshot,
-)
+from bylot.store.rows import Event, RouterRow, Segment, Snapshot
 from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 SQLITE_BUSY_TIMEOUT_S = 3.0
