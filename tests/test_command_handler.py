@@ -232,14 +232,14 @@ def test_an_unexpected_error_reloads_one_router_and_loses_no_event(
     aggregate = handler.repository.get("triage", 0)
     draw = aggregate.core.decide
 
-    def fail_in_decide(context: str | None, available: Any) -> Any:
-        draw(context, available)
+    def fail_in_decide(context: str | None, *others: Any, **inputs: Any) -> Any:
+        draw(context, *others, **inputs)
         raise ZeroDivisionError if context == "bad" else RuntimeError
 
     monkeypatch.setattr(
         aggregate.core,
         "decide",
-        lambda c, available: fail_in_decide(c, available) if c else draw(c, available),
+        lambda c, *others, **inputs: (fail_in_decide if c else draw)(c, *others, **inputs),
     )
     answers = perform(
         handler,

@@ -96,6 +96,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         environments.Outcomes: ("expected",),
         environments.RewardDelay: ("due",),
         environments.CallCosts: (),
+        environments.Traffic: ("arrivals", "arrivals_until"),
     },
     "Optima and metrics": {
         bylot.optimum: (),

@@ -346,6 +346,7 @@ ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
     (errors.InfeasibleLimits, 422, "infeasible_limits"),
     (errors.ProblemError, 422, "bad_problem"),
     (errors.PolicyError, 422, "bad_policy"),
+    (errors.BudgetSpent, 429, "budget_spent"),
     (errors.DecisionError, 422, "bad_decision"),
     (errors.RewardError, 422, "bad_reward"),
     (errors.ValuesError, 422, "bad_values"),

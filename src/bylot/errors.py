@@ -172,6 +172,24 @@ class TooManyContexts(DecisionError):
     """A router has as many contexts as it was declared for, and this one would be new."""
 
 
+class BudgetSpent(DecisionError):
+    """A budget of the calendar leaves no panel until its window ends; nothing was changed.
+
+    Attributes
+    ----------
+    limit : Limit
+        The limit that is spent.
+    resets_at : int
+        The end of its window, in microseconds since 1970.
+    reset_s : float
+        Seconds until then.
+    """
+
+    limit: Any = None
+    resets_at: int = 0
+    reset_s: float | None = None
+
+
 class RewardError(BylotError, ValueError):
     """A reward is not a finite number in the declared range; nothing was changed."""
 

@@ -24,6 +24,7 @@ from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (
     NO_WINNER,
+    BoundPolicy,
     Feedback,
     Ticket,
     choose_runner,
@@ -32,6 +33,8 @@ from bylot.policies.base import (
     learn,
 )
 from bylot.policies.compiled_handle import scale_scores
+from bylot.policies.guard import advance, find_spent, note_refused
+from bylot.policies.retargeting import find_next_check, find_stop, follow_calendar
 from bylot.policies.validation import (
     FeedbackKind,
     check_at_least_one,
@@ -58,6 +61,17 @@ class PlayRecord(NamedTuple):
     distributions: Floats  # (T, K); (0, K) if not kept
     scores: Floats  # (T, M) of the expert of each draw; (0, M) if they are not reported
     winners: Ints  # (T,) the expert that earned the reward, or -1; (0,) if not reported
+    numbers: Ints  # (T,) of the decisions, -1: it was refused; (0,) without times
+
+
+class Arrivals(NamedTuple):
+    """When requests arrive, in microseconds since 1970; empty if no limit asks for it."""
+
+    times: Ints
+    until: int  # the decision before which to stop, as the policy may be bound anew
+
+
+NO_ARRIVALS = Arrivals(np.empty(0, np.int64), 0)
 
 
 class LateRewards(NamedTuple):
@@ -122,6 +136,12 @@ class Trace:
     def spend(self) -> Floats:
         """(T, d) realised cost of each round under each limit."""
         return self.record.spend
+
+    @property
+    def refused(self) -> Bools:
+        """(T,) requests for which no budget of the calendar left a panel."""
+        numbers = self.record.numbers
+        return numbers < 0 if numbers.size else np.zeros(len(self.rewards), np.bool_)
 
     @property
     def scores(self) -> Floats:
@@ -235,21 +255,37 @@ def play_rounds(
     span: float,
     late: LateRewards,
     calls: CallCostTable,
+    arrivals: Arrivals,
     record: PlayRecord,
-) -> None:
-    """Play rounds start, start + 1, ... on the given values.
+) -> int:
+    """Play rounds start, start + 1, ... on the given values; returns how many were played.
 
     The policy learns (r - low) / span when a reward arrives; rewards that arrive together in the
-    order of their decisions.
+    order of their decisions. With times, windows of the calendar end, and a request for which no
+    budget leaves a panel is refused: it earns and costs nothing.
     """
     everyone, unknown = np.empty(0, np.bool_), np.empty(0)
     draws, q, rewards, spend, feasible, visited, propensities, replaced = record[:8]
-    distributions, scores, winners = record[8:]
-    due, order, arrived = late.due, late.order, late.arrived[0]
+    distributions, scores, winners, numbers = record[8:]
+    due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
     for n in range(values.shape[0]):
         t = start + n
         context = contexts[n]
-        ticket = decide(rule, state, context, RngKey(seed, t), everyone)
+        number = t
+        if times.size > 0:
+            number = find_number(numbers, t)
+            if find_spent(rule, state, times[n], everyone) >= 0:
+                note_refused(rule, state, times[n], 1)
+                numbers[t], rewards[t], visited[t] = -1 - number, low, context
+                for j in range(draws.shape[1]):
+                    draws[t, j] = -1
+                continue
+            if number == arrivals.until:
+                late.arrived[0] = arrived
+                return n
+            numbers[t] = number
+            advance(rule, state, times[n])
+        ticket = decide(rule, state, context, RngKey(seed, number), everyone)
         rewards[t] = sum_max(values[n], ticket.draws)
         if scores.shape[0] > 0:
             fill_member_scores(scores[t], values[n], ticket.draws)
@@ -259,7 +295,11 @@ def play_rounds(
             store_ticket(late, ticket)
         while arrived < order.size and due[order[arrived]] <= t:
             then = order[arrived]
-            rewarded = ticket if then == t else load_ticket(late, then, everyone)
+            made = numbers[then] if times.size > 0 else then
+            if made < 0:
+                arrived += 1
+                continue
+            rewarded = ticket if then == t else load_ticket(late, made, everyone)
             known = scale_scores(scores[then], low, span) if scores.shape[0] > 0 else unknown
             winner = winners[then] if winners.size > 0 else NO_WINNER
             if calls.reported < 2:
@@ -286,6 +326,16 @@ def play_rounds(
             for i in range(now.size):
                 distributions[t, i] = now[i]
     late.arrived[0] = arrived
+    return int(values.shape[0])
+
+
+@jit
+def find_number(numbers: Ints, t: int) -> int:
+    """The number of the next decision, before round t; refused ones are stored as -1 - number."""
+    if t == 0:
+        return 0
+    before = int(numbers[t - 1])
+    return before + 1 if before >= 0 else -1 - before
 
 
 def simulate(
@@ -300,6 +350,7 @@ def simulate(
     feedback: FeedbackKind = "panel",
     late: RewardDelay = NO_DELAY,
     calls: CallCosts | None = None,
+    times: Ints | None = None,
     keep_distributions: bool = True,
 ) -> Trace:
     """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
@@ -328,6 +379,9 @@ def simulate(
     calls : CallCosts, optional
         What calls really cost, and what is reported of that with the rewards; by default they cost
         what is declared, and nothing is reported.
+    times : array_like of int, optional
+        When each request arrives, in microseconds since 1970, for limits of the calendar: such as
+        ``Traffic("daily", per_day=2000).arrivals(rounds, seed)``.
     keep_distributions : bool
         Whether to keep the (rounds, K) distributions played, which `score` needs.
 
@@ -359,21 +413,47 @@ def simulate(
         rule = settings.bind(problem, horizon, feedback)
     state = settings.start(rule, environment.contexts)
     record = make_play_record(problem, rounds, keep_distributions, feedback)
+    arrivals = check_times(problem, times, rounds)
+    if arrivals.size:
+        record = record._replace(numbers=np.zeros(rounds, np.int64))
     mail = make_late_rewards(problem, late, rounds, seed)
     table = make_declared_costs(problem) if calls is None else calls.bind(problem)
     if not hasattr(rule, "guard"):  # nothing to settle in
         table = table._replace(reported=2)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
-    low, high = terms.low, terms.high
-    for start in range(0, rounds, CHUNK_ROUNDS):
-        stop = min(start + CHUNK_ROUNDS, rounds)
+    low, high, start, bound = terms.low, terms.high, 0, BoundPolicy(problem, rule, state)
+    while start < rounds:
+        stop, until = min((start // CHUNK_ROUNDS + 1) * CHUNK_ROUNDS, rounds), rounds
+        if arrivals.size:
+            number = int(find_number(record.numbers, start))
+            bound = follow_calendar(settings, bound, arrivals, start, number, terms)
+            stop = min(stop, find_stop(bound, arrivals, start))
+            until = find_next_check(number)
         values, contexts = read_rounds(environment, start, stop, seed)
-        chunk = rows, values, contexts, seed, start, low, high - low, mail, table, record
+        chunk = rows, values, contexts, seed, start, low, high - low, mail, table
         with announce_compilation(settings.name):
-            choose_runner(play_rounds, rule)(rule, state, *chunk)
+            when = Arrivals(arrivals[start:stop], until)
+            play = choose_runner(play_rounds, rule)
+            stop = start + play(bound.rule, bound.state, *chunk, when, record)
         check_range("rewards", record.rewards[start:stop], low, high)
         check_range("scores of members", record.scores[start:stop], low, high)
+        start = stop
     return Trace(problem, settings, seed, horizon, (low, high), record, feedback)
+
+
+def check_times(problem: Problem, times: Ints | None, rounds: int) -> Ints:
+    """Require the times of all rounds if limits are of the calendar; empty if none are."""
+    if not problem.calendars:
+        return np.empty(0, np.int64)
+    if times is None:
+        what = "limits per hour, day, week or month need to know when requests arrive"
+        remedy = "pass times=Traffic('daily', per_day=2000).arrivals(rounds, seed)"
+        raise ValuesError(what, remedy=remedy)
+    arrivals = np.ascontiguousarray(times, np.int64)
+    if arrivals.shape != (rounds,) or (np.diff(arrivals) < 0).any():
+        expected = f"{rounds:,} instants in microseconds since 1970 that never go back"
+        raise ValuesError(f"times of shape {arrivals.shape}", expected=expected)
+    return arrivals
 
 
 def check_range(what: str, values: Floats, low: float, high: float) -> None:
@@ -445,4 +525,5 @@ def make_play_record(
         distributions=np.empty((rounds if keep_distributions else 0, problem.size)),
         scores=np.empty((rounds if feedback == "members" else 0, problem.draws)),
         winners=np.empty(rounds if feedback == "winner" else 0, np.int64),
+        numbers=np.zeros(0, np.int64),
     )

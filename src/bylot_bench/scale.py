@@ -17,7 +17,7 @@ from bylot.environments import NO_DELAY
 from bylot.environments.call_costs import make_declared_costs
 from bylot.policies import POLICIES, Policy
 from bylot.problem import Problem, at_least, at_most, share
-from bylot.simulation import make_late_rewards, make_play_record, play_rounds
+from bylot.simulation import NO_ARRIVALS, make_late_rewards, make_play_record, play_rounds
 
 SCALED_POLICIES = ("omd", "distinct", "tangent", "strict", "noisy-or")
 POOL_SIZES = ((50, 5), (200, 5), (1_000, 5), (10_000, 5), (10_000, 50))  # K, M
@@ -85,7 +85,21 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
             # The same values and record with fresh randomness: the count serves as the seed.
             calls = make_declared_costs(problem)
             late = make_late_rewards(problem, NO_DELAY, len(values), done)
-            play_rounds(rule, state, rows, values, contexts, done, 0, 0.0, 1.0, late, calls, record)
+            play_rounds(
+                rule,
+                state,
+                rows,
+                values,
+                contexts,
+                done,
+                0,
+                0.0,
+                1.0,
+                late,
+                calls,
+                NO_ARRIVALS,
+                record,
+            )
             done += len(values)
         return done / (time.process_time() - start)
 

@@ -19,7 +19,7 @@ from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Omd
 from bylot.policies.omd import OmdRule
-from bylot.simulation import make_late_rewards, make_play_record, play_rounds
+from bylot.simulation import NO_ARRIVALS, make_late_rewards, make_play_record, play_rounds
 
 COMPILED_REPEATS = 30  # plays per turn, so that a turn of the compiled loop is long enough to time
 
@@ -100,7 +100,21 @@ def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dic
             calls = make_declared_costs(problem)
             late = make_late_rewards(problem, NO_DELAY, rounds, 0)
             state = policy.start(rule)
-            play_rounds(rule, state, rows, values, contexts, 0, 0, 0.0, 1.0, late, calls, record)
+            play_rounds(
+                rule,
+                state,
+                rows,
+                values,
+                contexts,
+                0,
+                0,
+                0.0,
+                1.0,
+                late,
+                calls,
+                NO_ARRIVALS,
+                record,
+            )
 
     play_compiled(1)  # compile first
     fast, slow, same = [], [], True

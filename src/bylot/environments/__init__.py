@@ -5,6 +5,7 @@ from bylot.environments.call_costs import CallCosts
 from bylot.environments.delays import NO_DELAY, RewardDelay
 from bylot.environments.outcomes import Outcomes
 from bylot.environments.synthetic import Drifting, Noisy, Regime
+from bylot.environments.traffic import Traffic
 
 __all__ = [
     "NO_DELAY",
@@ -17,4 +18,5 @@ __all__ = [
     "Regime",
     "RewardDelay",
     "Rounds",
+    "Traffic",
 ]

@@ -23,13 +23,14 @@ from bylot.eventlog import (
 from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, rehash_event
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
+from bylot.numerics.jit import Bools
 from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.status import Counters, RouterStatus
 from bylot.store import DecisionEvents, Event, Segment, Snapshot
 
-US_PER_S = 1_000_000
+US_PER_S, HOUR_US = 1_000_000, 3_600_000_000
 MAX_RECENT_DECISIONS = 100  # no longer open ones, kept in memory after a reward
 PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated")
 
@@ -45,6 +46,7 @@ class RouterAggregate:
     active:      mask of the experts that are not paused
     lead:        of the router's time over the clock (`clock.compute_clock_lead`)
     recent:      decisions that are no longer open, as `read_closed` found them
+    refused:     requests that were refused since the last decision, by the hour
 
     Each method that changes the router returns its event, or raises an error and has changed
     nothing. Times are microseconds since 1970; one before the last event's counts as that.
@@ -62,6 +64,7 @@ class RouterAggregate:
         self.active = config_validation.mask_active_experts(core, config)
         self.lead, self.recent = 0, dict[int, OpenDecision]()
         self.segment = snapshot.SegmentStart()
+        self.refused: dict[int, int] = {}
 
     @classmethod
     def create(
@@ -139,15 +142,28 @@ class RouterAggregate:
         """A digest of everything: equal if and only if all state is equal."""
         return sha256(self.encode()).hexdigest()
 
-    def decide(self, at: int, command: commands.MakeDecision) -> Event:
-        """Draw a panel."""
-        context, core = command.context, self.core
+    def decide(
+        self, at: int, command: commands.MakeDecision, replayed: DecisionMade | None = None
+    ) -> Event:
+        """Draw a panel.
+
+        A request for which a budget of the calendar leaves no panel is refused. It makes no event:
+        the next decision says how many there were.
+        """
+        context, core, now = command.context, self.core, self.local_time(at)
         mask = core.mask_available(command.available, self.active)
         if context not in core.contexts:
             commands.check_storable_text("context", context)
         commands.check_storable_text("key", command.key)
-        booked = core.decide(context, mask)
-        body = history.body_from_ticket(booked, core.problem, self.config.version, command)
+        refused, tables = tuple(self.refused.items()), None
+        if replayed is not None:
+            refused, tables = replayed.refused, replayed.tables
+        else:
+            self.check_budgets(now, mask)
+        booked = core.decide(context, mask, now, refused=refused, tables=tables)
+        body = history.body_from_ticket(booked, core, self.config.version, command, refused)
+        self.refused.clear()
+        self.counters.refused += sum(requests for _, requests in refused)
         event = self.append(at, body, key=command.key)
         due = NOT_STARTED if command.defer else self.deadline(event.at)
         opened = OpenDecision(body.t, due, booked.ticket, body.spend, body.draws, seal=event.seal)
@@ -162,6 +178,15 @@ class RouterAggregate:
             self.counters.missing += not (dropped.is_deferred or dropped.valued)
         self.latest = event, body
         return event
+
+    def check_budgets(self, now: int, available: Bools) -> None:
+        """Refuse a request, and count it by the hour, if a budget leaves no panel."""
+        try:
+            self.core.check_budgets(now, available)
+        except errors.BudgetSpent:
+            hour = now - now % HOUR_US
+            self.refused[hour] = self.refused.get(hour, 0) + 1
+            raise
 
     def replace(self, at: int, of: int, command: commands.ReplaceMember) -> Event | None:
         """Let another expert take the place of a member that failed; None if one has already."""
@@ -377,6 +402,9 @@ class RouterAggregate:
             except errors.InfeasibleLimits as error:
                 raise error.for_running_router() from None
             rule = None
+        at_traffic = self.core.keep_traffic(problem)
+        if at_traffic != problem:
+            problem, rule = at_traffic, None
         config = structs.replace(config, version=self.config.version + 1)
         config_validation.check_config_edit(self.config, config)
         old = self.core.problem
@@ -458,7 +486,8 @@ class RouterAggregate:
         match body:
             case DecisionMade():
                 inputs = body.context, body.available, event.key, body.defer
-                return self.decide(at, commands.MakeDecision(self.name, *inputs, by=body.by))
+                command = commands.MakeDecision(self.name, *inputs, by=body.by)
+                return self.decide(at, command, replayed=body)
             case events.DecisionClosed():
                 return self.close_due(at)
             case events.ConfigChanged():
@@ -471,8 +500,8 @@ class RouterAggregate:
             raise TypeError("it does not name its decision")
         match body:
             case RewardReceived():
-                command = history.command_from_reward(self.describe_place(of), body)
-                return self.reward(at, of, command, replayed=True)
+                reward = history.command_from_reward(self.describe_place(of), body)
+                return self.reward(at, of, reward, replayed=True)
             case events.MemberReplaced():
                 asked = self.describe_place(of), body.failed, body.available
                 return self.replace(at, of, commands.ReplaceMember(*asked, by=body.by))
@@ -482,9 +511,9 @@ class RouterAggregate:
                 return self.cancel(at, of, body.by)
         return None
 
-    def status(self) -> RouterStatus:
-        """The status of the router, with what only its log knows."""
-        status = self.core.status(self.active)
+    def status(self, at: int = 0) -> RouterStatus:
+        """The status of the router at this time, with what only its log knows."""
+        status = self.core.status(self.active, at=at and self.local_time(at))
         deferred = sum(one.is_deferred for _, one in self.open)
         return structs.replace(
             status,

@@ -313,7 +313,7 @@ class CommandHandler:
             created=format_timestamp(row.created),
             seq=router.seq,
             config=router.config,
-            status=router.status(),
+            status=router.status(self.at),
         )
 
     HANDLERS: ClassVar[dict[type, Callable[["CommandHandler", Any], Any]]] = {

@@ -88,6 +88,8 @@ class DecisionMade(EventBody, frozen=True, omit_defaults=True):
     inclusion: tuple[float, ...] | None  # of each draw's expert; None: unknown to the policy
     spend: dict[str, float]  # stated cost of the panel
     expected: dict[str, float]  # before the draw
+    refused: tuple[tuple[int, int], ...] = ()  # requests since the last decision: hour, how many
+    tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
 
 
 class RewardReceived(EventBody, frozen=True, omit_defaults=True):

@@ -20,16 +20,17 @@ from bylot.eventlog.open_decisions import OpenDecision
 from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket
 from bylot.policies.compiled_handle import BookedDecision
-from bylot.problem import Problem
+from bylot.router.core import Refusals, RouterCore
 from bylot.router.decision import Decision
 from bylot.router.feedback import SpendReport
 from bylot.store import DecisionEvents, Event
 
 
 def body_from_ticket(
-    booked: BookedDecision, problem: Problem, version: int, command: MakeDecision
+    booked: BookedDecision, core: RouterCore, version: int, command: MakeDecision, refused: Refusals
 ) -> DecisionMade:
-    """The body of a decision's event."""
+    """The body of a decision's event, just made by this core."""
+    problem, tables = core.problem, core.tables
     ticket, experts, names = booked.ticket, problem.experts, problem.costs
     seats, known = ticket.draws.tolist(), not math.isnan(booked.propensity)
     spend, expected = booked.costs.tolist()
@@ -52,6 +53,8 @@ def body_from_ticket(
         inclusion=tuple(booked.inclusion.tolist()) if known else None,
         spend=dict(zip(names, spend, strict=True)),
         expected=dict(zip(names, expected, strict=True)),
+        refused=tuple(refused),
+        tables=None if tables is None else tuple(tuple(one) for one in tables),
         by=command.by,
     )
 

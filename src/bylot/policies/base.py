@@ -21,7 +21,7 @@ from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
 from bylot.policies.validation import FeedbackKind as FeedbackKind
 from bylot.policies.validation import SettingKind, check_settings
-from bylot.problem import Problem
+from bylot.problem import Limit, Problem
 
 MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0
 
@@ -261,6 +261,14 @@ class ProblemChange:
         old, new = ([limit.key for limit in one.limits] for one in (self.old, self.new))
         return match_positions(old, new)
 
+    @property
+    def same_limits(self) -> Bools:
+        """Which of the `limits` have the same bound as before, in the same windows."""
+        here, there = self.limits
+        pairs = zip(here.tolist(), there.tolist(), strict=True)
+        same = [is_same_bound(self.old.limits[a], self.new.limits[b]) for a, b in pairs]
+        return np.array(same, np.bool_)
+
     def copy_by_limit(self, old: Floats, new: Floats, growth: Any = 1.0) -> None:
         """Copy a number per limit; a policy that ignores limits has none."""
         if old.size and new.size:
@@ -287,6 +295,11 @@ class ProblemChange:
                 now[np.ix_(self.used, there)] = was[np.ix_(self.used, here)]
             else:
                 now[:] = was
+
+
+def is_same_bound(old: Limit, new: Limit) -> bool:
+    """Whether two limits on one side of a cost have one bound, in the same windows."""
+    return old.bound == new.bound and old.calendar == new.calendar
 
 
 def round_up_visits(visits: Ints, batch: int) -> None:
@@ -318,6 +331,7 @@ class Policy:
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
     checks: ClassVar[Mapping[str, SettingKind]] = {}  # what each setting may be
     uses_limits: ClassVar[bool] = True
+    keeps_windows: ClassVar[bool] = False  # of the calendar? Only a policy with a budget can
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel",)
     """Kinds of feedback of which it uses everything that is reported."""
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies

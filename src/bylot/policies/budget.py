@@ -1,4 +1,4 @@
-"""The budget of the current period: what it may cost, what it did, and how it is paced."""
+"""The budget of the current period or window: what it may cost, what it did, how it is paced."""
 
 import math
 from collections.abc import Mapping
@@ -24,6 +24,18 @@ from bylot.policies.learned_costs import (
     start_learned_costs,
 )
 from bylot.policies.validation import SettingKind, is_number_in
+from bylot.policies.windows import (
+    MEAN,
+    MEAN_ROUNDS,
+    PERIOD,
+    TOTAL,
+    WindowRule,
+    WindowState,
+    count_requests,
+    enter_window,
+    forecast_windows,
+    make_window_state,
+)
 from bylot.problem import Problem
 
 
@@ -37,6 +49,7 @@ class Guard(NamedTuple):
     A: Floats  # (d, K) as declared
     b: Floats  # (d,)
     risk: CostRisk
+    windows: WindowRule
     schedule: FallbackSchedule
 
     @property
@@ -46,32 +59,35 @@ class Guard(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What was spent in this period, and the position in the schedule."""
+    """What was spent in this period or window, and the position in the schedule."""
 
     spent: Floats  # (d,), in units of the one-sided rows; as declared until it is reported
-    before: Floats  # (d,) in the period before
+    before: Floats  # (d,) in the period or window before
     rounds: Ints  # so far; before this period; before the period before
     left: Ints  # rounds of this period still to play, this one included
     place: Ints  # of the schedule, to be played next
     replaced: Ints  # rounds in which the guard replaced the drawn panel, in all periods
-    missed: Ints  # (d,) periods that ended outside a limit: by an outage, or by what calls cost
+    missed: Ints  # (d,) those that ended outside a limit: by an outage, or by what calls cost
     short: Bools  # (d,) would the available experts miss a limit?
     alarm: Bools  # any of them? Asked in every round, which a call would make slow
     costs: LearnedCosts
+    windows: WindowState
 
     def migrate(self, new: "Budget", change: ProblemChange) -> None:
         """Counts go on, but for a limit whose bound changed; `migrate_period` does the rest."""
         new.replaced[:] = self.replaced
         here, there = change.limits
-        same = change.old.bounds[here] == change.new.bounds[there]
+        same = change.same_limits
         new.missed[there[same]] = self.missed[here[same]]
         new.rounds[:] = self.rounds
         migrate_learned_costs(self.costs, new.costs, change)
+        self.windows.migrate(new.windows, change)
 
     def is_valid(self, rule: Any) -> bool:
         place, sets = self.place[0], get_schedule(rule.guard, self).sets
         counted = self.replaced[0] >= 0 and (self.missed >= 0).all() and self.costs.is_valid()
-        return bool(1 <= self.left[0] <= rule.guard.period and 0 <= place < len(sets) and counted)
+        placed = 1 <= self.left[0] <= rule.guard.period and 0 <= place < len(sets)
+        return bool(placed and counted and self.windows.is_valid(rule))
 
 
 def open_budget(guard: Guard) -> Budget:
@@ -87,6 +103,7 @@ def open_budget(guard: Guard) -> Budget:
         short=np.zeros(guard.b.size, np.bool_),
         alarm=np.zeros(1, np.bool_),
         costs=start_learned_costs(guard.A, guard.risk, guard.most),
+        windows=make_window_state(guard.windows),
     )
 
 
@@ -146,11 +163,51 @@ def compute_allowance(period: int, b: float) -> float:
 
 
 @jit
+def find_allowance(guard: Guard, budget: Budget, j: int, requests: int) -> float:
+    """What the current period or window may cost under a limit.
+
+    requests: of the window, if the limit is on an average in it
+    """
+    kind = guard.windows.kind[j]
+    if kind == TOTAL:
+        return float(guard.windows.amount[j] * (1.0 + SUM_TOLERANCE))
+    return compute_allowance(requests if kind == MEAN else guard.period, guard.b[j])
+
+
+@jit
+def advance_windows(guard: Guard, budget: Budget, at: int) -> None:
+    """Close the windows that are over at this instant, count the request, and forecast the rest."""
+    windows = budget.windows
+    for c in range(windows.place.size):
+        if enter_window(windows, c, at):
+            for j in range(guard.b.size):
+                if guard.windows.calendar[j] == c:
+                    close_window(guard, budget, j)
+    count_requests(windows, at, 1.0)
+    forecast_windows(guard.windows, windows, at)
+
+
+@jit
+def close_window(guard: Guard, budget: Budget, j: int) -> None:
+    """Judge the window of a limit, and begin the next one with nothing spent."""
+    windows, waiting = budget.windows, budget.costs.waiting
+    budget.missed[j] += budget.spent[j] > find_allowance(guard, budget, j, windows.requests[j])
+    budget.before[j] = budget.spent[j]
+    budget.spent[j] = 0.0
+    windows.requests[j] = 0
+    windows.first[j, 1] = windows.first[j, 0]
+    windows.first[j, 0] = budget.rounds[0]
+    for i in range(waiting.shape[1]):
+        waiting[j, i] = 0
+
+
+@jit
 def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> None:
     """Charge a round; after the last of a period the next one begins with nothing spent."""
-    waiting = budget.costs.waiting
+    waiting, kind = budget.costs.waiting, guard.windows.kind
     for j in range(cost.size):
         budget.spent[j] += cost[j]
+        budget.windows.requests[j] += 1
         for place in range(members.size):
             waiting[j, members[place]] += is_first_draw(members, place)
     budget.left[0] -= 1
@@ -160,6 +217,8 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
         budget.rounds[2] = budget.rounds[1]
         budget.rounds[1] = budget.rounds[0]
         for j in range(cost.size):
+            if kind[j] != PERIOD:
+                continue
             budget.missed[j] += budget.spent[j] > compute_allowance(guard.period, guard.b[j])
             budget.before[j] = budget.spent[j]
             budget.spent[j] = 0.0
@@ -193,14 +252,14 @@ def name_promise(risk: CostRisk, j: int, reports: int = 0) -> PromiseName:
 
 
 class LimitInPeriod(Struct, frozen=True):
-    """One limit in the current period, at whose end the guard enforces it."""
+    """One limit in the current period or window, at whose end the guard enforces it."""
 
-    mean: float | None  # over the decisions of this period; None before the first
+    mean: float | None  # over the decisions of it; None before the first
     in_force: float  # the bound that panels are drawn under now
     within_reach: bool  # the guard and the experts available last can still meet the limit
     short: bool  # the experts available last would miss it
     lost: bool  # every panel at stated cost would miss it, whichever experts are available
-    missed: int  # periods that ended outside the limit since it has this bound
+    missed: int  # those that ended outside the limit since it has this bound
     promise: PromiseName = "declared"
 
 
@@ -234,6 +293,14 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
     for j, spent in enumerate(budget.spent):
         most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
         promise = name_promise(guard.risk, j, budget.costs.reports[j])
+        if guard.windows.kind[j] != PERIOD:
+            mean = (
+                spent * unit[j] / budget.windows.requests[j] if budget.windows.requests[j] else None
+            )
+            counts = bool(short), False, int(budget.missed[j]), promise
+            in_force = float(bounds[j] * unit[j] + 0.0)
+            limits.append(LimitInPeriod(mean, in_force, not short, *counts))
+            continue
         if promise == "reserve":  # three standard errors are for the guard; this is a forecast
             means = budget.costs.means[j]
             later = bound_schedule_cost(left, float(plan.quota @ means), plan.ahead[place, j])
@@ -276,14 +343,15 @@ def migrate_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) ->
     """
     was, now, budget = old.rule.guard, new.rule.guard, new.state.budget
     over, (here, there), played = np.zeros(now.b.size), change.limits, count_played_rounds(*old[1:])
-    same = change.old.bounds[here] == change.new.bounds[there]
+    same, in_period = change.same_limits, now.windows.kind == PERIOD
     unit, units = compute_row_units(change.old)[here], compute_row_units(change.new)[there]
     more = (old.state.budget.spent - played * was.b)[here] * unit / units  # beyond the bounds
-    later = compute_open_costs(now, budget)
+    later = np.where(in_period, compute_open_costs(now, budget), 0.0)
     over[there] = np.where(same, more, np.maximum(more, -np.maximum(later[there], 0.0)))
+    over = np.where(in_period, over, 0.0)
     least = 1
     if now.on:
-        room, ahead = now.b - now.schedule.mean, now.schedule.ahead[0]
+        room, ahead = now.b - now.schedule.mean, np.where(in_period, now.schedule.ahead[0], 0.0)
         most = np.maximum(now.period * room - ahead, 0.0)
         budget.missed[:] += over > most + SUM_TOLERANCE * now.period * np.abs(now.b)
         over = np.minimum(over, most)
@@ -293,7 +361,31 @@ def migrate_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) ->
         least = math.ceil(min(float(needed.max(initial=1.0)), now.period))
     n = min(played, now.period - least)
     budget.left[0] = now.period - n
-    budget.spent[:] = n * now.b + over
+    budget.spent[:] = np.where(in_period, n * now.b + over, 0.0)
+    migrate_window_spend(change, old, new)
+
+
+def migrate_window_spend(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
+    """Keep what was spent in windows. A new limit begins with what is known of its cost: the most
+    that the window of another limit on it has spent.
+    """
+    was, now = old.state.budget, new.state.budget
+    unit, units = compute_row_units(change.old), compute_row_units(change.new)
+    kinds = old.rule.guard.windows.kind, new.rule.guard.windows.kind
+    origin = dict(zip(change.limits[1].tolist(), change.limits[0].tolist(), strict=True))
+    for j in np.flatnonzero(kinds[1] != PERIOD).tolist():
+        limit, sources = change.new.limits[j], [origin[j]] if j in origin else []
+        if not sources and kinds[1][j] == TOTAL:
+            sources = [
+                i
+                for i, one in enumerate(change.old.limits)
+                if (one.name, one.sign) == (limit.name, limit.sign) and kinds[0][i] == TOTAL
+            ]
+        for name in ("spent", "before"):
+            amounts = [float(getattr(was, name)[i] * unit[i] / units[j]) for i in sources]
+            getattr(now, name)[j] = (
+                max(amounts, default=0.0) if kinds[1][j] == TOTAL else sum(amounts)
+            )
 
 
 def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
@@ -337,23 +429,32 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
     """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
     b_j + (high - 1) |b_j|, with n of P rounds left. Calls without a report count at their
     learned means, with a reserve. A minimum that this period has reached already no longer binds.
+
+    Of the budget of a window: (amount - spent) / n with n requests to come by the forecast. An
+    average in a window, whose end nobody knows in requests, is kept inside all the time.
     """
     P, n, costs, margin = guard.period, budget.left[0], budget.costs, pace.margin
     if costs.plans[2] > 0:
         margin = min(margin, max(costs.margin[0], 0.0))
     for j in range(bounds.size):
-        b, spent = guard.b[j], budget.spent[j]
+        b, spent, kind = guard.b[j], budget.spent[j], guard.windows.kind[j]
         bounds[j] = b
         if is_varying(guard.risk, costs, j):
             spent += compute_open_cost(costs, j, costs.means[j], guard.A[j])
         if is_uncertain(guard.risk, costs, j):
             quota, no_members = get_schedule(guard, budget).quota, np.empty(0, np.int64)
             spent += compute_reserve(guard.risk, costs, j, 0, quota, no_members)
-        if pace.high > 0.0:
+        if kind == TOTAL:
+            fair = (guard.windows.amount[j] - spent) / max(budget.windows.left[j], 1.0)
+            bounds[j] = max(fair, guard.windows.low[j])
+        elif pace.high > 0.0:
             fair = (P * b - pace.most[j] - spent) / n
+            if kind == MEAN:
+                rounds = min(max(budget.windows.left[j], 1.0), MEAN_ROUNDS)
+                fair = b + (budget.windows.requests[j] * b - pace.most[j] - spent) / rounds
             low, high = b - 0.5 * margin * abs(b), b + (pace.high - 1.0) * abs(b)
             bounds[j] = min(max(fair, low), high)
-            if b < 0.0 and pace.high > 1.0 and spent <= P * b:
+            if kind == PERIOD and b < 0.0 and pace.high > 1.0 and spent <= P * b:
                 bounds[j] = 0.0
 
 

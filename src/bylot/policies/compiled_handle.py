@@ -26,6 +26,7 @@ from bylot.policies.base import (
     decide,
     learn,
 )
+from bylot.policies.guard import advance, find_spent, note_refused
 from bylot.policies.iid_draws import compute_iid_propensity
 from bylot.policies.spend_settlement import settle
 
@@ -154,6 +155,24 @@ def learn_feedback(
 def settle_spend(handle: Any, t: int, members: Ints, more: Floats, spend: Floats) -> None:
     """Book and learn what the calls of decision t cost (`spend_settlement.settle_calls`)."""
     settle(handle.rule, handle.state, t, members, more, spend)
+
+
+@jit_entry
+def advance_time(handle: Any, at: int) -> None:
+    """Let windows of the calendar that are over at this instant end (`guard.advance`)."""
+    advance(handle.rule, handle.state, at)
+
+
+@jit_entry
+def find_spent_budget(handle: Any, at: int, available: Bools) -> int:
+    """The limit whose budget leaves no panel at this instant, by its place; -1: none does."""
+    return find_spent(handle.rule, handle.state, at, available)
+
+
+@jit_entry
+def note_refused_requests(handle: Any, at: int, requests: int) -> None:
+    """Count requests that were refused (`guard.note_refused`)."""
+    note_refused(handle.rule, handle.state, at, requests)
 
 
 @jit

@@ -257,7 +257,7 @@ def decide_distinct(
     return Ticket(rng.t, context, draws, none, pi, available, 1.0, kept, p, weight, panel.replaced)
 
 
-mirror_ascent.register_settlement(DistinctRule)
+mirror_ascent.register_budget(DistinctRule)
 
 
 @step(base.learn, DistinctRule)

@@ -5,7 +5,7 @@ cost what is declared; else it is that of the largest costs, or of learned means
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,22 +13,31 @@ from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m, count_available
+from bylot.policies.base import dispatch_by_type
 from bylot.policies.budget import (
     Budget,
     Guard,
     PromiseName,
+    advance_windows,
     book_round,
     compute_allowance,
     compute_guarded_cost,
     compute_later_cost,
+    find_allowance,
     get_schedule,
     name_promise,
 )
-from bylot.policies.constraint_rows import ConstraintRows, find_slater_point, make_constraint_rows
+from bylot.policies.constraint_rows import (
+    ConstraintRows,
+    compute_row_units,
+    find_slater_point,
+    make_constraint_rows,
+)
 from bylot.policies.fallback_schedule import (
     FallbackSchedule,
     compute_shortest_period,
     plan_schedule,
+    schedule_from_sets,
 )
 from bylot.policies.learned_costs import (
     CostRisk,
@@ -39,6 +48,16 @@ from bylot.policies.learned_costs import (
     make_exact_risk,
     make_largest_cost_rows,
 )
+from bylot.policies.windows import (
+    MEAN,
+    PERIOD,
+    TOTAL,
+    WindowRule,
+    count_requests,
+    find_window_end,
+    make_plain_windows,
+    make_window_rule,
+)
 from bylot.problem import Problem
 
 DEFAULT_PERIOD_ROUNDS = 5_000  # without a horizon and a period of the problem
@@ -48,8 +67,9 @@ LIMIT_TOLERANCE = 1e-9  # excess of an expected cost that counts as 0
 class Overrun(NamedTuple):
     """By how much limits would be missed, in units of the rows."""
 
-    certain: float  # of the limits that no report can endanger: they come first
-    reserved: float  # of those that are kept by a reserve
+    spent: float  # of budgets of windows, which nothing may exceed
+    certain: float  # of the limits of a period that no report can endanger
+    reserved: float  # of those that are kept by a reserve, and of averages in windows
 
 
 class AdmittedPanel(NamedTuple):
@@ -72,17 +92,23 @@ def make_guard(
     fewest: int = 1,
     on: bool = True,
     risk: CostRisk | None = None,
+    windows: WindowRule | None = None,
 ) -> Guard:
     """The guard of a period, if that is long enough for a guarantee; by default costs are exact."""
     risk = make_exact_risk(rows.A) if risk is None else risk
-    shortest = compute_shortest_period(ConstraintRows(risk.worst, rows.b), plan)
+    windows = make_plain_windows(rows.b.size) if windows is None else windows
+    in_period = windows.kind == PERIOD
+    judged = plan._replace(mean=plan.mean[in_period], ahead=plan.ahead[:, in_period])
+    shortest = compute_shortest_period(
+        ConstraintRows(risk.worst[in_period], rows.b[in_period]), judged
+    )
     if on and period < shortest:
         least = f"use at least {shortest:,} as the problem's period or the horizon"
         loose = "loosen the limits, or use 'omd', which keeps them in the long run only"
         what = f"a period of {period:,} rounds is too short to guarantee the limits at its end"
         raise PolicyError(what, remedy=least if shortest < math.inf else loose)
     most = max(fewest, plan.sets.shape[1])
-    return Guard(on, fewest, most, period, rows.A, rows.b, risk, plan)
+    return Guard(on, fewest, most, period, rows.A, rows.b, risk, windows, plan)
 
 
 def bind_guard(problem: Problem, horizon: int | None, fewest: int, on: bool) -> tuple[Guard, float]:
@@ -92,7 +118,12 @@ def bind_guard(problem: Problem, horizon: int | None, fewest: int, on: bool) -> 
     risk, plan = plan_certain_schedule(problem, rows, fewest, period)
     if plan is None:
         plan = plan_schedule(rows, quota, period)
-    guard = make_guard(rows, plan, period, fewest, on, risk)
+    windows = make_window_rule(problem, compute_row_units(problem))
+    risk, plan = count_largest_costs(problem, rows, windows, risk, plan)
+    if problem.calendars and not on:
+        what = "limits per hour, day, week or month need the guard, which is off"
+        raise PolicyError(what, remedy="use guard=true")
+    guard = make_guard(rows, plan, period, fewest, on, risk, windows)
     return guard._replace(most=min(problem.draws, problem.size)), margin
 
 
@@ -107,7 +138,8 @@ def plan_certain_schedule(
     """
     risk = make_declared_risk(problem, rows)
     caps = make_largest_cost_rows(problem, rows)
-    possible = [j for j in range(len(caps)) if np.isfinite(caps[j]).all()]
+    capped = [j for j in range(len(caps)) if np.isfinite(caps[j]).all()]
+    possible = [j for j in capped if not problem.limits[j].is_total]
     chosen, plan = try_largest_costs(problem, rows, caps, possible, fewest, period), None
     if chosen is not None:
         return risk._replace(worst=chosen[0], certain=mark_rows(possible, len(caps))), chosen[1]
@@ -121,10 +153,33 @@ def plan_certain_schedule(
     return risk, plan
 
 
+def count_largest_costs(
+    problem: Problem,
+    rows: ConstraintRows,
+    windows: WindowRule,
+    risk: CostRisk,
+    plan: FallbackSchedule,
+) -> tuple[CostRisk, FallbackSchedule]:
+    """Let budgets of windows count calls at their largest costs, where these are declared: what
+    does not fit is not asked, so that no schedule is needed to be certain.
+    """
+    caps = make_largest_cost_rows(problem, rows)
+    capped = (windows.kind == TOTAL) & np.isfinite(caps).all(axis=1)
+    if not capped.any():
+        return risk, plan
+    worst = np.where(capped[:, None], caps, risk.worst)
+    risk = risk._replace(worst=worst, certain=risk.certain | capped)
+    return risk, schedule_from_sets(plan.sets, worst)
+
+
 def find_promises(problem: Problem, fewest: int) -> list[PromiseName]:
     """What a guard of panels of `fewest` members or more promises for each limit at the start."""
     rows, period = make_constraint_rows(problem), get_period(problem, None)
-    risk, _ = plan_certain_schedule(problem, rows, fewest, period)
+    risk, plan = plan_certain_schedule(problem, rows, fewest, period)
+    if plan is None:
+        plan = plan_schedule(rows, np.full(problem.size, fewest / problem.size), period)
+    windows = make_window_rule(problem, compute_row_units(problem))
+    risk, _ = count_largest_costs(problem, rows, windows, risk, plan)
     return [name_promise(risk, j) for j in range(rows.b.size)]
 
 
@@ -177,77 +232,106 @@ def compute_panel_cost(A: Floats, members: Ints) -> Floats:
 
 
 @jit
+def compute_row_excess(
+    guard: Guard, budget: Budget, j: int, members: Ints, cost: float, place: int
+) -> float:
+    """By how much limit j would be missed if a panel of this cost were asked; 0: not at all.
+
+    In a period, (spent + cost + n F + ahead - P b)^+ with n rounds left after it: what the schedule
+    from this place on adds. A window may end after any request: nothing comes after it. Where calls
+    may cost more than declared, `compute_later_cost` sets aside the rest.
+    """
+    n = budget.left[0] - 1 if guard.windows.kind[j] == PERIOD else 0
+    later = compute_later_cost(guard, budget, j, n, place, members)
+    most = find_allowance(guard, budget, j, budget.windows.requests[j] + 1)
+    return float(max(budget.spent[j] + cost + later - most, 0.0))
+
+
+@jit
 def compute_overrun(
     guard: Guard, budget: Budget, members: Ints, cost: Floats, place: int
 ) -> Overrun:
-    """By how much would the schedule from this place on miss limits, after a round of this cost?
+    """By how much would limits be missed after a round of this cost, in units of the rows?
 
-    sum_j (spent + cost + n F + ahead - P b)_j^+ with n rounds left after it, in units of the rows.
-    If that is 0 before a round, the schedule's own next set keeps it so (ahead is the most its walk
-    can rise): by induction from the period's start it is 0 at its end, n = 0, whatever was drawn in
-    between. Where calls may cost more than declared, `compute_later_cost` sets aside the rest.
+    If that is 0 for all limits of a period before a round, the schedule's own next set keeps it so
+    (ahead is the most its walk can rise): by induction from the period's start it is 0 at its end,
+    n = 0, whatever was drawn in between.
     """
-    n, certain, reserved = budget.left[0] - 1, 0.0, 0.0
+    spent, certain, reserved = 0.0, 0.0, 0.0
     for j in range(cost.size):
-        later = compute_later_cost(guard, budget, j, n, place, members)
-        most = compute_allowance(guard.period, guard.b[j])
-        excess = max(budget.spent[j] + cost[j] + later - most, 0.0)
-        if is_uncertain(guard.risk, budget.costs, j):
+        excess = compute_row_excess(guard, budget, j, members, cost[j], place)
+        if guard.windows.kind[j] == TOTAL:
+            spent += excess
+        elif guard.windows.kind[j] == MEAN or is_uncertain(guard.risk, budget.costs, j):
             reserved += excess
         else:
             certain += excess
-    return Overrun(certain, reserved)
+    return Overrun(spent, certain, reserved)
 
 
 @jit
 def is_smaller(new: Overrun, old: Overrun) -> bool:
-    """Does it miss less? A limit that is certain is never given up for one kept by a reserve."""
+    """Does it miss less? Budgets of windows come first, then limits that are certain."""
+    if new.spent != old.spent:
+        return bool(new.spent < old.spent)
     if new.certain != old.certain:
         return bool(new.certain < old.certain)
     return bool(new.reserved < old.reserved)
 
 
 @jit
+def is_inside(overrun: Overrun) -> bool:
+    """Is no limit missed?"""
+    return bool(overrun.spent + overrun.certain + overrun.reserved <= 0.0)
+
+
+@jit
 def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> AdmittedPanel:
     """Admit a panel, or replace it by the next of the schedule; either is charged.
 
-    The schedule misses nothing, unless experts were unavailable in this period or calls cost more
-    than was counted on. Then the panel that misses least is played: the drawn one, the schedule's,
-    or the cheapest.
+    The schedule misses nothing, unless experts were unavailable in this period, calls cost more
+    than was counted on, or windows of the calendar leave less. Then the panel that misses least is
+    played: the drawn one, the schedule's, the cheapest, or one that fits what windows leave.
     """
     place, varies = budget.place[0], has_varying_cost(guard.risk, budget.costs)
     cost = compute_panel_cost(guard.A, members)
     counted = compute_guarded_cost(guard, budget, members) if varies else cost
     overrun = compute_overrun(guard, budget, members, counted, place)
     replaced, next_place = False, place
-    if guard.on and overrun.certain + overrun.reserved > 0.0:
+    if guard.on and not is_inside(overrun):
         drawn, after = members, (place + 1) % get_schedule(guard, budget).sets.shape[0]
-        for planned in (True, False):
-            if planned:
+        for attempt in range(3):
+            if attempt == 0:
                 panel, then = substitute_panel(guard, budget, drawn, available), after
-            else:
+            elif attempt == 1:
                 panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
-            paid = compute_panel_cost(guard.A, panel)
-            counted = compute_guarded_cost(guard, budget, panel) if varies else paid
-            new = compute_overrun(guard, budget, panel, counted, then)
-            if is_smaller(new, overrun):
-                members, cost, overrun, replaced, next_place = panel, paid, new, True, then
-            if overrun.certain + overrun.reserved <= 0.0:
+            elif overrun.spent > 0.0:
+                panel, then = find_fitting_panel(guard, budget, available), place
+            if panel.size > 0:
+                paid = compute_panel_cost(guard.A, panel)
+                counted = compute_guarded_cost(guard, budget, panel) if varies else paid
+                new = compute_overrun(guard, budget, panel, counted, then)
+                if is_smaller(new, overrun):
+                    members, cost, overrun, replaced, next_place = panel, paid, new, True, then
+            if is_inside(overrun):
                 break  # nearly always after the schedule's
     budget.place[0] = next_place
     budget.replaced[0] += replaced
     book_round(guard, budget, members, cost)
-    return AdmittedPanel(members, replaced, overrun.certain + overrun.reserved <= 0.0)
+    return AdmittedPanel(members, replaced, is_inside(overrun))
 
 
 @jit
 def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bools) -> Ints:
-    """The panel that costs least under the limits that the schedule would miss from here on."""
-    n, place, scores = budget.left[0], budget.place[0], np.zeros(guard.A.shape[1])
-    no_members = np.empty(0, np.int64)
+    """The panel that costs least under the limits that would be missed from here on."""
+    place, scores = budget.place[0], np.zeros(guard.A.shape[1])
+    no_members, kind = np.empty(0, np.int64), guard.windows.kind
     for j in range(guard.b.size):
-        later = compute_later_cost(guard, budget, j, n, place, no_members)
-        if budget.spent[j] + later > compute_allowance(guard.period, guard.b[j]):
+        n = budget.left[0] if kind[j] == PERIOD else 0
+        usual = max(guard.b[j], 0.0) if kind[j] != PERIOD else 0.0
+        later = compute_later_cost(guard, budget, j, n, place, no_members) + usual
+        most = find_allowance(guard, budget, j, budget.windows.requests[j] + 1)
+        if budget.spent[j] + later > most:
             row = get_guarded_row(guard.risk, budget.costs, j)
             for i in range(scores.size):
                 scores[i] -= row[i]
@@ -256,6 +340,58 @@ def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bool
     while wanted > guard.fewest and scores[members[wanted - 1]] <= 0.0:
         wanted -= 1
     return members[:wanted]
+
+
+@jit
+def find_fitting_panel(guard: Guard, budget: Budget, available: Bools) -> Ints:
+    """A panel that fits into what all budgets of windows leave; empty if none was found.
+
+    With one budget it is the cheapest panel, so none is found only if there is none. With several,
+    the cheapest in units of what each has left, then the cheapest of each. Where a budget allows
+    it, panels of fewer members are tried, down to one.
+    """
+    K, kind = guard.A.shape[1], guard.windows.kind
+    most = min(guard.fewest, count_available(available) if available.size > 0 else K)
+    least, no_members = most, np.empty(0, np.int64)
+    for j in range(kind.size):
+        least = 1 if guard.windows.fewer[j] else least
+    for size in range(most, least - 1, -1):
+        for chosen in range(-1, kind.size):
+            scores = np.zeros(K)
+            for j in range(kind.size):
+                if kind[j] == TOTAL and chosen in (-1, j):
+                    later = compute_later_cost(guard, budget, j, 0, 0, no_members)
+                    room = max(guard.windows.amount[j] - budget.spent[j] - later, 1e-300)
+                    row = get_guarded_row(guard.risk, budget.costs, j)
+                    for i in range(K):
+                        scores[i] -= row[i] / room
+            if chosen == -1 or kind[chosen] == TOTAL:
+                panel = choose_top_m(scores, size, available)
+                cost = compute_guarded_cost(guard, budget, panel)
+                if compute_overrun(guard, budget, panel, cost, budget.place[0]).spent <= 0.0:
+                    return panel
+    return no_members
+
+
+@jit
+def find_spent_limit(guard: Guard, budget: Budget, at: int, available: Bools) -> int:
+    """The budget of a window that leaves no panel at this instant, by its place; -1: none does.
+
+    Nothing changes, not even the window: requests that are refused leave no trace in a log.
+    """
+    kind, windows, nearest, room = guard.windows.kind, budget.windows, -1, np.inf
+    for j in range(kind.size):
+        if kind[j] == TOTAL and at < find_window_end(windows, guard.windows.calendar[j]):
+            no_members = np.empty(0, np.int64)
+            later = compute_later_cost(guard, budget, j, 0, 0, no_members)
+            left = guard.windows.amount[j] - budget.spent[j] - later
+            dearest = guard.most * get_guarded_row(guard.risk, budget.costs, j).max()
+            if left - dearest < room:
+                nearest, room = j, left - dearest
+    near = nearest >= 0 and room < 0.0 and guard.on
+    if near and find_fitting_panel(guard, budget, available).size == 0:
+        return nearest
+    return -1
 
 
 @jit
@@ -270,9 +406,11 @@ def is_outside_bounds(costs: Floats, bounds: Floats) -> bool:
 @jit
 def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floats) -> bool:
     """Mark the limits that such panels would miss: above the bound in force and what is left."""
-    some, n = False, budget.left[0]
+    some, n, kind = False, budget.left[0], guard.windows.kind
     for j in range(bounds.size):
         needed = (compute_allowance(guard.period, guard.b[j]) - budget.spent[j]) / n
+        if kind[j] != PERIOD:
+            needed = bounds[j] if kind[j] == MEAN else np.inf  # requests are refused instead
         budget.short[j] = costs[j] > max(bounds[j], needed) + LIMIT_TOLERANCE
         some |= budget.short[j]
     budget.alarm[0] = some
@@ -298,3 +436,51 @@ def substitute_panel(guard: Guard, budget: Budget, members: Ints, available: Boo
             chosen[i] = True
             n += 1
     return out[:n]
+
+
+def advance(rule: Any, state: Any, at: int) -> None:
+    """`advance_windows` of a policy with a budget; nothing for others."""
+    raise NotImplementedError("compiled code only")
+
+
+def find_spent(rule: Any, state: Any, at: int, available: Bools) -> int:
+    """`find_spent_limit` of a policy with a budget; -1 for others."""
+    raise NotImplementedError("compiled code only")
+
+
+def note_refused(rule: Any, state: Any, at: int, requests: int) -> None:
+    """Count requests that were refused, which are traffic too; nothing without windows."""
+    raise NotImplementedError("compiled code only")
+
+
+def ignore_refused(rule: Any, state: Any, at: int, requests: int) -> None:
+    """`note_refused`: nothing."""
+
+
+def note_refused_budget(rule: Any, state: Any, at: int, requests: int) -> None:
+    """`note_refused`: in the budget of the state."""
+    count_requests(state.budget.windows, at, float(requests))
+
+
+def ignore_time(rule: Any, state: Any, at: int) -> None:
+    """`advance`: nothing."""
+
+
+def find_nothing_spent(rule: Any, state: Any, at: int, available: Bools) -> int:
+    """`find_spent`: none is."""
+    return -1
+
+
+def advance_budget(rule: Any, state: Any, at: int) -> None:
+    """`advance`: the windows of the budget in the state."""
+    advance_windows(rule.guard, state.budget, at)
+
+
+def find_spent_budget(rule: Any, state: Any, at: int, available: Bools) -> int:
+    """`find_spent`: by the budget in the state."""
+    return find_spent_limit(rule.guard, state.budget, at, available)
+
+
+dispatch_by_type(advance, default=ignore_time)
+dispatch_by_type(find_spent, default=find_nothing_spent)
+dispatch_by_type(note_refused, default=ignore_refused)

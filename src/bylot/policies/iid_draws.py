@@ -288,7 +288,7 @@ def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
 for iid_rule in (TangentRule, StrictRule):
     step(base.decide, iid_rule)(decide_iid)
     step(base.learn, iid_rule)(learn_iid)
-    mirror_ascent.register_settlement(iid_rule)
+    mirror_ascent.register_budget(iid_rule)
     step(base.compute_distribution, iid_rule)(compute_iid_distribution)
     step(base.compute_inclusion, iid_rule)(compute_iid_inclusion)
 

@@ -14,6 +14,14 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies.base import BoundPolicy, Policy, ProblemChange, round_up_visits, step
 from bylot.policies.budget import PACE_SETTING, Guard, open_budget
 from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.guard import (
+    advance,
+    advance_budget,
+    find_spent,
+    find_spent_budget,
+    note_refused,
+    note_refused_budget,
+)
 from bylot.policies.member_belief import MIN_MISS
 from bylot.policies.spend_settlement import (
     continue_period,
@@ -214,9 +222,12 @@ def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -
         average.total[j] = MULTIPLIER_DECAY * average.total[j] + multipliers[j]
 
 
-def register_settlement(rule: type) -> None:
-    """Let the policy of this rule learn what calls cost."""
+def register_budget(rule: type) -> None:
+    """Let the policy of this rule learn what calls cost, and keep budgets of the calendar."""
     step(settle, rule)(settle_budget)
+    step(advance, rule)(advance_budget)
+    step(find_spent, rule)(find_spent_budget)
+    step(note_refused, rule)(note_refused_budget)
 
 
 @dataclass(frozen=True)
@@ -228,6 +239,7 @@ class AscentPolicy(Policy):
     batch: int = 10
     eps: float = 0.02
 
+    keeps_windows = True
     restarted = ("bounds",)
     derived: ClassVar[tuple[str, ...]] = ("schedule",)
     checks: ClassVar[Mapping[str, SettingKind]] = {

@@ -39,6 +39,7 @@ from bylot.policies.budget import (
     PACE_SETTING,
     Budget,
     Guard,
+    advance_windows,
     fill_paced_bounds,
     get_mean_rows,
 )
@@ -51,10 +52,18 @@ from bylot.policies.dual_prices import (
     restart_prices,
     update_dual_prices,
 )
-from bylot.policies.guard import forecast_shortfall, guard_panel
+from bylot.policies.guard import (
+    advance,
+    find_spent,
+    find_spent_limit,
+    forecast_shortfall,
+    guard_panel,
+    note_refused,
+)
 from bylot.policies.panel_sizes import bind_explorer, compute_least_costs
 from bylot.policies.spend_settlement import settle, settle_calls
 from bylot.policies.validation import SHARE, SettingKind, is_number_in
+from bylot.policies.windows import count_requests
 from bylot.problem import Problem
 
 REHEARSAL_BATCH = 10  # decisions between two rehearsals
@@ -271,6 +280,24 @@ def settle_noisy_or(
     settle_calls(rule.explorer.guard, state.explorer.budget, t, members, more, spend)
 
 
+@step(advance, NoisyOrRule)
+def advance_noisy_or(rule: NoisyOrRule, state: NoisyOrState, at: int) -> None:
+    """`advance`: the budget of all rounds."""
+    advance_windows(rule.explorer.guard, state.explorer.budget, at)
+
+
+@step(find_spent, NoisyOrRule)
+def find_spent_noisy_or(rule: NoisyOrRule, state: NoisyOrState, at: int, available: Bools) -> int:
+    """`find_spent`: by the budget of all rounds."""
+    return find_spent_limit(rule.explorer.guard, state.explorer.budget, at, available)
+
+
+@step(note_refused, NoisyOrRule)
+def note_refused_noisy_or(rule: NoisyOrRule, state: NoisyOrState, at: int, requests: int) -> None:
+    """`note_refused`: in the budget of all rounds."""
+    count_requests(state.explorer.budget.windows, at, float(requests))
+
+
 step(base.compute_distribution, NoisyOrRule)(base.compute_pull_distribution)
 
 
@@ -306,6 +333,7 @@ class NoisyOr(base.Policy):
     streams = (RngStream.EXPLORE, RngStream.MODEL, *Distinct.streams)
     derived = Distinct.derived
     restarted = Distinct.restarted
+    keeps_windows = True
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "explore": SHARE,

@@ -67,7 +67,8 @@ class Auto:
 
     propensities: must every decision record its propensity, so that its log can be evaluated? What
                   is not recorded when a panel is drawn cannot be recovered later. None: yes,
-                  unless more than rewards is declared and a policy without them learns from it
+                  unless more than rewards is declared and a policy without them learns from it, or
+                  there are budgets of the calendar, whose bounds per request change all the time
     contexts:     about how many there will be; None: as many as are declared, else 1
     """
 
@@ -91,6 +92,7 @@ class Auto:
         recorded = self.propensities
         if recorded is None:
             recorded = feedback == "panel" or feedback not in model.feedback
+            recorded = recorded and not any(limit.is_total for limit in problem.limits)
         best = model if fits and not recorded else Distinct()
         if problem.full_conflict is None:
             return best
@@ -136,7 +138,14 @@ def find_policy(policy: AnyPolicy) -> Policy | Auto:
 def resolve_policy(policy: AnyPolicy, problem: Problem, feedback: FeedbackKind = "panel") -> Policy:
     """The policy that plays on a problem with this feedback; `auto` is resolved."""
     found = find_policy(policy)
-    return found.resolve(problem, feedback) if isinstance(found, Auto) else found
+    chosen = found.resolve(problem, feedback) if isinstance(found, Auto) else found
+    if problem.calendars and not chosen.keeps_windows:
+        users = [name for name, one in POLICIES.items() if one.keeps_windows]
+        raise PolicyError(
+            f"{chosen.name} does not keep limits per hour, day, week or month",
+            remedy=f"use one of {', '.join(users)}",
+        )
+    return chosen
 
 
 def describe_ignored_feedback(

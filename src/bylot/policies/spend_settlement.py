@@ -8,7 +8,13 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.policies.base import BoundPolicy, ProblemChange, dispatch_by_type, select_first
-from bylot.policies.budget import Budget, Guard, compute_allowance, migrate_period
+from bylot.policies.budget import (
+    Budget,
+    Guard,
+    compute_allowance,
+    find_allowance,
+    migrate_period,
+)
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.fallback_schedule import FallbackSchedule
 from bylot.policies.learned_costs import (
@@ -21,6 +27,7 @@ from bylot.policies.learned_costs import (
     learn_noise,
 )
 from bylot.policies.schedule_planning import fill_schedule, find_quota
+from bylot.policies.windows import PERIOD
 from bylot.problem import Problem
 
 FIRST_PLAN_REPORTS, LAST_PLAN_REPORTS = 10, 500  # between two schedules, at least and at most
@@ -29,18 +36,27 @@ PLAN_GROWTH = 5  # or a fifth of all reports so far
 
 @jit
 def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -> None:
-    """Book in row j what decision t cost beyond what is booked, in the period of that decision.
+    """Book in row j what decision t cost beyond what is booked, in its period or window.
 
-    In this period pacing and guard continue from it. The period before is judged again. Of an older
-    one nothing is known any more.
+    In the current one pacing and guard continue from it. The one before is judged again. Of an
+    older one nothing is known any more.
     """
-    if t >= budget.rounds[1]:
+    first, before = find_first_decisions(guard, budget, j)
+    if t >= first:
         budget.spent[j] += more
-    elif t >= budget.rounds[2]:
-        most = compute_allowance(guard.period, guard.b[j])
+    elif t >= before:
+        most = find_allowance(guard, budget, j, first - before)
         budget.missed[j] -= budget.before[j] > most
         budget.before[j] += more
         budget.missed[j] += budget.before[j] > most
+
+
+@jit
+def find_first_decisions(guard: Guard, budget: Budget, j: int) -> tuple[int, int]:
+    """The first decision of the current period or window of a limit, and of the one before."""
+    if guard.windows.kind[j] == PERIOD:
+        return int(budget.rounds[1]), int(budget.rounds[2])
+    return int(budget.windows.first[j, 0]), int(budget.windows.first[j, 1])
 
 
 @jit
@@ -63,7 +79,7 @@ def settle_calls(
             costs.means[j, i] = clip_mean(costs.means[j, i], guard.A[j, i], sign)
         costs.reports[j] += 1
         uncertain |= is_uncertain(risk, costs, j)
-        forget_calls(budget, t, j, members)
+        forget_calls(guard, budget, t, j, members)
     costs.plans[0] += 1
     if uncertain and costs.plans[0] >= costs.plans[1]:
         update_schedule(guard, budget)
@@ -122,10 +138,10 @@ def learn_calls(
 
 
 @jit
-def forget_calls(budget: Budget, t: int, j: int, members: Ints) -> None:
+def forget_calls(guard: Guard, budget: Budget, t: int, j: int, members: Ints) -> None:
     """Wait no longer for a report of the costs of decision t in row j."""
     waiting = budget.costs.waiting
-    if t >= budget.rounds[1]:
+    if t >= find_first_decisions(guard, budget, j)[0]:
         for i in members:
             waiting[j, i] = max(waiting[j, i] - 1, 0)
 
@@ -158,7 +174,7 @@ def update_schedule(guard: Guard, budget: Budget) -> None:
     fill_schedule(made, quota, rows)
     safe = True
     for j in range(guard.b.size):
-        if not is_uncertain(guard.risk, costs, j):
+        if guard.windows.kind[j] == PERIOD and not is_uncertain(guard.risk, costs, j):
             row = get_guarded_row(guard.risk, costs, j)
             later = compute_open_cost(costs, j, row, guard.A[j]) + n * made.mean[j]
             most = compute_allowance(guard.period, guard.b[j])
@@ -231,27 +247,43 @@ def correct_spend(
 
 
 def cancel_round(
-    problem: Problem, rule: Any, state: Any, spend: Mapping[str, float], members: Ints
+    problem: Problem,
+    rule: Any,
+    state: Any,
+    t: int,
+    spend: Mapping[str, float],
+    members: Ints,
+    in_period: bool,
 ) -> None:
-    """Undo a round of the current period of this cost: spent -= cost and left += 1.
+    """Undo decision t of this cost: spent -= cost in its window, and if it is of the current period
+    there as well, which then has one more to come, left += 1.
 
     If the panel was cheaper than the schedule's mean F, the rest of the period has up to F - cost
     less slack than the guard counted on: without any to spare it plays the schedule from here on,
     and reports the limit as out of reach.
     """
-    correct_spend(problem, rule, state, {name: -cost for name, cost in spend.items()})
-    for j in range(state.budget.spent.size):
-        forget_calls(state.budget, int(state.budget.rounds[0]), j, members)
-    state.budget.left[0] += 1
+    guard, budget, now = rule.guard, state.budget, int(state.budget.rounds[0])
+    less = scale_corrections(problem, {name: -cost for name, cost in spend.items()})
+    for j, amount in enumerate(less.tolist()):
+        plain = guard.windows.kind[j] == PERIOD
+        if plain and not in_period:
+            continue
+        made = now if plain else t
+        if not math.isnan(amount):
+            book_correction(guard, budget, made, j, amount)
+        forget_calls(guard, budget, made, j, members)
+        if t >= budget.windows.first[j, 0]:
+            budget.windows.requests[j] -= 1
+    budget.left[0] += in_period
 
 
-def exchange_call(state: Any, t: int, failed: int, added: int) -> None:
+def exchange_call(rule: Any, state: Any, t: int, failed: int, added: int) -> None:
     """Wait for a report of what one expert cost in decision t instead of another."""
-    waiting = state.budget.costs.waiting
-    if t >= state.budget.rounds[1]:
-        for j in range(waiting.shape[0]):
-            forget_calls(state.budget, t, j, np.array([failed], np.int64))
-        waiting[:, added] += 1
+    guard, budget = rule.guard, state.budget
+    for j in range(guard.b.size):
+        if t >= find_first_decisions(guard, budget, j)[0]:
+            forget_calls(guard, budget, t, j, np.array([failed], np.int64))
+            budget.costs.waiting[j, added] += 1
 
 
 def continue_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:

@@ -1,4 +1,4 @@
-"""Limits: bounds on the long-run average, per request, of a cost of the experts that are asked.
+"""Limits: bounds on what the experts that are asked cost, per request or per calendar window.
 
 A limit checks itself; which costs and experts exist is left to the problem.
 """
@@ -6,14 +6,15 @@ A limit checks itself; which costs and experts exist is left to the problem.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats
+from bylot.problem.calendar import Calendar, WindowName, check_per, check_zone
 
 if TYPE_CHECKING:
     from bylot.problem.problem import Problem
@@ -23,6 +24,14 @@ UPPER, LOWER = -1, +1
 
 MIN_POSITIVE_COST, MAX_COST = 1e-100, 1e100
 """Costs and bounds are 0 or between these, so that no product of a few of them can overflow."""
+
+WhenSpent = Literal["cheapest", "fewer", "refuse"]
+"""What to do as a budget of the calendar runs out: ask the cheapest panels, and refuse requests
+when none fits any more; before that ask fewer experts, down to one; or refuse requests rather than
+ask much cheaper panels than usual."""
+
+DEFAULT_WHEN_SPENT: WhenSpent = "cheapest"
+DEFAULT_ZONE = "UTC"
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class Share(DerivedCost, key="share"):
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound on the average, per request, of the summed cost of the distinct experts asked.
+    """A bound on the summed cost of the distinct experts asked: per request, or per window.
 
     Make one with `at_most` or `at_least`.
 
@@ -106,6 +115,13 @@ class Limit:
         The bound: finite, 0 or more.
     sign : int
         -1 for an upper bound, +1 for a lower one.
+    per : {"hour", "day", "week", "month"}, optional
+        The window of the calendar that the bound is for: of a cost, the total of the window; of a
+        share, the average per request in it. Without it, the average over all requests.
+    zone : str
+        The time zone of that calendar, by its name in the IANA database.
+    when_spent : {"cheapest", "fewer", "refuse"}
+        What happens as a total runs out.
 
     Raises
     ------
@@ -116,11 +132,16 @@ class Limit:
     --------
     >>> print(Limit("usd", 2.0, UPPER))
     at_most('usd', 2.0)
+    >>> print(Limit("usd", 500, UPPER, per="day"))
+    at_most('usd', 500.0, per='day')
     """
 
     cost: str | DerivedCost
     bound: float
     sign: int
+    per: WindowName | None = None
+    zone: str = DEFAULT_ZONE
+    when_spent: WhenSpent = DEFAULT_WHEN_SPENT
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, str | DerivedCost):
@@ -130,6 +151,7 @@ class Limit:
         if self.sign not in (UPPER, LOWER):
             what, remedy = f"sign of the limit on {self.name!r}", "use at_most or at_least"
             raise ProblemError(what, got=self.sign, expected="-1 or +1", remedy=remedy)
+        self._check_window()
         value, advice = float_from_real(self.bound), None
         if value is not None and (value == 0 or MIN_POSITIVE_COST <= value <= MAX_COST):
             object.__setattr__(self, "bound", value)
@@ -146,6 +168,31 @@ class Limit:
             remedy=advice,
         )
 
+    def _check_window(self) -> None:
+        """Require a window of the calendar, and what depends on one, to fit the limit."""
+        where = f"of the limit on {self.name!r}"
+        if self.when_spent not in get_args(WhenSpent):
+            expected = "'cheapest', 'fewer' or 'refuse'"
+            raise ProblemError(f"when_spent {where}", got=self.when_spent, expected=expected)
+        if self.per is None:
+            for name, default in (("zone", DEFAULT_ZONE), ("when_spent", DEFAULT_WHEN_SPENT)):
+                if getattr(self, name) != default:
+                    what = f"the limit on {self.name!r} has a {name}, but no window"
+                    raise ProblemError(what, remedy="add per='day', or leave it out")
+            return
+        check_per(self.per)
+        check_zone(self.zone)
+        if self.is_derived and self.when_spent != DEFAULT_WHEN_SPENT:
+            what = f"a share of requests is never spent, so when_spent {where} has no meaning"
+            raise ProblemError(what, remedy="leave it out, or limit a cost of 1 for each member")
+        if self.sign == LOWER and not self.is_derived:
+            raise ProblemError(
+                f"the minimum of {self.name!r} per {self.per} cannot be promised: nobody knows how "
+                "many requests will come",
+                remedy="ask for a share of them: at_least(share('partner', ['ann']), 0.1, "
+                f"per={self.per!r})",
+            )
+
     @property
     def name(self) -> str:
         """The name of the cost that is limited."""
@@ -157,9 +204,19 @@ class Limit:
         return "at_most" if self.sign == UPPER else "at_least"
 
     @property
-    def key(self) -> tuple[str, int]:
-        """What a problem limits at most once: a cost, on one side."""
-        return self.name, self.sign
+    def key(self) -> tuple[str, int, str]:
+        """What a problem limits at most once: a cost, on one side, in one kind of window."""
+        return self.name, self.sign, self.per or ""
+
+    @property
+    def calendar(self) -> Calendar | None:
+        """The windows of the limit; None if it is for all requests."""
+        return None if self.per is None else Calendar(self.per, self.zone)
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the bound is for what a window costs in all, not for an average per request."""
+        return self.per is not None and not self.is_derived
 
     @property
     def is_derived(self) -> bool:
@@ -199,12 +256,19 @@ class Limit:
         >>> print(at_most("usd", 2.0).at(3.0))
         at_most('usd', 3.0)
         """
-        return Limit(self.cost, bound, self.sign)
+        return replace(self, bound=bound)
 
     def to_data(self) -> dict[str, Any]:
         """Return the limit as JSON data."""
         cost = self.cost.to_data() if isinstance(self.cost, DerivedCost) else {"cost": self.cost}
-        return {**cost, self.side: self.bound}
+        return {**cost, self.side: self.bound, **self.window_data}
+
+    @property
+    def window_data(self) -> dict[str, Any]:
+        """The fields that say when the bound applies, where they are not the defaults."""
+        return {
+            name: x for name in WINDOW_FIELDS if (x := getattr(self, name)) != LIMIT_DEFAULTS[name]
+        }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -212,21 +276,43 @@ class Limit:
         kind = next((kind for key, kind in DerivedCost.kinds.items() if key in data), None)
         cost = data["cost"] if kind is None else kind.from_data(data)
         sign = UPPER if "at_most" in data else LOWER
-        return cls(cost, data["at_most" if sign == UPPER else "at_least"], sign)
+        window = {name: data[name] for name in WINDOW_FIELDS if name in data}
+        return cls(cost, data["at_most" if sign == UPPER else "at_least"], sign, **window)
 
     def __str__(self) -> str:
-        return f"{self.side}({self.name!r}, {self.bound!r})"
+        window = "".join(f", {name}={x!r}" for name, x in self.window_data.items())
+        return f"{self.side}({self.name!r}, {self.bound!r}{window})"
 
 
-def at_most(cost: str | DerivedCost, bound: float) -> Limit:
-    """Keep the average of a cost per request at or below a bound.
+LIMIT_DEFAULTS = {field.name: field.default for field in fields(Limit)}
+WINDOW_FIELDS = ("per", "zone", "when_spent")
+
+
+def at_most(
+    cost: str | DerivedCost,
+    bound: float,
+    *,
+    per: WindowName | None = None,
+    zone: str = DEFAULT_ZONE,
+    when_spent: WhenSpent = DEFAULT_WHEN_SPENT,
+) -> Limit:
+    """Keep a cost at or below a bound: on average per request, or in every window of the calendar.
 
     Parameters
     ----------
     cost : str or Share
         The name of a cost of the problem, or a share.
     bound : float
-        The largest average allowed: finite, 0 or more.
+        The largest average allowed, or with `per` the largest total: finite, 0 or more.
+    per : {"hour", "day", "week", "month"}, optional
+        The window. Of a cost, the bound is then for the total of each window; of a share it is for
+        the average per request in it.
+    zone : str
+        The time zone of that calendar, such as 'Europe/Berlin'.
+    when_spent : {"cheapest", "fewer", "refuse"}
+        What happens as a total runs out. 'cheapest': panels get cheaper, and requests are refused
+        when not even the cheapest fits; 'fewer': before that they get smaller, down to one member;
+        'refuse': panels get little cheaper than usual, and requests are refused sooner.
 
     Returns
     -------
@@ -235,23 +321,33 @@ def at_most(cost: str | DerivedCost, bound: float) -> Limit:
     Raises
     ------
     ProblemError
-        If the bound is negative or not finite.
+        If the bound is negative or not finite, or there is no such window or zone.
 
     Examples
     --------
-    >>> at_most("usd", 2)
-    Limit(cost='usd', bound=2.0, sign=-1)
+    >>> print(at_most("usd", 2))
+    at_most('usd', 2.0)
+    >>> print(at_most("usd", 500, per="day", zone="Europe/Berlin"))
+    at_most('usd', 500.0, per='day', zone='Europe/Berlin')
     """
-    return Limit(cost, bound, UPPER)
+    return Limit(cost, bound, UPPER, per, zone, when_spent)
 
 
-def at_least(cost: str | DerivedCost, bound: float) -> Limit:
-    """Keep the average of a cost per request at or above a bound.
+def at_least(
+    cost: str | DerivedCost,
+    bound: float,
+    *,
+    per: WindowName | None = None,
+    zone: str = DEFAULT_ZONE,
+) -> Limit:
+    """Keep the average of a cost per request at or above a bound, also in windows of the calendar.
 
     Parameters
     ----------
     cost, bound
         As of `at_most`, but the bound is the smallest average allowed.
+    per, zone
+        As of `at_most`; for a share only, as a total depends on how many requests come.
 
     Returns
     -------
@@ -266,8 +362,10 @@ def at_least(cost: str | DerivedCost, bound: float) -> Limit:
     --------
     >>> print(at_least(share("junior", ["ann", "bob"]), 0.3))
     at_least('junior', 0.3)
+    >>> print(at_least(share("partner", ["eve"]), 0.1, per="week"))
+    at_least('partner', 0.1, per='week')
     """
-    return Limit(cost, bound, LOWER)
+    return Limit(cost, bound, LOWER, per, zone)
 
 
 def share(group: str, members: Iterable[str]) -> Share:

@@ -100,6 +100,11 @@ class LimitPolytope:
 
     def find_extreme(self, cost: Floats, sign: int, active: Iterable[int]) -> float | None:
         """Find the largest (sign +1) or smallest (-1) cost.p under these limits."""
+        p = self.find_extreme_point(cost, sign, active)
+        return None if p is None else float(cost @ p)
+
+    def find_extreme_point(self, cost: Floats, sign: int, active: Iterable[int]) -> Floats | None:
+        """Find the p with the largest (sign +1) or smallest (-1) cost.p under these limits."""
         program = self._program(sorted(active))
         slope = -sign * cost * program.ceiling
         slope /= np.abs(slope).max() or 1.0
@@ -107,7 +112,7 @@ class LimitPolytope:
             b = program.b + t * program.give
             solution = solve_linear_program(slope, program.a, b, program.start, np.ones(self.size))
             if solution is not None:
-                return float(cost @ (program.ceiling * solution.x))
+                return np.asarray(program.ceiling * solution.x)
         return None
 
     def find_nearest(self, kept: Iterable[int] = ()) -> Floats | None:

@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 
 from bylot.errors import NOT_GIVEN
 from bylot.numerics.jit import Floats, Ints
-from bylot.problem import feasibility, validation
+from bylot.problem import feasibility, validation, window_bounds
+from bylot.problem.calendar import Calendar
 from bylot.problem.feasibility import Conflict
 from bylot.problem.limits import Limit
 from bylot.problem.validation import lock_array
 
-NON_LIMITING_FIELDS = {"floor", "period", "max_costs"}
+NON_LIMITING_FIELDS = {"floor", "period", "max_costs", "traffic"}
 """Fields on which the feasibility of the limits does not depend."""
 
 
@@ -68,6 +69,9 @@ class Problem:
     max_costs : mapping of str to array_like, optional
         For some of the costs, the most that one call of each expert can cost, if calls differ. The
         declared cost is then the mean. With it, upper limits can be kept whatever calls cost.
+    traffic : float, optional
+        The expected number of requests per day, for limits per hour, day, week or month. A router
+        learns it from its requests.
 
     Raises
     ------
@@ -99,6 +103,7 @@ class Problem:
     floor: float
     period: int | None
     max_costs: Mapping[str, Floats]
+    traffic: float | None
 
     def __init__(
         self,
@@ -111,11 +116,12 @@ class Problem:
         floor: float | None = None,
         period: int | None = None,
         max_costs: Mapping[str, ArrayLike] = MappingProxyType({}),
+        traffic: float | None = None,
         **unknown: Never,
     ) -> None:
         validation.check_fields(unknown, experts=experts, draws=draws)
         parts = self._check_parts(
-            experts, costs, limits, draws, floor, period, min_draws, max_costs
+            experts, costs, limits, draws, floor, period, min_draws, max_costs, traffic
         )
         vars(self).update(parts)  # the class is frozen
         feasibility.require_feasible(self)
@@ -137,6 +143,7 @@ class Problem:
         period: Any,
         min_draws: Any = None,
         max_costs: Any = MappingProxyType({}),
+        traffic: Any = None,
     ) -> dict[str, Any]:
         names, bounds = validation.check_experts(experts), validation.check_limits(limits)
         most = validation.check_draws(draws)
@@ -150,6 +157,7 @@ class Problem:
             "floor": validation.check_floor(floor, len(names)),
             "period": validation.check_period(period),
             "max_costs": MappingProxyType(validation.check_max_costs(names, max_costs, rows)),
+            "traffic": validation.check_traffic(traffic),
         }
 
     def replace(self, **changes: Any) -> "Problem":
@@ -197,8 +205,16 @@ class Problem:
 
     @cached_property
     def bounds(self) -> Floats:
-        """The (d,) bounds, in the order of the limits."""
-        return lock_array(np.array([limit.bound for limit in self.limits], dtype=np.float64))
+        """The (d,) bounds per request, in the order of the limits.
+
+        That of a budget of the calendar is its part at the expected traffic (`window_bounds`).
+        """
+        return lock_array(window_bounds.compute_request_bounds(self))
+
+    @cached_property
+    def calendars(self) -> tuple[Calendar, ...]:
+        """The different windows of the calendar that limits are for."""
+        return tuple(dict.fromkeys(one.calendar for one in self.limits if one.calendar))
 
     @cached_property
     def signs(self) -> Ints:
@@ -297,7 +313,7 @@ class Problem:
             for rows in (self.costs, self.max_costs)
         )
         sizes = self.draws, self.min_draws
-        return self.experts, costs, self.limits, sizes, self.floor, self.period, most
+        return self.experts, costs, self.limits, sizes, self.floor, self.period, most, self.traffic
 
     def __eq__(self, other: object) -> bool:
         return self._content == other._content if isinstance(other, Problem) else NotImplemented
@@ -315,7 +331,8 @@ class Problem:
         limits = ", ".join(map(str, self.limits))
         period = "" if self.period is None else f", period={self.period}"
         fewest = "" if self.min_draws is None else f", min_draws={self.min_draws}"
+        traffic = "" if self.traffic is None else f", traffic={self.traffic:g}"
         return (
             f"Problem({self.size} experts, costs {list(self.costs)}, limits [{limits}], "
-            f"draws={self.draws}{fewest}, floor={self.floor!r}{period})"
+            f"draws={self.draws}{fewest}, floor={self.floor!r}{period}{traffic})"
         )

@@ -34,8 +34,10 @@ PROBLEM_FIELDS = (
     "floor",
     "period",
     "max_costs",
+    "traffic",
 )
 MAX_DRAWS_PER_REQUEST = 10_000
+MIN_TRAFFIC, MAX_TRAFFIC = 0.001, 1e12  # requests per day
 MAX_NAMES_FOR_SUGGESTION = 200  # among more names none is suggested
 MAX_NAMES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
 
@@ -112,7 +114,7 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
     if isinstance(given, Limit) or not isinstance(given, Iterable):
         remedy = "write limits=[at_most('usd', 2.0)]"
         raise ProblemError("limits", got=given, expected="a list of limits", remedy=remedy)
-    limits, sides = tuple(given), dict[tuple[str, int], Limit]()
+    limits, sides = tuple(given), dict[tuple[str, int, str], Limit]()
     for j, limit in enumerate(limits):
         if not isinstance(limit, Limit):
             remedy = "make it with at_most or at_least"
@@ -121,8 +123,8 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
             tighter = min(limit, other, key=lambda one: -one.sign * one.bound)
             what = "{limits} limit the same cost on the same side"
             raise ProblemError(what, limits=(other, limit), remedy=f"keep the tighter: {tighter}")
-    for (name, sign), limit in sides.items():
-        upper = sides.get((name, UPPER))
+    for (name, sign, per), limit in sides.items():
+        upper = sides.get((name, UPPER, per))
         if sign == LOWER and upper and limit.bound > upper.bound:
             what = "{limits} exclude each other: the first is above the second"
             remedy = "swap the two bounds, or lower the first"
@@ -201,6 +203,16 @@ def check_period(given: object) -> int | None:
         return None
     expected = "a number of requests, 1 or more"
     return check_count("period", given, 2**62 - 1, expected, "or leave it out")
+
+
+def check_traffic(given: object) -> float | None:
+    """Require a number of requests per day, more than 0, or None."""
+    value = None if given is None else float_from_real(given)
+    if given is not None and (value is None or not MIN_TRAFFIC <= value <= MAX_TRAFFIC):
+        expected = f"a number of requests per day, from {MIN_TRAFFIC} to {MAX_TRAFFIC:g}"
+        remedy = "or leave it out: a router learns it"
+        raise ProblemError("traffic", got=given, expected=expected, remedy=remedy)
+    return value
 
 
 def check_count(what: str, given: object, most: int, expected: str, remedy: str) -> int:

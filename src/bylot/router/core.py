@@ -5,16 +5,16 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct, structs
 
-from bylot.errors import DecisionError, PolicyError, TooManyContexts
+from bylot.errors import BudgetSpent, DecisionError, PolicyError, TooManyContexts
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.numerics.philox import RngKey
-from bylot.policies import budget, substitutes
+from bylot.policies import budget, retargeting, substitutes
 from bylot.policies import compiled_handle as compiled
 from bylot.policies import spend_settlement as settlement
 from bylot.policies.base import (
@@ -27,18 +27,29 @@ from bylot.policies.base import (
 )
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.validation import RunConfig, check_run_config
+from bylot.policies.windows import (
+    fill_tables,
+    find_window_end,
+    list_tables,
+    needs_edges,
+)
 from bylot.problem import Problem
+from bylot.problem.calendar import format_instant
 from bylot.problem.validation import suggest_known_name
 from bylot.router import price_average
 from bylot.router import status as statuses
 from bylot.router.price_average import PriceAverage
 from bylot.router.verdict import PeriodPosition
+from bylot.router.window_status import WindowStatus, measure_window
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
 OF_HANDLE = ("_handle", "_decide", "_learn")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 CostsByName = Mapping[str, float]
+Refusals = Iterable[tuple[int, int]]
+Tables = Sequence[Sequence[int]]
+"""Edges of windows of each calendar, and offsets of local time: `windows.list_tables`."""
 
 
 class UncountedDecisions(Struct):
@@ -69,6 +80,8 @@ class RouterCore:
     before_period: decisions and sum of each cost before the current period
     skipped:    visits by context that a change of the problem has added: see `count_visits`
     prices:     of the limits, averaged since their bounds last changed
+    at:         time of the last decision under limits of the calendar
+    tables:     of windows, if the last decision had to fill them
     """
 
     def __init__(
@@ -87,6 +100,8 @@ class RouterCore:
         self.period = PeriodStart(0, 0)
         self.before_period: dict[str, tuple[int, float]] = {}
         self.skipped: list[int] = []
+        self.at = 0
+        self.tables: Tables | None = None
         with announce_compilation(policy.name):
             rule = policy.bind(problem, run.horizon, run.feedback) if rule is None else rule
             totals = compiled.make_totals(len(problem.costs))
@@ -114,13 +129,25 @@ class RouterCore:
         What a status needs is compiled with the first one.
         """
         kind = getattr(self._handle, "_numba_type_", None)
+        kind = kind and (kind, bool(self.problem.calendars))
         if kind is None or kind in COMPILED_HANDLE_TYPES:  # None: plain Python
             return
         low, high = self.run.low, self.run.high
         scratch = self._make_scratch_handle(self.policy.start(self.rule))
         ticket = compiled.decide_and_book(scratch, 0, 0, 0, ALL_AVAILABLE).ticket
         compiled.learn_feedback(scratch, ticket, low, NO_SCORES, NO_WINNER, low, high)
+        if self.problem.calendars:
+            self._compile_calendar()
         COMPILED_HANDLE_TYPES.add(kind)
+
+    def _compile_calendar(self) -> None:
+        """Compile what only limits of the calendar need."""
+        state = self.policy.start(self.rule)
+        scratch, windows = self._make_scratch_handle(state), state.budget.windows
+        fill_tables(windows, list_tables(self.problem.calendars, windows, 0))
+        compiled.advance_time(scratch, 0)
+        compiled.find_spent_budget(scratch, 0, ALL_AVAILABLE)
+        compiled.note_refused_requests(scratch, 0, 1)
 
     def _make_scratch_handle(self, state: Any) -> Any:
         """A handle of a state that is thrown away, with totals of its own."""
@@ -140,9 +167,74 @@ class RouterCore:
         """Decisions so far."""
         return int(self.totals.rounds[0])
 
-    def decide(self, context: str | None, available: Bools) -> compiled.BookedDecision:
-        """Draw a panel and book its cost; the caller keeps the ticket for the reward."""
+    def check_budgets(self, at: int, available: Bools) -> None:
+        """Raise BudgetSpent if a budget of the calendar leaves no panel now; nothing changes."""
+        if not self.problem.calendars:
+            return
+        now = max(at, self.at)
+        j = compiled.find_spent_budget(self._handle, now, available)
+        if j >= 0:
+            limit, end = self.problem.limits[j], self.find_window_end(j)
+            raise BudgetSpent(
+                f"{limit} is spent",
+                remedy=f"try again after {format_instant(end, limit.zone)}",
+                limit=limit,
+                resets_at=end,
+                reset_s=(end - now) / 1e6,
+            )
+
+    def find_window_end(self, j: int) -> int:
+        """The instant at which the current window of a limit ends."""
+        guard, windows = self.rule.guard, self.state.budget.windows
+        return int(find_window_end(windows, guard.windows.calendar[j]))
+
+    def enter_time(self, at: int, tables: Tables | None = None) -> Tables | None:
+        """Let windows that are over end, and count a request. Returns the tables of windows if they
+        had to be filled, which a replay hands in again.
+        """
+        self.at = max(at, self.at)
+        windows = self.state.budget.windows
+        if tables is None and needs_edges(windows, self.at):
+            tables = list_tables(self.problem.calendars, windows, self.at)
+        if tables is not None:
+            fill_tables(windows, tables)
+        compiled.advance_time(self._handle, self.at)
+        return tables
+
+    def count_refused(self, at: int, requests: int) -> None:
+        """Count requests that were refused: they are traffic too."""
+        compiled.note_refused_requests(self._handle, max(at, self.at), requests)
+
+    def follow_traffic(self) -> None:
+        """Bind the policy anew if the traffic is not what it was bound for."""
+        bound = BoundPolicy(self.problem, self.rule, self.state)
+        run = self.run
+        found = retargeting.retarget(self.policy, bound, self.at, run.horizon, run.feedback)
+        if found is not None:
+            self.change_problem(found.problem, found.rule, found.state)
+
+    def decide(
+        self,
+        context: str | None,
+        available: Bools,
+        at: int = 0,
+        *,
+        refused: Refusals = (),
+        tables: Tables | None = None,
+    ) -> compiled.BookedDecision:
+        """Draw a panel and book its cost; the caller keeps the ticket for the reward.
+
+        at:      the time, for windows of the calendar
+        refused: times and numbers of requests that were refused since the last decision
+        tables:  as `enter_time` returned them
+        """
         row, t = self.find_context(context), self.t  # may replace the handle
+        if self.problem.calendars:
+            for when, requests in refused:
+                self.count_refused(when, requests)
+            if retargeting.is_check_due(t):
+                self.follow_traffic()
+            self.tables = self.enter_time(at, tables)
         booked = self._decide(self._handle, row, self.run.seed, t, available)
         guard = getattr(self.rule, "guard", None)
         if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
@@ -218,9 +310,12 @@ class RouterCore:
         rounds = budget.count_played_rounds(self.rule, self.state)
         offset = self.t - rounds
         first = self.period.first if self.period.offset == offset else offset
-        if rounds and t >= first:
+        in_period = bool(rounds and t >= first)
+        if getattr(self.rule, "guard", None) is not None:
             members = np.array([self._index[name] for name in dict.fromkeys(panel)], np.int64)
-            settlement.cancel_round(self.problem, self.rule, self.state, spend, members)
+            bound = self.problem, self.rule, self.state
+            settlement.cancel_round(*bound, t, spend, members, in_period)
+        if in_period:
             self.period = PeriodStart(first, offset + 1)
         else:
             for name in counted:
@@ -255,15 +350,20 @@ class RouterCore:
         }
         self.settle(None, more, t=t)
         if getattr(self.rule, "guard", None) is not None:
-            settlement.exchange_call(self.state, t, failed, added)
+            settlement.exchange_call(self.rule, self.state, t, failed, added)
         return more
 
-    def change_problem(self, problem: Problem, rule: Any = None) -> bool:
+    def keep_traffic(self, problem: Problem) -> Problem:
+        """The problem at the traffic that was learned, if it has limits of the calendar."""
+        learned = self.problem.traffic
+        return problem.replace(traffic=learned) if problem.calendars and learned else problem
+
+    def change_problem(self, problem: Problem, rule: Any = None, state: Any = None) -> bool:
         """Continue under another problem with all that was learned; whether the pool is the same.
 
         Limits that cannot be kept raise an error, and nothing was changed.
 
-        rule: the policy bound to this problem, if that was done before
+        rule: the policy bound to this problem, if that was done before; state: migrated to it
         """
         run = self.run
         check_run_config(problem, run.seed, run.horizon, (run.low, run.high), run.feedback)
@@ -274,9 +374,10 @@ class RouterCore:
             rule = bind(problem, run.horizon, run.feedback) if rule is None else rule
         except PolicyError as error:
             raise error.for_running_router() from None
-        before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
-        with announce_compilation(self.policy.name):
-            state = self.policy.migrate(before, problem, rule)
+        if state is None:
+            before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
+            with announce_compilation(self.policy.name):
+                state = self.policy.migrate(before, problem, rule)
         sums = self.name_costs(self.totals.spent), self.name_costs(self.totals.expected)
         spent, expected = (
             np.array([by_name.get(name, 0.0) for name in problem.costs]) for by_name in sums
@@ -372,8 +473,10 @@ class RouterCore:
         gone = self.uncounted
         return self.t - gone.since.get(cost, 0) - gone.unused.get(cost, 0)
 
-    def status(self, available: Bools = ALL_AVAILABLE, waiting: int = 0) -> statuses.RouterStatus:
-        """The status, with the distribution over the available experts."""
+    def status(
+        self, available: Bools = ALL_AVAILABLE, waiting: int = 0, at: int = 0
+    ) -> statuses.RouterStatus:
+        """The status at this time, with the distribution over the available experts."""
         problem, totals, t = self.problem, self.totals, self.t
         rewards, sums = int(totals.rewards[0]), (totals.spent.tolist(), totals.expected.tolist())
         costs = {}
@@ -387,7 +490,11 @@ class RouterCore:
         now = budget.report_budget(problem, self.rule, self.state)
         limits = tuple(
             statuses.make_limit_status(
-                one, costs[one.name], price, now and self._measure_period(now, j)
+                one,
+                costs[one.name],
+                price,
+                now and self._measure_period(now, j),
+                *self._measure_window(j, costs[one.name], max(at, self.at), available),
             )
             for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
         )
@@ -411,6 +518,16 @@ class RouterCore:
             uses_feedback=self.run.feedback in self.policy.feedback,
         )
 
+    def _measure_window(
+        self, j: int, cost: statuses.CostStatus, at: int, available: Bools
+    ) -> tuple[WindowStatus | None, bool]:
+        """Limit j in its window of the calendar, and whether that is spent."""
+        if not self.problem.limits[j].calendar or self.at == 0:
+            return None, False
+        usual = cost.settled / max(cost.decisions, 1)
+        found = measure_window(self.problem, self.rule, self.state, j, at, usual)
+        return found, compiled.find_spent_budget(self._handle, at, available) == j
+
     def _measure_period(self, report: budget.BudgetReport, j: int) -> PeriodPosition:
         """Limit j in the current period, as measured and as it counts.
 
@@ -418,6 +535,8 @@ class RouterCore:
         where `over` was spent beyond the bounds that the decisions were made under.
         """
         now, limit, offset = report.limits[j], self.problem.limits[j], self.t - report.played
+        if limit.calendar is not None:
+            return PeriodPosition(now, now.mean, 0, False)
         contested = any(not one.within_reach for one in report.limits)  # by another, if not by j
         if self.period.offset != offset or self.period.first == 0:  # no change in this period
             final = self.run.horizon is not None and report.played == 0 < self.t

@@ -26,7 +26,7 @@ from bylot.router.core import PeriodStart, RouterCore, UncountedDecisions
 from bylot.router.feedback import RewardReport
 from bylot.router.price_average import PriceAverage
 
-SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 3
+SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 4
 
 OpenDecisionsByT = dict[int, BookedDecision | RewardReport | float]
 """A decision until its reward arrives, then the report about it, or its reward alone."""
@@ -51,6 +51,8 @@ class CoreData(Struct):
     rule: Any = None
     before_period: dict[str, tuple[int, float]] = {}
     prices: list[PriceAverage] = []
+    at: int = 0
+    traffic: float | None = None  # that was learned
 
 
 def core_to_data(
@@ -68,6 +70,8 @@ def core_to_data(
         rule=rule,
         before_period=core.before_period,
         prices=core.prices,
+        at=core.at,
+        traffic=core.problem.traffic,
     )
 
 
@@ -82,10 +86,12 @@ def core_from_data(
     """Restore a core; raises SavedFileError if no router can be in this state."""
     if not (len(data.skipped) <= len(set(data.contexts)) == len(data.contexts) <= data.rows):
         raise SavedFileError(f"{len(data.contexts)} contexts do not fit {data.rows} rows of state")
+    if data.traffic is not None:
+        problem = problem.replace(traffic=data.traffic)
     core = RouterCore(problem, policy, run, max_contexts, rule=rule, rows=data.rows)
     core.contexts = {label: n for n, label in enumerate(data.contexts)}
     core.uncounted, core.period, core.skipped = data.costs, data.period, data.skipped
-    core.before_period, core.prices = data.before_period, data.prices
+    core.before_period, core.prices, core.at = data.before_period, data.prices, data.at
     fill_arrays_from_data(data.totals, core.totals)
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)
@@ -150,6 +156,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
         "floor": problem.floor,
         "period": problem.period,
         **({"max_costs": most} if most else {}),
+        **({} if problem.traffic is None else {"traffic": problem.traffic}),
     }
 
 

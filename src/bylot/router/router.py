@@ -3,14 +3,15 @@
 import copy
 import math
 import threading
+import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from bylot import policies
-from bylot.errors import RewardConflict, RewardError
+from bylot.errors import BudgetSpent, RewardConflict, RewardError
 from bylot.policies.base import FeedbackKind, Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
@@ -53,6 +54,8 @@ class Router:
         many as the policy has capacity for.
     memory : int
         Number of decisions kept open for their rewards; older ones are dropped.
+    clock : callable
+        Returns the time in seconds since 1970, for limits per hour, day, week or month.
 
     Raises
     ------
@@ -82,6 +85,7 @@ class Router:
         feedback: FeedbackKind = "panel",
         max_contexts: int | None = None,
         memory: int = 100_000,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         run = check_run_config(problem, seed, horizon, rewards, feedback)
         filled = fill_auto_contexts(policy, max_contexts)
@@ -94,6 +98,7 @@ class Router:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
         self._start(core, check_at_least_one("memory", memory), {})
+        self.clock = clock
 
     def _start(
         self,
@@ -102,7 +107,7 @@ class Router:
         tickets: persistence.OpenDecisionsByT,
         settled: persistence.SettledByT | None = None,
     ) -> None:
-        self.core, self.memory = core, memory
+        self.core, self.memory, self.clock = core, memory, time.time
         self.open = tickets  # a decision until its reward arrives, then what was reported
         self.settled = settled or {}  # costs that were reported without a reward
         self._lock = threading.RLock()
@@ -176,9 +181,17 @@ class Router:
         ------
         DecisionError
             If no expert is available, a name is unknown, or there are too many contexts.
+        BudgetSpent
+            If a budget of the calendar leaves no panel until its window ends.
         """
         with self._lock:
-            booked = self.core.decide(context, self.core.mask_available(available))
+            mask, at = self.core.mask_available(available), self._read_clock()
+            try:
+                self.core.check_budgets(at, mask)
+            except BudgetSpent:
+                self.core.count_refused(at, 1)
+                raise
+            booked = self.core.decide(context, mask, at)
             ticket = booked.ticket
             self.open[ticket.t] = booked
             self.open.pop(ticket.t - self.memory, None)
@@ -200,6 +213,10 @@ class Router:
             propensity=booked.propensity if known else None,
             replaced=ticket.replaced,
         )
+
+    def _read_clock(self) -> int:
+        """Microseconds since 1970, if any limit needs the time."""
+        return round(1e6 * self.clock()) if self.problem.calendars else 0
 
     def reward(
         self,
@@ -333,7 +350,7 @@ class Router:
             If the limits cannot be kept; nothing was changed.
         """
         with self._lock:
-            old = list(self.core.problem.costs)
+            old, problem = list(self.core.problem.costs), self.core.keep_traffic(problem)
             if not self.core.change_problem(problem):
                 kept = self.open.items()
                 self.open = {t: one for t, one in kept if not isinstance(one, BookedDecision)}
@@ -356,7 +373,7 @@ class Router:
         """
         with self._lock:
             waiting = sum(isinstance(one, BookedDecision) for one in self.open.values())
-            return self.core.status(waiting=waiting)
+            return self.core.status(waiting=waiting, at=self._read_clock())
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file atomically; `load` continues bit for bit.

@@ -11,6 +11,7 @@ from bylot.policies.budget import PROMISES, LimitInPeriod
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.router import verdict as verdicts
+from bylot.router.window_status import WindowStatus
 
 QUIET_VERDICTS = ("on track", "inside", "kept", "not started")
 
@@ -30,7 +31,8 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     sentence:         the verdict with its numbers, its reason, and until when
     counted:          what counts towards the bound in this period; differs from the mean of
                       `current`, which is measured, if the bound was edited in this period
-    current:          the current period; None if the policy does not guard its limits
+    current:          the current period or window; None if the policy does not guard its limits
+    window:           of a limit per hour, day, week or month; `slack` is then what its bound leaves
     """
 
     cost: str
@@ -46,20 +48,23 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     sentence: str
     counted: float | None
     current: LimitInPeriod | None
+    window: WindowStatus | None = None
 
     @property
     def label(self) -> str:
-        """The cost and the side, as a cost may be limited on both."""
-        return f"{self.cost} {'<=' if self.side == 'at_most' else '>='}"
+        """The cost, its window and the side, as a cost may be limited in several ways."""
+        per = "" if self.window is None else f" per {self.window.per}"
+        return f"{self.cost}{per} {'<=' if self.side == 'at_most' else '>='}"
 
     @property
     def needs_sentence(self) -> bool:
         """Whether the numbers of a table, and a word, do not say enough."""
         edited = self.current is not None and self.current.mean != self.counted
-        return edited or self.verdict not in QUIET_VERDICTS
+        return edited or self.window is not None or self.verdict not in QUIET_VERDICTS
 
     def __str__(self) -> str:
-        return f"{self.cost} {self.verdict}: {self.sentence}"
+        per = "" if self.window is None else f" per {self.window.per}"
+        return f"{self.cost}{per} {self.verdict}: {self.sentence}"
 
 
 class CostStatus(Struct, frozen=True):
@@ -79,27 +84,38 @@ def make_limit_status(
     cost: CostStatus,
     price: tuple[float | None, float | None],
     period: verdicts.PeriodPosition | None,
+    window: WindowStatus | None = None,
+    is_spent: bool = False,
 ) -> LimitStatus:
     """Judge a limit by its averages; the price comes with its spread."""
     mean = cost.settled / cost.decisions if cost.decisions else None
-    verdict = verdicts.judge_average(limit, mean)
-    if period is not None and (mean is not None or not period.now.within_reach):
-        verdict = verdicts.judge_period(limit, period)
     average = 0.0 if mean is None else mean
+    slack, kept_before = limit.sign * (average - limit.bound), None
+    if period is not None and window is not None:
+        verdict = verdicts.judge_window(limit, window, period.now, is_spent)
+        kept_before = period.now.missed == 0
+        slack = slack if window.left is None else limit.bound - window.spent - window.reserved
+    elif period is not None and (mean is not None or not period.now.within_reach):
+        verdict = verdicts.judge_period(limit, period)
+    else:
+        verdict = verdicts.judge_average(limit, mean)
     return LimitStatus(
         cost=limit.name,
         side="at_most" if limit.sign < 0 else "at_least",
         bound=limit.bound,
         mean=average,
-        slack=limit.sign * (average - limit.bound),
+        slack=slack,
         price=price[0],
         price_spread=price[1],
         kept=verdict.kept,
-        kept_since_first=mean is None or verdicts.is_within_bound(limit, mean),
+        kept_since_first=kept_before
+        if kept_before is not None
+        else mean is None or verdicts.is_within_bound(limit, mean),
         verdict=verdict.name,
         sentence=verdict.sentence,
         counted=None if period is None else period.counted,
         current=None if period is None else period.now,
+        window=window,
     )
 
 
@@ -129,6 +145,7 @@ class Counters(Struct):
     cancelled:  decisions that were never used
     replaced:   panels that the guard replaced
     failed:     members that failed and were replaced
+    refused:    requests for which no budget of the calendar left a panel, up to the last decision
     infeasible: decisions at which a limit would have been missed
     earned:     sum of the rewards that were learned, each above the lowest of its range
     booked:     stated costs of all decisions, by name
@@ -147,6 +164,7 @@ class Counters(Struct):
     replaced: int = 0
     infeasible: int = 0
     failed: int = 0
+    refused: int = 0
     earned: float = 0.0
     booked: dict[str, float] = {}
     added: dict[str, float] = {}

@@ -10,12 +10,23 @@ from msgspec import Struct
 from bylot._text import format_number
 from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
+from bylot.problem.calendar import format_instant
+from bylot.router.window_status import WindowStatus
 
 VerdictName = Literal[
-    "will be missed", "missed", "outside", "recovering", "on track", "inside", "kept", "not started"
+    "will be missed",
+    "missed",
+    "outside",
+    "spent",
+    "recovering",
+    "on track",
+    "inside",
+    "kept",
+    "not started",
 ]
 """In a period: on track, recovering (outside now, inside at its end) or will be missed. Of a period
-that is over: kept or missed. Without periods, of the average so far: inside or outside.
+that is over: kept or missed. Without periods, of the average so far: inside or outside. The budget
+of a window of the calendar is on track, or spent: requests are refused until the window ends.
 """
 VERDICTS: tuple[VerdictName, ...] = get_args(VerdictName)  # worst first
 BROKEN_VERDICTS: tuple[VerdictName, ...] = VERDICTS[:3]
@@ -97,6 +108,39 @@ def judge_period(limit: Limit, period: PeriodPosition) -> LimitVerdict:
     if inside:
         return LimitVerdict("on track", f"{position}, inside at {at_end}{note}")
     return LimitVerdict("recovering", f"{position}, back inside by {at_end}{note}")
+
+
+def judge_window(
+    limit: Limit, window: WindowStatus, now: LimitInPeriod, is_spent: bool
+) -> LimitVerdict:
+    """The verdict on a limit in the current window of the calendar."""
+    until, this = format_instant(window.ends, window.zone), f"this {window.per}"
+    if not limit.is_total:
+        if not window.requests:
+            return LimitVerdict("on track", f"no decisions {this} yet, which ends {until}")
+        mean = window.spent / window.requests
+        inside = is_within_bound(limit, mean)
+        average = f"{describe_average(limit, mean)} {this}"
+        if not now.within_reach and not inside:
+            sentence = f"outside now ({average}), and the experts available now cannot change it"
+            return LimitVerdict("will be missed", f"{sentence} by {until}")
+        if inside:
+            return LimitVerdict("on track", f"inside now ({average}), until {until}")
+        return LimitVerdict("recovering", f"outside now ({average}); the guard corrects it")
+    spent = f"{format_number(window.spent)} of at most {format_number(limit.bound)} {this}"
+    if is_spent:
+        return LimitVerdict("spent", f"{spent}; requests are refused until {until}")
+    if window.spent > limit.bound * (1 + AVERAGE_TOLERANCE):
+        sentence = f"{spent}: calls were reported to cost more than was reserved for them"
+        return LimitVerdict("missed", sentence)
+    assert window.projected is not None
+    lasts = f"about {format_number(window.projected)} at its end, {until}"
+    if window.lasts_until is not None:
+        lasts = (
+            f"at this pace it lasts until {format_instant(window.lasts_until, window.zone)}, so "
+            f"panels get cheaper; the {window.per} ends {until}"
+        )
+    return LimitVerdict("on track", f"{spent}; {lasts}")
 
 
 def describe_average(limit: Limit, mean: float) -> str:

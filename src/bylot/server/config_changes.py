@@ -164,7 +164,7 @@ def merge_rows(
     return [known[name] for name in experts]
 
 
-def index_limits(data: Sequence[Any]) -> dict[tuple[str, int], Limit]:
+def index_limits(data: Sequence[Any]) -> dict[tuple[str, int, str], Limit]:
     limits = map(Limit.from_data, data)
     return {limit.key: limit for limit in limits}
 

@@ -73,7 +73,7 @@ def to_api_error(error: Exception) -> ApiError:
         return error
     for kind, status, code in ERROR_CODES:
         if isinstance(error, kind) and status != 500:
-            retry_after = 1.0 if status == 503 else None
+            retry_after = 1.0 if status == 503 else getattr(error, "reset_s", None)
             if status == 503:
                 log.debug("request refused: %s", error)
             field = getattr(error, "field", None)

@@ -1,0 +1,80 @@
+"""Bind a policy anew when the traffic is not what it was bound for.
+
+Budgets of the calendar mean a bound per request at some traffic. What a policy draws under follows
+the forecast all the time; exploration, units and the fallback schedule are made for one traffic,
+and are made again when it turns out to be another.
+"""
+
+import numpy as np
+
+from bylot.numerics.jit import Ints, announce_compilation
+from bylot.policies.base import BoundPolicy, FeedbackKind, Policy
+from bylot.policies.traffic_forecast import compute_daily_requests
+from bylot.policies.validation import RunConfig
+from bylot.policies.windows import fill_tables, list_tables, needs_edges
+from bylot.problem.validation import MAX_TRAFFIC, MIN_TRAFFIC
+from bylot.problem.window_bounds import mark_totals
+
+FIRST_CHECKS = (32, 64, 128, 256, 512)  # decisions after which the traffic is looked at
+CHECK_DECISIONS = 1_024  # between two later looks
+MAX_BOUND_RATIO = 1.4  # of two bounds per request that are the same for a policy
+TRAFFIC_DIGITS = 3
+
+
+def is_check_due(t: int) -> bool:
+    """Whether the traffic is to be looked at after t decisions."""
+    return t in FIRST_CHECKS or (t > 0 and t % CHECK_DECISIONS == 0)
+
+
+def find_next_check(t: int) -> int:
+    """The first number of decisions after t at which the traffic is to be looked at.
+
+    >>> find_next_check(0), find_next_check(32), find_next_check(600), find_next_check(1024)
+    (32, 64, 1024, 2048)
+    """
+    first = next((n for n in FIRST_CHECKS if n > t), None)
+    return first or (t // CHECK_DECISIONS + 1) * CHECK_DECISIONS
+
+
+def retarget(
+    policy: Policy,
+    bound: BoundPolicy,
+    at: int,
+    horizon: int | None = None,
+    feedback: FeedbackKind = "panel",
+) -> BoundPolicy | None:
+    """The policy bound for the traffic that is expected now; None if bounds stay about the same."""
+    problem, windows = bound.problem, bound.state.budget.windows
+    offset = int(windows.offsets[windows.place[0]])
+    daily = float(compute_daily_requests(windows.traffic, at + offset))
+    daily = min(max(float(f"{daily:.{TRAFFIC_DIGITS}g}"), MIN_TRAFFIC), MAX_TRAFFIC)
+    other, totals = problem.replace(traffic=daily), mark_totals(problem)
+    if not totals.any():
+        return None
+    was, now = problem.bounds[totals], other.bounds[totals]
+    if ((now <= MAX_BOUND_RATIO * was) & (was <= MAX_BOUND_RATIO * now)).all():
+        return None
+    rule = policy.bind(other, horizon, feedback)
+    with announce_compilation(policy.name):
+        return BoundPolicy(other, rule, policy.migrate(bound, other, rule))
+
+
+def follow_calendar(
+    policy: Policy, bound: BoundPolicy, times: Ints, start: int, number: int, run: RunConfig
+) -> BoundPolicy:
+    """What a router does before a decision: bind the policy anew if the traffic is not what it was
+    bound for, and fill the tables of windows.
+    """
+    if is_check_due(number):
+        last = int(times[start - 1])
+        bound = retarget(policy, bound, last, run.horizon, run.feedback) or bound
+    windows, at = bound.state.budget.windows, int(times[start])
+    if needs_edges(windows, at):
+        fill_tables(windows, list_tables(bound.problem.calendars, windows, at))
+    return bound
+
+
+def find_stop(bound: BoundPolicy, times: Ints, start: int) -> int:
+    """The first round from here on before which a router would have something to do."""
+    last = int(bound.state.budget.windows.edges[:, -1].min())
+    return max(start + 1, int(np.searchsorted(times, last, side="left")))

@@ -1,0 +1,69 @@
+"""What budgets of the calendar mean per request, at the traffic that is expected.
+
+A budget per day has no bound per request until one knows how many requests come. The bounds here
+are what policies are bound with; what they draw under follows the forecast of each window.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bylot.numerics.jit import Bools, Floats
+from bylot.problem.limits import UPPER
+from bylot.problem.polytope import LimitPolytope
+
+if TYPE_CHECKING:
+    from bylot.problem.problem import Problem
+
+DAYS_PER_WINDOW = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 146_097 / 4_800}
+"""Days of an average window: 400 years have 146,097 days and 4,800 months."""
+
+LEAST_ROOM = 0.05  # of what the cheapest panels cost, which a bound is above
+UNKNOWN_TRAFFIC_SHARE = 0.25  # of the way from the cheapest panels to random ones
+
+
+def mark_totals(problem: "Problem") -> Bools:
+    """(d,) which limits are budgets of a window."""
+    return np.array([limit.is_total for limit in problem.limits], np.bool_)
+
+
+def compute_request_bounds(problem: "Problem") -> Floats:
+    """(d,) the bound of each limit per request: of a budget, its part at the expected traffic.
+
+    It is at least what the cheapest panels cost that keep the other limits, and a little more: the
+    budget of a window that is too small for its requests is kept by refusing some. Without an
+    expected traffic it is between the cheapest panels and random ones.
+    """
+    bounds = np.array([limit.bound for limit in problem.limits], dtype=np.float64)
+    totals = mark_totals(problem)
+    if not totals.any():
+        return bounds
+    least = find_least_costs(problem, totals, bounds)
+    random = min(problem.draws, problem.size) * problem.rows.mean(axis=1)
+    for j in np.flatnonzero(totals).tolist():
+        limit, floor = problem.limits[j], (1.0 + LEAST_ROOM) * least[j]
+        assert limit.per is not None
+        if problem.traffic is None:
+            fair = least[j] + UNKNOWN_TRAFFIC_SHARE * max(random[j] - least[j], 0.0)
+        else:
+            fair = limit.bound / max(problem.traffic * DAYS_PER_WINDOW[limit.per], 1.0)
+        bounds[j] = max(fair, floor)
+    return bounds
+
+
+def find_least_costs(problem: "Problem", totals: Bools, bounds: Floats) -> Floats:
+    """(d,) what panels cost that keep the other limits and are the cheapest under all budgets.
+
+    Budgets are weighed by the largest cost of each. Panels of M experts are tried first.
+    """
+    K, others = problem.size, np.flatnonzero(~totals)
+    rows, most = problem.rows, min(problem.draws, problem.size)
+    scaled = (rows[totals] / problem.peaks[totals, None]).sum(axis=0)
+    for fewest in dict.fromkeys((most, problem.min_members, 1)):
+        polytope = LimitPolytope(
+            0.0, float(fewest), float(most), rows[others], bounds[others], problem.signs[others]
+        )
+        p = polytope.find_extreme_point(scaled, UPPER, polytope.every)
+        if p is not None:
+            return np.asarray(rows @ p)
+    return np.asarray(rows @ np.full(K, most / K))  # the limits conflict, which is found elsewhere

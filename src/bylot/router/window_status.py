@@ -1,0 +1,99 @@
+"""WindowStatus: how a limit of the calendar stands in its window, and how long it will last."""
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.learned_costs import compute_open_cost, get_guarded_row, is_varying
+from bylot.policies.traffic_forecast import forecast_requests
+from bylot.problem import Problem
+from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
+
+LASTS_HALVINGS = 30
+FEW_REQUESTS = 20  # of a window, whose mean cost says little yet
+
+
+class WindowStatus(Struct, frozen=True, kw_only=True):
+    """The current window of a limit; instants are microseconds since 1970.
+
+    spent:       by the decisions of the window, as declared until it is reported
+    reserved:    more that open calls may cost
+    left:        of the bound; None for a share of requests
+    used:        share of the bound that is spent
+    projected:   what will be spent at the end, at the forecast and at what requests cost now
+    lasts_until: when the bound will be spent at that pace; None: not in this window
+    requests:    of the window so far
+    to_come:     requests that are forecast for the rest of it
+    """
+
+    per: WindowName
+    zone: str
+    starts: int
+    ends: int
+    spent: float
+    reserved: float = 0.0
+    left: float | None = None
+    used: float | None = None
+    projected: float | None = None
+    lasts_until: int | None = None
+    requests: int
+    to_come: float
+
+
+def measure_window(
+    problem: Problem, rule: Any, state: Any, j: int, at: int, usual_cost: float
+) -> WindowStatus | None:
+    """The window of limit j at an instant; None if it is for all requests.
+
+    usual_cost: of a request, while the window has few of them
+    """
+    limit = problem.limits[j]
+    if limit.calendar is None or limit.per is None:
+        return None
+    guard, budget = rule.guard, state.budget
+    windows, c = budget.windows, int(guard.windows.calendar[j])
+    starts, ends = windows.edges[c, windows.place[c] : windows.place[c] + 2].tolist()
+    begun, unit = starts <= at < ends, -limit.sign * float(compute_row_units(problem)[j])
+    requests, spent, reserved = 0, 0.0, 0.0
+    if begun:
+        requests, spent = int(windows.requests[j]), float(budget.spent[j] * unit + 0.0)
+        if is_varying(guard.risk, budget.costs, j):
+            row = get_guarded_row(guard.risk, budget.costs, j)
+            reserved = float(compute_open_cost(budget.costs, j, row, guard.A[j]) * unit)
+    else:
+        starts, ends = find_window(limit.calendar, at)
+    offset, traffic = compute_utc_offset(limit.zone, at), windows.traffic
+
+    def count_until(end: int) -> float:
+        return float(forecast_requests(traffic, at + offset, end + offset))
+
+    to_come = count_until(ends) if traffic.hour[0] >= 0 else 0.0
+    shown: dict[str, Any] = {}
+    if limit.is_total:
+        cost = spent / requests if requests >= FEW_REQUESTS else usual_cost
+        projected, lasts = spent + reserved + to_come * cost, None
+        if projected > limit.bound and cost > 0:
+            affordable, low, high = (limit.bound - spent - reserved) / cost, at, ends
+            for _ in range(LASTS_HALVINGS):
+                middle = (low + high) // 2
+                low, high = (middle, high) if count_until(middle) < affordable else (low, middle)
+            lasts = high if high < ends else None
+        shown = {
+            "reserved": reserved,
+            "left": max(limit.bound - spent - reserved, 0.0),
+            "used": spent / limit.bound if limit.bound > 0 else float(np.sign(spent)),
+            "projected": min(projected, max(limit.bound, spent)),
+            "lasts_until": lasts,
+        }
+    return WindowStatus(
+        per=limit.per,
+        zone=limit.zone,
+        starts=starts,
+        ends=ends,
+        spent=spent,
+        requests=requests,
+        to_come=to_come,
+        **shown,
+    )

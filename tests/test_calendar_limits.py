@@ -1,0 +1,182 @@
+"""Limits per hour, day, week and month: windows are kept, whatever the traffic; plays continue."""
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bylot
+from bylot.environments import Noisy, Traffic
+from bylot.errors import BudgetSpent, PolicyError, ProblemError, ValuesError
+from bylot.numerics.jit import Floats, Ints
+from bylot.problem.calendar import Calendar, list_edges
+
+EXPERTS = [f"e{i}" for i in range(6)]
+COSTS = {"usd": [0.5, 0.7, 1.0, 2.0, 3.0, 5.0]}
+MEANS = [[0.2, 0.3, 0.4, 0.5, 0.7, 0.8]]
+ZONE = "Europe/Berlin"
+PARTNER = bylot.share("partner", ["e2", "e4"])
+POLICIES = ("distinct", "noisy-or", "tangent")
+
+
+def make_problem(
+    per_day: float = 300.0, when_spent: str = "cheapest", **more: object
+) -> bylot.Problem:
+    limits = [
+        bylot.at_most("usd", per_day, per="day", zone=ZONE, when_spent=when_spent),  # type: ignore[arg-type]
+        bylot.at_most("usd", 25 * per_day, per="month", zone=ZONE),
+        bylot.at_least(PARTNER, 0.1, per="week", zone=ZONE),
+    ]
+    return bylot.Problem(EXPERTS, COSTS, limits, draws=2, **more)  # type: ignore[arg-type]
+
+
+def sum_windows(times: Ints, amounts: Floats, per: str) -> Floats:
+    """The amounts of each window of the calendar."""
+    edges = list_edges(Calendar(per, ZONE), int(times[0]), 2_000)  # type: ignore[arg-type]
+    return np.asarray(np.bincount(np.searchsorted(edges, times, side="right") - 1, amounts), float)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("shape", ["weekend", "bursts"])
+def test_no_window_exceeds_its_budget_and_weekly_minima_are_met(policy: str, shape: str) -> None:
+    times = Traffic(shape, per_day=150, start="2026-03-20", zone=ZONE).arrivals_until(45, 3)  # type: ignore[arg-type]
+    problem, env = make_problem(), Noisy(MEANS)
+    trace = bylot.simulate(problem, env, policy, rounds=len(times), times=times)
+    assert trace.draws[~trace.refused].min() >= 0
+    assert sum_windows(times, trace.spend[:, 0], "day").max() <= 300 * (1 + 1e-12)
+    assert sum_windows(times, trace.spend[:, 1], "month").max() <= 7_500 * (1 + 1e-12)
+    asked = sum_windows(times, (~trace.refused).astype(float), "week")
+    assert (sum_windows(times, trace.spend[:, 2], "week") >= 0.1 * asked - 1e-9).all()
+    days = sum_windows(times, trace.spend[:, 0], "day")
+    assert np.median(days) > 0.6 * 300, "the test above would pass if nothing were spent"
+
+
+def test_without_the_wall_the_same_traffic_exceeds_the_budget() -> None:
+    times = Traffic("bursts", per_day=150, start="2026-03-20", zone=ZONE).arrivals_until(45, 3)
+    average = bylot.Problem(EXPERTS, COSTS, [bylot.at_most("usd", 2.0)], draws=2)
+    trace = bylot.simulate(average, Noisy(MEANS), "distinct", rounds=len(times))
+    assert sum_windows(times, trace.spend[:, 0], "day").max() > 1.2 * 300
+
+
+@pytest.mark.parametrize("when_spent", ["cheapest", "fewer", "refuse"])
+def test_a_spent_budget_refuses_until_its_window_ends(when_spent: str) -> None:
+    now = [datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()]  # the day after has 23 hours
+    router = bylot.Router(make_problem(10.0, when_spent), clock=lambda: now[0])
+    made = []
+
+    def decide_all() -> None:
+        for _ in range(100):
+            now[0] += 60
+            made.append(router.decide())
+
+    with pytest.raises(BudgetSpent, match="2026-03-29 00:00 Europe/Berlin") as refused:
+        decide_all()
+    sizes, spent = [len(one.subset) for one in made], sum(one.spend["usd"] for one in made)
+    least = 0.5 if when_spent == "fewer" else 1.2  # of a panel
+    assert 10.0 - least < spent <= 10.0
+    assert when_spent == "fewer" or min(sizes) == 2
+    assert refused.value.resets_at == datetime(2026, 3, 28, 23, tzinfo=UTC).timestamp() * 1e6
+    assert router.status().limits[0].verdict == "spent"
+    now[0] = datetime(2026, 3, 28, 23, tzinfo=UTC).timestamp()
+    assert router.decide().spend["usd"] > 0
+    window = router.status().limits[0].window
+    assert window is not None
+    assert (window.ends - window.starts) / 3.6e9 == 23
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_router_plays_as_the_simulator_does_also_when_saved_half_way(
+    policy: str, tmp_path: Path
+) -> None:
+    times = Traffic("bursts", per_day=200, start="2026-03-26", zone=ZONE).arrivals(1_500, 0)
+    problem, env = make_problem(200.0), Noisy(MEANS)
+    trace = bylot.simulate(problem, env, policy, rounds=len(times), seed=5, times=times)
+    values, _ = env.rounds(0, len(times), 5)
+    now = [0.0]
+    router = bylot.Router(problem, policy, seed=5, clock=lambda: now[0])
+    for t, at in enumerate(times.tolist()):
+        now[0] = at / 1e6
+        if t == 700:
+            router.save(tmp_path / "router.json")
+            router = bylot.Router.load(tmp_path / "router.json")
+            router.clock = lambda: now[0]
+        if trace.refused[t]:
+            with pytest.raises(BudgetSpent):
+                router.decide()
+            continue
+        decision = router.decide()
+        assert [EXPERTS.index(name) for name in decision.draws] == trace.draws[t].tolist(), t
+        router.reward(decision.id, float(values[t, 0, trace.draws[t]].max()))
+    assert trace.refused.any()
+    assert router.problem.traffic is not None, "the policy was bound anew, which is to be equal too"
+
+
+def test_an_edit_keeps_what_was_spent() -> None:
+    now = [datetime(2026, 5, 1, 12, tzinfo=UTC).timestamp()]
+    router = bylot.Router(make_problem(100.0), clock=lambda: now[0])
+    spent = sum(router.decide().spend["usd"] for _ in range(10))
+    router.change(make_problem(200.0))
+    limits = router.status().limits
+    known = [one.window and round(one.window.spent, 9) for one in limits[:2]]
+    assert known == [round(spent, 9)] * 2
+    weekly = bylot.at_most("usd", 900, per="week", zone=ZONE)
+    router.change(router.problem.replace(limits=[weekly, *router.problem.limits[1:]]))
+    window = router.status().limits[0].window
+    assert window is not None
+    assert math.isclose(window.spent, spent), "a new limit knows what the month has spent"
+    assert math.isclose(spent + router.decide().spend["usd"], sum_status(router, 1))
+
+
+def sum_status(router: bylot.Router, j: int) -> float:
+    window = router.status().limits[j].window
+    assert window is not None
+    return window.spent
+
+
+def test_reported_costs_count_in_the_window_of_their_decision() -> None:
+    now = [datetime(2026, 5, 1, 21, 59, tzinfo=UTC).timestamp()]  # a minute before midnight
+    router = bylot.Router(make_problem(), clock=lambda: now[0])
+    first = router.decide()
+    now[0] += 120
+    second = router.decide()
+    router.reward(first.id, 0.5, spend={"usd": 50.0})
+    assert math.isclose(sum_status(router, 0), second.spend["usd"])
+    assert math.isclose(sum_status(router, 1), 50.0 + second.spend["usd"]), "of the month"
+    router.reward(second.id, 0.5, spend={"usd": 2.0})
+    assert math.isclose(sum_status(router, 0), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bylot.at_most("usd", 5, per="year"), "per"),  # type: ignore[arg-type]
+        (lambda: bylot.at_most("usd", 5, per="day", zone="Europe/Berlni"), "Europe/Berlin"),
+        (lambda: bylot.at_most("usd", 5, zone="Europe/Berlin"), "no window"),
+        (lambda: bylot.at_most("usd", 5, per="day", when_spent="stop"), "refuse"),  # type: ignore[arg-type]
+        (lambda: bylot.at_least("usd", 5, per="day"), "share"),
+        (lambda: bylot.at_most(PARTNER, 1, per="day", when_spent="refuse"), "never spent"),
+    ],
+)
+def test_a_limit_that_cannot_be_meant_is_refused(make: object, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_policies_without_a_guard_refuse_limits_of_the_calendar() -> None:
+    for policy in ("omd", "cucb", "random", "strict"):
+        with pytest.raises(PolicyError, match="per hour, day, week or month"):
+            bylot.Router(make_problem(), policy)
+
+
+def test_a_simulation_with_limits_of_the_calendar_needs_times() -> None:
+    with pytest.raises(ValuesError, match="when requests arrive"):
+        bylot.simulate(make_problem(), Noisy(MEANS), rounds=10)
+    with pytest.raises(ValuesError, match="never go back"):
+        bylot.simulate(make_problem(), Noisy(MEANS), rounds=2, times=np.array([2, 1]))
+
+
+def test_limits_survive_data() -> None:
+    for limit in make_problem(when_spent="refuse").limits:
+        assert bylot.Limit.from_data(limit.to_data()) == limit
