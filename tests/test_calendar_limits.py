@@ -91,7 +91,7 @@ def test_a_router_plays_as_the_simulator_does_also_when_saved_half_way(
     policy: str, tmp_path: Path
 ) -> None:
     times = Traffic("bursts", per_day=200, start="2026-03-26", zone=ZONE).arrivals(1_500, 0)
-    problem, env = make_problem(200.0), Noisy(MEANS)
+    problem, env = make_problem(90.0), Noisy(MEANS)
     trace = bylot.simulate(problem, env, policy, rounds=len(times), seed=5, times=times)
     values, _ = env.rounds(0, len(times), 5)
     now = [0.0]

@@ -46,6 +46,7 @@ from bylot.policies.budget import (
 from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
 from bylot.policies.dual_prices import (
+    CALENDAR_KEPT_SQUARES,
     DualPrices,
     fill_expert_prices,
     make_dual_prices,
@@ -85,6 +86,7 @@ class NoisyOrRule(NamedTuple):
     most: int
     A: Floats  # (d, K) the rows of the guard, in price units
     units: Floats  # (d,) row units over price units
+    kept: float  # of the squares that shorten steps of prices, after each panel
     explorer: DistinctRule
 
     @property
@@ -179,7 +181,7 @@ def rehearse_prices(
         A = get_price_rows(rule, state)
         for n in range(count):
             members, s = choose_best_set(rule, state, contexts[n], miss[n], A, available, s)
-            update_dual_prices(dual, A, members, bounds, state.explorer.budget.short)
+            update_dual_prices(dual, A, members, bounds, state.explorer.budget.short, rule.kept)
     return s
 
 
@@ -206,7 +208,8 @@ def choose_model_panel(
     members, _ = choose_best_set(rule, state, x, miss[0], A, available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        update_dual_prices(state.dual_prices, A, members, bounds * rule.units, budget.short)
+        b = bounds * rule.units
+        update_dual_prices(state.dual_prices, A, members, b, budget.short, rule.kept)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
     kept = admitted.kept and not budget.alarm[0]
@@ -361,6 +364,7 @@ class NoisyOr(base.Policy):
             most=min(problem.draws, problem.size),
             A=explorer.guard.A * scale[:, None],
             units=scale,
+            kept=CALENDAR_KEPT_SQUARES if problem.calendars else 1.0,
             explorer=explorer,
         )
 
