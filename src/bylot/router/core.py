@@ -536,7 +536,8 @@ class RouterCore:
         """
         now, limit, offset = report.limits[j], self.problem.limits[j], self.t - report.played
         if limit.calendar is not None:
-            return PeriodPosition(now, now.mean, 0, False)
+            mean = None if now.mean is None else float(now.mean)  # a NumPy number is no JSON
+            return PeriodPosition(structs.replace(now, mean=mean), mean, 0, False)
         contested = any(not one.within_reach for one in report.limits)  # by another, if not by j
         if self.period.offset != offset or self.period.first == 0:  # no change in this period
             final = self.run.horizon is not None and report.played == 0 < self.t
