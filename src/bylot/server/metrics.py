@@ -34,7 +34,6 @@ WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "
 WATCHED_OUTCOMES = (ANSWERED, "timeout", "unreachable", "rate_limited", "cancelled")
 LIMIT_LABELS = ("router", "cost", "side", "per")
 PER_REQUEST = "request"  # `per` of a limit without a window
-US_PER_S = 1_000_000
 MEMBER_LABELS = ("router", "member")
 LabelledRow = tuple[Sequence[str], Mapping[str, Any]]
 """The values of labels, and numbers by name."""
@@ -194,12 +193,12 @@ def list_window_numbers(one: LimitStatus, now: int) -> dict[str, Any]:
     window = one.window
     if window is None:
         return {}
-    ends_s = max(0.0, (window.ends - now) / US_PER_S)
+    ends_s = max(0.0, (window.ends - now) / 1e6)
     numbers = {"ends_s": ends_s, "requests": window.requests, "to_come": window.to_come}
     if window.left is None:  # a share of requests, which has no total
         return numbers
     until = window.ends if window.lasts_until is None else window.lasts_until
-    lasts_s = 0.0 if one.verdict == "spent" else max(0.0, (until - now) / US_PER_S)
+    lasts_s = 0.0 if one.verdict == "spent" else max(0.0, (until - now) / 1e6)
     return numbers | {"lasts_s": lasts_s} | structs.asdict(window)
 
 
