@@ -78,6 +78,7 @@ class StateServer(DirectServer):
             limits=limits or usual,
             draws=2,
             period=changes.pop("period", 100),
+            max_costs=changes.pop("max_costs", {}),
         )
         data = policies.policy_to_data(policies.find_policy(policy))
         config = RouterConfig(
@@ -271,11 +272,13 @@ def make_budgets(per_day: float, **more: Any) -> list[Limit]:
 def play_budget(server: StateServer) -> None:
     """Budgets of the calendar beside a limit per request, all of them on track."""
     limits = [*make_budgets(1_200.0), at_most("usd", 3.5)]
-    server.create("budget", limits=limits, start=find_yesterday() - 36 * HOUR)
+    most = {"usd": [8.0, 6.0, 2.0, 2.0, 1.0]}  # so that open calls have something reserved
+    start = find_yesterday() - 36 * HOUR
+    server.create("budget", limits=limits, start=start, max_costs=most)
     server.play("budget", 432, minutes=5, even=True)
     server.edit_limit("budget", 0, at_most=1_500.0, when_spent="fewer")
     server.play("budget", 150, minutes=5, even=True)
-    server.play("budget", 30, minutes=5, even=True, reward_share=0.2)
+    server.play("budget", 30, minutes=5, even=True, reward_share=0.0)
 
 
 def play_hurried(server: StateServer) -> None:
