@@ -16,8 +16,9 @@ from bylot._text import format_number
 from bylot.eventlog.events import BODY_DECODERS, now_us
 from bylot.problem.calendar import format_instant
 from bylot.router.verdict import BROKEN_VERDICTS, VERDICTS
+from bylot.server.dashboard.limit_gauges import MINUTE_US
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.sections import MINUTE_US, measure_spend
+from bylot.server.dashboard.sections import measure_spend
 from dashboard_states import HOUR, READER, SKILLS, STATES, ZONE, StateServer, serve_routes
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
