@@ -64,6 +64,7 @@ def test_nested_windows_equal_the_whole_linear_program() -> None:
         rows.append(np.outer(week == number, 0.3 - np.array(partner)).ravel())
         right.append(0.0)
     whole = linprog(np.tile(-np.array(f), 35), np.array(rows), np.array(right))
+    assert whole.fun is not None
     assert fluid.value == pytest.approx(-whole.fun, rel=1e-9)
     assert fluid.gap <= 1e-9 * fluid.value
     assert fluid.spend[:, 0].max() <= 60.0 * (1 + 1e-9)

@@ -21,6 +21,7 @@ from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import read_stored_config
 from bylot.router.config import RouterConfig
 from bylot.server import reconcile
+from bylot.server.config_changes import describe_limit_changes
 from bylot.server.edit_requests import prepare_edit
 from bylot.server.reconcile import declare_routers, plan_routers, reconcile_routers
 from bylot.server.settings import RouterEntry, ServerSettings, load_settings
@@ -240,6 +241,24 @@ def test_what_is_only_used_at_the_creation_and_not_given_stays_as_it_was(
     assert "policy omd" in deployment.plan()[0]
     assert deployment.start() == []
     assert deployment.config() == config
+
+
+@pytest.mark.parametrize(
+    ("edited", "change"),
+    [
+        ({"at_most": 600.0}, "usd at most per day 500 -> 600"),
+        ({"zone": "Europe/Berlin"}, "usd at most per day, zone: UTC -> Europe/Berlin"),
+        ({"when_spent": "refuse"}, "usd at most per day, when_spent: cheapest -> refuse"),
+    ],
+)
+def test_an_edit_of_a_limit_per_day_is_a_change(edited: dict[str, object], change: str) -> None:
+    limit = {"cost": "usd", "at_most": 500.0, "per": "day"}
+    assert list(describe_limit_changes([limit], [limit | edited])) == [change]
+    weekly = limit | {"per": "week"}
+    assert list(describe_limit_changes([limit], [weekly])) == [
+        "drop usd at most 500 per day",
+        "add usd at most 500 per week",
+    ]
 
 
 def test_the_order_of_experts_limits_and_costs_is_no_difference(deployment: Deployment) -> None:

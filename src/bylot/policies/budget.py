@@ -295,9 +295,8 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
         most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
         promise = name_promise(guard.risk, j, budget.costs.reports[j])
         if guard.windows.kind[j] != PERIOD:
-            mean = (
-                spent * unit[j] / budget.windows.requests[j] if budget.windows.requests[j] else None
-            )
+            requests = int(budget.windows.requests[j])
+            mean = float(spent * unit[j] / requests + 0.0) if requests else None
             counts = bool(short), False, int(budget.missed[j]), promise
             in_force = float(bounds[j] * unit[j] + 0.0)
             limits.append(LimitInPeriod(mean, in_force, not short, *counts))

@@ -69,6 +69,7 @@ from bylot.problem import Problem
 
 REHEARSAL_BATCH = 10  # decisions between two rehearsals
 FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 10  # panels of a rehearsal
+MAX_BOUND_JUMP = 1.3  # of a bound in force between two rehearsals: prices are then fitted anew
 RECENT_CONTEXTS = 64  # last decisions whose contexts a rehearsal draws from
 MAX_POSTERIOR_BYTES = 2**30  # of the covariance root and what contexts add
 HALF_LIFE = SettingKind(
@@ -225,6 +226,16 @@ def note_context(state: NoisyOrState, x: int) -> None:
     state.rounds[0] += 1
 
 
+@jit
+def has_jumped(before: Floats, bounds: Floats) -> bool:
+    """Is any bound in force far from what it was, as in a new window of the calendar?"""
+    jumped = False
+    for j in range(bounds.size):
+        low, high = min(before[j], bounds[j]), max(before[j], bounds[j])
+        jumped |= low >= 0.0 and high > MAX_BOUND_JUMP * low
+    return jumped
+
+
 @step(base.decide, NoisyOrRule)
 def decide_noisy_or(
     rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
@@ -234,7 +245,10 @@ def decide_noisy_or(
     due = state.rounds[0] % rule.batch == 0
     note_context(state, context)
     if due:
+        before = learned.bounds.copy()
         fill_paced_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
+        if rule.kept < 1.0 and has_jumped(before, learned.bounds):
+            restart_prices(state.dual_prices, 1.0)
     forecast_available(rule, state, available)
     if due:
         s = rehearse_prices(rule, state, context, available, s)

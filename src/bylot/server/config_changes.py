@@ -206,14 +206,19 @@ def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[s
         limit = one or two
         assert limit is not None
         words = f"{limit.name} {limit.side.replace('_', ' ')}"
+        per = "" if limit.per is None else f" per {limit.per}"
         if one is None:
-            yield f"add {words} {limit.bound:.6g}"
+            yield f"add {words} {limit.bound:.6g}{per}"
         elif two is None:
-            yield f"drop {words} {limit.bound:.6g}"
+            yield f"drop {words} {limit.bound:.6g}{per}"
         else:
             if one.bound != two.bound:
-                yield f"{words} {one.bound:.6g} -> {two.bound:.6g}"
-            yield from describe_member_changes(words, one, two)
+                yield f"{words}{per} {one.bound:.6g} -> {two.bound:.6g}"
+            for name in ("zone", "when_spent"):
+                if getattr(one, name) != getattr(two, name):
+                    change = Difference(name, getattr(one, name), getattr(two, name))
+                    yield f"{words}{per}, {change}"
+            yield from describe_member_changes(f"{words}{per}", one, two)
 
 
 def describe_member_changes(words: str, one: Limit, two: Limit) -> Iterator[str]:
