@@ -11,7 +11,7 @@ from bylot.policies.traffic_forecast import forecast_requests
 from bylot.problem import Problem
 from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
 
-LASTS_HALVINGS = 30
+LASTS_HALVINGS, MINUTE_US = 30, 60_000_000
 FEW_REQUESTS = 20  # of a window, whose mean cost says little yet
 
 
@@ -79,7 +79,7 @@ def measure_window(
             for _ in range(LASTS_HALVINGS):
                 middle = (low + high) // 2
                 low, high = (middle, high) if count_until(middle) < affordable else (low, middle)
-            lasts = high if high < ends else None
+            lasts = high - high % MINUTE_US if high < ends else None
         shown = {
             "reserved": reserved,
             "left": max(limit.bound - spent - reserved, 0.0),
