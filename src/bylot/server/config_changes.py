@@ -59,6 +59,8 @@ def list_fixed_differences(declared: DeclaredRouter, stored: RouterConfig) -> It
     for name in ("floor", "period"):
         if not are_equal(mine.get(name), other.get(name)):
             yield Difference(name, other.get(name), mine.get(name), name in given)
+    if mine.get("traffic") != other.get("traffic"):  # a running router has learned it
+        yield Difference("traffic", other.get("traffic"), mine.get("traffic"), is_given=False)
     for name in FIXED_FIELDS:
         was, now = getattr(stored, name), getattr(config, name)
         if was != now:
@@ -199,21 +201,26 @@ def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
 
 
 def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """How limits differ: "usd at most 0.002 -> 0.003"."""
+    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most 500 -> 600 per day"."""
     was, now = index_limits(old), index_limits(new)
     for key in dict.fromkeys([*was, *now]):
         one, two = was.get(key), now.get(key)
         limit = one or two
         assert limit is not None
         words = f"{limit.name} {limit.side.replace('_', ' ')}"
+        per = "" if limit.per is None else f" per {limit.per}"
         if one is None:
-            yield f"add {words} {limit.bound:.6g}"
+            yield f"add {words} {limit.bound:.6g}{per}"
         elif two is None:
-            yield f"drop {words} {limit.bound:.6g}"
+            yield f"drop {words} {limit.bound:.6g}{per}"
         else:
             if one.bound != two.bound:
-                yield f"{words} {one.bound:.6g} -> {two.bound:.6g}"
-            yield from describe_member_changes(words, one, two)
+                yield f"{words} {one.bound:.6g} -> {two.bound:.6g}{per}"
+            for name in ("zone", "when_spent"):
+                if getattr(one, name) != getattr(two, name):
+                    change = f"{getattr(one, name)} -> {getattr(two, name)}"
+                    yield f"{name} of {words} {two.bound:.6g}{per} {change}"
+            yield from describe_member_changes(f"{words}{per}", one, two)
 
 
 def describe_member_changes(words: str, one: Limit, two: Limit) -> Iterator[str]:
