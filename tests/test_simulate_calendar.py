@@ -120,7 +120,7 @@ def test_numbers_of_windows_are_summed_over_seeds(run_results: dict[str, Any]) -
     assert (one["keeps"], one["bad_windows"], one["kept"], one["periods"]) == (True, 0, SEEDS, 0)
     assert one["windows"] == sum(w["windows"] for run in one["runs"] for w in run["windows"])
     refused = sum(run["refused"] for run in one["runs"])
-    assert one["refused"] == pytest.approx(refused / SEEDS / ROUNDS)
+    assert one["refused_share"] == pytest.approx(refused / SEEDS / ROUNDS)
     assert run_results["horizon"] is None
     assert run_results["requests_per_day"] == PER_DAY
     assert run_results["traffic"] == {
@@ -147,7 +147,7 @@ def test_text_and_report_speak_of_windows_and_refused_requests(
         "Run distinct, which keeps all 3 limits in every window: at 100 requests a day expect"
     )
     assert f"windows within limits  refused\ndistinct  yes      {one['reward']:.4f}" in text
-    percent = f"{100 * one['refused']:.1f}%"
+    percent = f"{100 * one['refused_share']:.1f}%"
     used = np.mean([run["windows"][0]["used"] for run in one["runs"]])
     (sentence,) = [line for line in run_results["summary"] if "in complete windows" in line]
     assert sentence.startswith(f'distinct used {100 * used:.1f}% of "usd at most 300 per day" ')

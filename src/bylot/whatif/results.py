@@ -303,7 +303,8 @@ def policy_data(plan: WhatifPlan, result: PolicyResult) -> dict[str, Any]:
     fields = [name for name in PlaySummary._fields if name != "windows"]
     return {
         **plain_data(result, *numbers, "spend", "asked", "interval"),
-        **plain_data(result, "windows", "bad_windows", "refused"),
+        **plain_data(result, "windows", "bad_windows"),
+        "refused_share": result.refused,
         "runs": [
             {
                 "seed": seed,
