@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from browsers import launch_chromium, run_uvicorn
 from bylot import policies
+from bylot.errors import BudgetSpent
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, EditRouter, MakeDecision, RecordReward
 from bylot.eventlog.events import now_us
@@ -26,7 +27,8 @@ from bylot.gateway.asking import PanelResult
 from bylot.gateway.config import GatewayEntry, ModelEntry, build_models
 from bylot.gateway.gateway import Gateway, RouterGateway
 from bylot.gateway.health import HealthTable
-from bylot.problem import Problem, at_least, at_most
+from bylot.problem import Limit, Problem, at_least, at_most, share
+from bylot.problem.calendar import Calendar, find_window
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.auth import Caller
@@ -41,6 +43,7 @@ SKILLS = {"ann": 0.95, "bob": 0.7, "cat": 0.5, "dan": 0.45, "eve": 0.3}
 PRICES = (0.0031, 0.0024, 0.00061, 0.00058, 0.0002)  # of one call in dollars
 CONTEXTS = ("chest pain", "headache", None)
 HOUR = 3_600_000_000
+ZONE = "Europe/Berlin"
 
 
 class StateServer(DirectServer):
@@ -52,22 +55,37 @@ class StateServer(DirectServer):
         super().__init__(handler, open_store(address))
         self.seed = seed
         self.panels: dict[str, list[Sequence[str]]] = {}  # by router
+        self.clocks: dict[str, int] = {}  # the time of each router
 
-    def create(self, name: str, policy: str = "distinct", **changes: Any) -> None:
-        """A router of five experts, under limits on two costs, that began 30 hours ago."""
-        self.at, self.rng = now_us() - 30 * HOUR, np.random.default_rng(self.seed)
+    def create(
+        self,
+        name: str,
+        policy: str = "distinct",
+        *,
+        limits: Sequence[Limit] = (),
+        start: int | None = None,
+        **changes: Any,
+    ) -> None:
+        """A router of five experts that began 30 hours ago; unless given, under limits on two costs
+        per request.
+        """
+        self.at = now_us() - 30 * HOUR if start is None else start
+        self.rng = np.random.default_rng(self.seed)
+        usual = at_most("usd", changes.pop("usd", 3.5)), at_least("junior", 0.3)
         problem = Problem(
             experts=[*SKILLS],
             costs={"usd": [4.0, 3.0, 1.0, 1.0, 0.5], "junior": [0, 0, 1, 0, 1]},
-            limits=[at_most("usd", changes.pop("usd", 3.5)), at_least("junior", 0.3)],
+            limits=limits or usual,
             draws=2,
             period=changes.pop("period", 100),
+            max_costs=changes.pop("max_costs", {}),
         )
         data = policies.policy_to_data(policies.find_policy(policy))
         config = RouterConfig(
             problem=persistence.problem_to_data(problem), policy=data, wait=3600.0, **changes
         )
         self.check(self.do(CreateRouter(name, config, by="root")))
+        self.clocks[name] = self.at
 
     def edit(self, name: str, usd: float | None = None, **changes: Any) -> None:
         """Change the bound of usd, or settings."""
@@ -79,6 +97,14 @@ class StateServer(DirectServer):
             changes["problem"] = {**config.problem, "limits": limits}
         command = EditRouter(name, msgspec.structs.replace(config, **changes), by="ops")
         self.check(self.do(command))
+        self.clocks[name] = self.at
+
+    def edit_limit(self, name: str, place: int, **changes: Any) -> None:
+        """Change the data of a limit."""
+        limits = list(self.handler.repository.get(name, self.at).config.problem["limits"])
+        limits[place] = {**limits[place], **changes}
+        problem = self.handler.repository.get(name, self.at).config.problem
+        self.edit(name, problem={**problem, "limits": limits})
 
     def play(
         self,
@@ -88,14 +114,20 @@ class StateServer(DirectServer):
         *,
         reward_share: float = 1.0,
         minutes: float = 1.0,
+        even: bool = False,
     ) -> None:
-        """Decisions, ten at a time, a share of them with rewards and actual costs."""
+        """Decisions, ten at a time, a share of them with rewards and actual costs.
+
+        minutes: per decision, on average; even: exactly
+        """
         names = None if available is None else tuple(available)
         for first in range(0, decisions, 10):
             number = min(10, decisions - first)
-            self.at += int(self.rng.exponential(number * minutes * HOUR / 60))
+            pause = 1.0 if even else self.rng.exponential()
+            self.at += int(pause * number * minutes * HOUR / 60)
             contexts = [CONTEXTS[i] for i in self.rng.integers(len(CONTEXTS), size=number)]
-            made = self.check(self.do(*(MakeDecision(name, one, names) for one in contexts)))
+            answers = self.do(*(MakeDecision(name, one, names) for one in contexts))
+            made = self.check([one for one in answers if not isinstance(one, BudgetSpent)])
             self.panels.setdefault(name, []).extend(one.subset for one in made)
             rewards = []
             for decision in made:
@@ -104,6 +136,15 @@ class StateServer(DirectServer):
                 if self.rng.random() < reward_share:
                     rewards.append(RecordReward(decision.id, float(value), spend))
             self.check(self.do(*rewards))
+            self.clocks[name] = self.at
+
+    async def execute_all(self, commands: Sequence[Any]) -> list[Any]:
+        """Execute each command at the time of its router, as windows move with the time."""
+        found = []
+        for one in commands:
+            name = one.id.partition(".")[0] if hasattr(one, "id") else one.name
+            found += self.handler.perform([one], self.clocks[name])
+        return found
 
     @staticmethod
     def check(answers: list[Any]) -> list[Any]:
@@ -214,6 +255,58 @@ def play_chat(server: StateServer) -> None:
     server.play("chat", 1_200)
 
 
+def find_yesterday() -> int:
+    """The start of yesterday in the zone of the budgets."""
+    return find_window(Calendar("day", ZONE), now_us()).start - 24 * HOUR
+
+
+def make_budgets(per_day: float, **more: Any) -> list[Limit]:
+    """A budget per day and one per month, and a minimum of juniors in every week."""
+    return [
+        at_most("usd", per_day, per="day", zone=ZONE, **more),
+        at_most("usd", 25 * per_day, per="month", zone=ZONE),
+        at_least(share("novices", ["cat", "eve"]), 0.3, per="week", zone=ZONE),
+    ]
+
+
+def play_budget(server: StateServer) -> None:
+    """Budgets of the calendar beside a limit per request, all of them on track."""
+    limits = [*make_budgets(1_200.0), at_most("usd", 3.5)]
+    most = {"usd": [8.0, 6.0, 2.0, 2.0, 1.0]}  # so that open calls have something reserved
+    start = find_yesterday() - 36 * HOUR
+    server.create("budget", limits=limits, start=start, max_costs=most)
+    server.play("budget", 432, minutes=5, even=True)
+    server.edit_limit("budget", 0, at_most=1_500.0, when_spent="fewer")
+    server.play("budget", 150, minutes=5, even=True)
+    server.play("budget", 30, minutes=5, even=True, reward_share=0.0)
+
+
+def play_hurried(server: StateServer) -> None:
+    """Since some hours there are several times as many requests as before."""
+    server.create("hurried", limits=make_budgets(900.0), start=find_yesterday() - 48 * HOUR)
+    server.play("hurried", 576, minutes=5, even=True)
+    server.play("hurried", 100, minutes=5, even=True)
+    server.play("hurried", 250, minutes=0.5, even=True)
+
+
+def play_spent(server: StateServer) -> None:
+    """A budget is spent, and requests are refused."""
+    limits = make_budgets(900.0, when_spent="refuse")
+    server.create("spent", limits=limits, start=find_yesterday() - 48 * HOUR)
+    server.play("spent", 576, minutes=5, even=True)
+    server.play("spent", 100, minutes=5, even=True)
+    server.play("spent", 700, minutes=0.5, even=True)
+
+
+def play_weekly(server: StateServer) -> None:
+    """Only windows of the calendar; the experts available now cannot meet a minimum."""
+    novices = at_least(share("novices", ["cat", "eve"]), 0.5, per="week", zone=ZONE)
+    limits = [novices, at_most("usd", 9_000.0, per="week", zone=ZONE)]
+    server.create("weekly", limits=limits, start=find_yesterday() + 2 * HOUR)
+    server.play("weekly", 60, minutes=5, even=True)
+    server.play("weekly", 100, ["ann", "bob", "dan"], minutes=5, even=True)
+
+
 STATES = {
     "new": play_new,
     "running": play_running,
@@ -222,6 +315,10 @@ STATES = {
     "edited": play_edited,
     "unguarded": play_unguarded,
     "chat": play_chat,
+    "budget": play_budget,
+    "hurried": play_hurried,
+    "spent": play_spent,
+    "weekly": play_weekly,
 }
 """One router each."""
 

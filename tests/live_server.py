@@ -1,5 +1,6 @@
 """A real server on a loopback port, for as long as a test needs it."""
 
+import asyncio
 import contextlib
 import secrets
 import threading
@@ -10,6 +11,10 @@ from typing import Any
 
 import httpx
 
+from bylot.eventlog.commands import CreateRouter
+from bylot.policies import find_policy, policy_to_data
+from bylot.problem import Problem
+from bylot.router.config import RouterConfig
 from bylot.router.persistence import problem_to_data
 from bylot.server.app import ServerApp
 from bylot.server.lifecycle import HttpServer, open_listening_socket
@@ -41,6 +46,14 @@ class ServerClient(httpx.Client):
         body = {"name": name, "problem": FIVE_EXPERTS, **config}
         response = self.post("/v1/routers", json=body)
         assert response.status_code == 201, response.text
+        return f"/v1/routers/{name}"
+
+    def store_router(self, problem: Problem, policy: str = "distinct") -> str:
+        """The path of a new router, which is stored as it is."""
+        name, data = f"r{secrets.token_hex(6)}", policy_to_data(find_policy(policy))
+        command = CreateRouter(name, RouterConfig(problem=problem_to_data(problem), policy=data))
+        writer = self.app.state.writer
+        asyncio.run_coroutine_threadsafe(writer.execute(command), writer.loop).result(300)
         return f"/v1/routers/{name}"
 
     def decide(self, router: str, **body: Any) -> dict[str, Any]:

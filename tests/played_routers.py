@@ -30,7 +30,7 @@ class PlayedRouter:
         self, name: str, problem: Problem, contexts: Iterable[str | None] = (None,), seed: int = 0
     ) -> None:
         self.name, self.problem, self.contexts = name, problem, list(contexts)
-        self.router = bylot.Router(problem, seed=seed)
+        self.router = bylot.Router(problem, seed=seed, clock=lambda: self.at / SECOND)
         self.rng = np.random.default_rng(seed)
         self.skill = self.rng.random((len(self.contexts), problem.size))
         self.at = START

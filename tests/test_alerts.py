@@ -12,8 +12,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from bylot.problem import at_most
 from chat_models import ask_panel, chat_models, chat_server
 from live_server import ServerClient
+from sample_problem import make_five_expert_problem
 
 ROOT = Path(__file__).parents[1]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
@@ -32,6 +34,8 @@ def samples(server: ServerClient, tmp_path_factory: pytest.TempPathFactory) -> S
     router = server.create_router()
     decision = server.decide(router)["id"]
     server.post(f"/v1/decisions/{decision}/reward", json={"value": 1, "spend": {"usd": 2.25}})
+    daily = make_five_expert_problem().replace(limits=[at_most("usd", 500.0, per="day")])
+    server.decide(server.store_router(daily))
     with chat_models() as models, chat_server(tmp_path_factory.mktemp("chat"), models) as gateway:
         ask_panel(gateway)
         texts = [server.get("/metrics").text, gateway.get("/metrics").text]

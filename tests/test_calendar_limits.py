@@ -4,6 +4,7 @@ import math
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from bylot.environments import Noisy, Traffic
 from bylot.errors import BudgetSpent, PolicyError, ProblemError, ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem.calendar import Calendar, list_edges
+from bylot.router.status import RouterStatus
 
 EXPERTS = [f"e{i}" for i in range(6)]
 COSTS = {"usd": [0.5, 0.7, 1.0, 2.0, 3.0, 5.0]}
@@ -91,7 +93,7 @@ def test_a_router_plays_as_the_simulator_does_also_when_saved_half_way(
     policy: str, tmp_path: Path
 ) -> None:
     times = Traffic("bursts", per_day=200, start="2026-03-26", zone=ZONE).arrivals(1_500, 0)
-    problem, env = make_problem(200.0), Noisy(MEANS)
+    problem, env = make_problem(90.0), Noisy(MEANS)
     trace = bylot.simulate(problem, env, policy, rounds=len(times), seed=5, times=times)
     values, _ = env.rounds(0, len(times), 5)
     now = [0.0]
@@ -127,6 +129,15 @@ def test_an_edit_keeps_what_was_spent() -> None:
     assert window is not None
     assert math.isclose(window.spent, spent), "a new limit knows what the month has spent"
     assert math.isclose(spent + router.decide().spend["usd"], sum_status(router, 1))
+
+
+def test_a_status_can_be_sent_as_json() -> None:
+    now = [datetime(2026, 5, 1, 12, tzinfo=UTC).timestamp()]
+    router = bylot.Router(make_problem(), clock=lambda: now[0])
+    for _ in range(30):
+        router.decide()
+        status = router.status()
+        assert msgspec.json.decode(msgspec.json.encode(status), type=RouterStatus) == status
 
 
 def sum_status(router: bylot.Router, j: int) -> float:

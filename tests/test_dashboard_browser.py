@@ -39,7 +39,7 @@ HOSTILE_NAME = (
     "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'&\u202e漢字 a long name"
 )
 LONG_NAME = "a-name-as-long-as-they-can-be-" * 2 + "abc"
-PATHS = ("/", "/routers/triage", f"/routers/{LONG_NAME}", "/routers/new")
+PATHS = ("/", "/routers/triage", f"/routers/{LONG_NAME}", "/routers/new", "/routers/budget")
 
 REWRITE = """async (base) => {
   const { fill } = await import(base);
@@ -78,11 +78,16 @@ def site() -> Iterator[Site]:
         [HOSTILE_NAME, *map(str, range(9))],
     )
     new = PlayedRouter("new", make_five_expert_problem())
+    windows = [
+        bylot.at_most("usd", 500, per="day", zone="Europe/Berlin"),
+        bylot.at_least(bylot.share("novices", ["cat", "eve"]), 0.3, per="week"),
+    ]
+    budget = PlayedRouter("budget", make_five_expert_problem().replace(limits=windows))
     others: ListedRouters = {
         **{f"r{i}": None for i in range(40)},
         "broken": StoreCorrupted("its log is damaged"),
     }
-    source = PlayedSource(triage, many.play(60), new, others=others)
+    source = PlayedSource(triage, many.play(60), new, budget.play(60), others=others)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(router_view, "now_us", lambda: START + 300 * 3600 * SECOND)  # no rate moves
         yield from serve_dashboard(source, {"": READER}, triage)
@@ -153,7 +158,8 @@ def read_bound_elements(page: Any) -> list[list[str]]:
     found: list[list[str]] = page.eval_on_selector_all(
         "main [data-bind]",
         "all => all.map(e => [e.dataset.bind, e.children.length ? '' : e.textContent, "
-        "e.getAttribute('width') ?? '', String(e.hidden), e.dataset.state ?? ''])",
+        "e.getAttribute('width') ?? '', String(e.hidden), e.dataset.state ?? '', "
+        "String('periods' in e.dataset), String('early' in e.dataset)])",
     )
     return found
 
@@ -373,10 +379,10 @@ def test_hostile_names_are_shown_as_text(window: BrowserWindow) -> None:
 def test_the_list_can_be_filtered_by_name_and_state(window: BrowserWindow) -> None:
     page = window.go("/")
     rows = page.locator("table.routers tbody tr")
-    assert rows.count() == 44
+    assert rows.count() == 45
     page.get_by_label("Name contains").fill("RIA")
     assert [row.locator("a").inner_text() for row in rows.all() if row.is_visible()] == ["triage"]
-    assert page.locator("#found").inner_text() == "1 of 44"
+    assert page.locator("#found").inner_text() == "1 of 45"
     page.get_by_label("Name contains").fill("")
     page.get_by_label("only routers that need attention").check()
     assert [row.locator("a").inner_text() for row in rows.all() if row.is_visible()] == ["broken"]

@@ -12,9 +12,11 @@ import bylot
 from bylot.errors import ProblemError, RouterBusy, StoreCorrupted
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
+from bylot.router.window_status import WindowStatus
 from bylot.server.auth import Caller
 from bylot.server.dashboard import router_view
 from bylot.server.dashboard.formatting import FORMATS
+from bylot.server.dashboard.limit_gauges import make_budget_gauge, make_gauge
 from bylot.server.dashboard.recent_log import ConfigChange
 from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
 from bylot.server.dashboard.router_view import (
@@ -27,7 +29,8 @@ from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.sections import (
     build_selection,
     describe_changes,
-    make_gauge,
+    list_config_versions,
+    read_limits,
     view_limits,
 )
 from bylot.server.dashboard.source import ListedRouters
@@ -276,7 +279,7 @@ def test_a_gauge_marks_the_side_outside_the_bound() -> None:
 
 def test_stated_and_expected_costs_are_means(triage: PlayedRouter) -> None:
     status = triage.status()
-    first = view_limits(status)[0]
+    first = view_limits(status, read_limits(triage.config))[0]
     assert first.stated == pytest.approx(status.costs["usd"].stated / 600)
     assert first.expected == pytest.approx(status.costs["usd"].expected / 600)
 
@@ -295,6 +298,15 @@ def test_a_long_timeline_is_merged_without_loss(bins: int) -> None:
     assert sum(span.decisions for span in spans) == 2 * bins
     assert {span.reward for span in spans} <= {0.5}
     assert {span.costs[0] for span in spans} <= {1.5}
+
+
+DAILY = {
+    "cost": "usd",
+    "at_most": 500.0,
+    "per": "day",
+    "zone": "Europe/Berlin",
+    "when_spent": "refuse",
+}
 
 
 def make_config(**changes: object) -> RouterConfig:
@@ -328,6 +340,10 @@ def make_config(**changes: object) -> RouterConfig:
             ["x at least: none → 0.5"],
         ),
         (
+            make_config(limits=[DAILY]),
+            ["usd at most: 2 → none", "usd at most per day: none → 500, Europe/Berlin, refuse"],
+        ),
+        (
             make_config(experts=["ann", "bob", "eve"], costs={"usd": [1.0, 2.0, 3.0]}),
             ["added: eve"],
         ),
@@ -341,6 +357,68 @@ def make_config(**changes: object) -> RouterConfig:
 )
 def test_an_edit_is_described_by_its_changes(after: RouterConfig, expected: list[str]) -> None:
     assert list(describe_changes(make_config(), after)) == expected
+
+
+@pytest.mark.parametrize(
+    ("edited", "expected"),
+    [
+        ({}, []),
+        ({"at_most": 600.0}, ["usd at most per day: 500 → 600"]),
+        ({"zone": "UTC"}, ["usd at most per day, zone: Europe/Berlin → UTC"]),
+        ({"when_spent": "fewer"}, ["usd at most per day, when spent: refuse → fewer"]),
+        (
+            {"per": "week"},
+            [
+                "usd at most per day: 500, Europe/Berlin, refuse → none",
+                "usd at most per week: none → 500, Europe/Berlin, refuse",
+            ],
+        ),
+    ],
+)
+def test_an_edit_of_a_budget_is_described(edited: dict[str, object], expected: list[str]) -> None:
+    before, after = make_config(limits=[DAILY]), make_config(limits=[DAILY | edited])
+    assert list(describe_changes(before, after)) == expected
+
+
+def test_a_chart_has_no_bound_for_the_total_of_a_window() -> None:
+    changes = [
+        ConfigChange(at="", by=None, config=make_config(limits=limits, version=n))
+        for n, limits in enumerate(([{"cost": "usd", "at_most": 2.0}], [DAILY]), start=1)
+    ]
+    per_request, per_day = (read_limits(one.config) for one in changes)
+    bounds = [one.bounds for one in list_config_versions(changes, [*per_request, *per_day])]
+    assert bounds == [[None, None], [2.0, None]]
+
+
+def test_the_gauge_of_a_budget_shows_what_is_spent_reserved_and_projected() -> None:
+    window = WindowStatus(
+        per="day",
+        zone="UTC",
+        starts=0,
+        ends=86_400_000_000,
+        spent=200.0,
+        reserved=50.0,
+        left=250.0,
+        used=0.4,
+        projected=400.0,
+        requests=30,
+        to_come=70.0,
+    )
+    gauge = make_budget_gauge(500.0, window)
+    assert gauge.top == 625.0
+    positions = gauge.now, gauge.reserved, gauge.projected, gauge.bound
+    assert positions == (200 / 625, 250 / 625, 400 / 625, 500 / 625)
+    assert gauge.mean == pytest.approx(0.3 * 500 / 625), "30 of 100 requests have come"
+
+
+def test_a_budget_has_a_card_before_the_first_decision() -> None:
+    limits = [bylot.at_most("usd", 500, per="day", zone="Europe/Berlin")]
+    new = PlayedRouter("new", make_five_expert_problem().replace(limits=limits))
+    page = build_router_page(new.view(), [], new.edits)
+    assert (page.state, page.has_periods) == ("not started", False)
+    (card,) = page.limits
+    assert (card.per, card.is_total, card.window) == ("per day", True, None)
+    assert "usd" in open_dashboard(new).get("/routers/new").text
 
 
 def test_versions_are_listed_newest_first() -> None:

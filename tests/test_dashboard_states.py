@@ -14,10 +14,12 @@ import pytest
 from browsers import launch_chromium
 from bylot._text import format_number
 from bylot.eventlog.events import BODY_DECODERS, now_us
+from bylot.problem.calendar import format_instant
 from bylot.router.verdict import BROKEN_VERDICTS, VERDICTS
+from bylot.server.dashboard.limit_gauges import MINUTE_US
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.sections import MINUTE_US, measure_spend
-from dashboard_states import HOUR, READER, SKILLS, STATES, StateServer, serve_routes
+from bylot.server.dashboard.sections import measure_spend
+from dashboard_states import HOUR, READER, SKILLS, STATES, ZONE, StateServer, serve_routes
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
 
@@ -40,7 +42,10 @@ READ = """() => {
       heading: text(card.querySelector("h3")),
       verdict: text(card.querySelector(".state")),
       sentence: text(card.querySelector(".sentence")),
-      facts: facts(card.querySelector(".facts.now")),
+      facts: facts([...card.querySelectorAll(".facts.now")].find((one) => one.checkVisibility())),
+      window: text(card.querySelector(".window")),
+      projected: width(card.querySelector(".gauge .projected"), "width"),
+      reserved: width(card.querySelector(".gauge .reserved"), "width"),
       now: width(card.querySelector(".gauge .now"), "width"),
       bound: width(card.querySelector(".gauge .bound"), "x1"),
       colour: getComputedStyle(card.querySelector(".gauge .now")).fill,
@@ -53,10 +58,11 @@ READ = """() => {
 """What a router's page says, as data."""
 
 PHRASES = {
-    "on track": ("inside",),
+    "on track": ("inside", "at its end", "lasts until"),
+    "spent": ("requests are refused until",),
     "inside": ("average",),
     "recovering": ("over now", "under now"),
-    "will be missed": ("outside at",),
+    "will be missed": ("outside at", "cannot change it"),
     "outside": ("average",),
     "not started": ("no decisions",),
 }
@@ -76,15 +82,20 @@ def find_contradictions(said: dict[str, Any]) -> list[str]:
     colours: dict[str, set[str]] = {}
     for card in cards:
         where, verdict, sentence = card["heading"], card["verdict"], card["sentence"]
-        kind = "bad" if verdict in BROKEN_VERDICTS else verdict if verdict == "recovering" else "ok"
+        wary = verdict in ("recovering", "spent")
+        kind = "bad" if verdict in BROKEN_VERDICTS else "wary" if wary else "ok"
         colours.setdefault(kind, set()).add(card["colour"])
         if not any(phrase in sentence for phrase in PHRASES[verdict]):
             found.append(f"{where}: {verdict}, but {sentence}")
-        cost, side, bound = re.fullmatch(r"(.+) (at most|at least) ([\d.,]+)", where).groups()  # type: ignore[union-attr]
-        now = card["facts"].get(
-            "this period, per decision", card["facts"]["since the first decision"]
-        )
-        outside = verdict == "outside" or "over" in sentence or "under" in sentence
+        cost, side, bound = re.fullmatch(
+            r"(.+) (at most|at least) ([\d.,]+)(?: per .+)?", where
+        ).groups()  # type: ignore[union-attr]
+        if "spent" in card["facts"]:
+            found += find_budget_contradictions(card, bound)
+            continue
+        now = next(value for name, value in card["facts"].items() if name.startswith(NOW_NAMES))
+        outside = any(word in sentence for word in ("over", "under", "outside now"))
+        outside = verdict == "outside" or outside
         if now != "–" and "measured" not in sentence:
             beyond = (
                 card["now"] > card["bound"] if side == "at most" else card["now"] < card["bound"]
@@ -117,6 +128,28 @@ def find_contradictions(said: dict[str, Any]) -> list[str]:
     if re.search("every limit holds|limits are kept|always|guaranteed", said["text"]):
         found.append("a promise that a card may deny")
     return found
+
+
+NOW_NAMES = ("this ", "since the first")
+
+
+def find_budget_contradictions(card: dict[str, Any], bound: str) -> Iterator[str]:
+    """Likewise, of the card of a limit on the total of a window."""
+    where, sentence, facts = card["heading"], card["sentence"], card["facts"]
+    spent, of = re.match(r"([\d.,]+) of ([\d.,]+), ", facts["spent"]).groups()  # type: ignore[union-attr]
+    if f"{spent} of at most {bound} this" not in sentence or of != bound:
+        yield f"{where}: spent {facts['spent']}, but {sentence}"
+    if not card["now"] <= card["reserved"] <= card["projected"] <= card["bound"] + 0.01:
+        yield f"{where}: spent, reserved and projected are not drawn in this order"
+    lasts, ends = facts["will last until"], re.findall(r"to (.+ \d\d:\d\d) ", card["window"])[0]
+    if ends not in sentence:
+        yield f"{where}: {card['window']}, but {sentence}"
+    kind = "spent" if "refused" in sentence else "early" if "lasts until" in sentence else "enough"
+    said = "spent" if lasts == "it is spent" else "enough" if "the end of" in lasts else "early"
+    if kind != said or (said == "early" and lasts not in sentence):
+        yield f"{where}: will last until {lasts}, but {sentence}"
+    if said == "enough" and f"about {facts['projected at its end']} at its end" not in sentence:
+        yield f"{where}: projected {facts['projected at its end']}, but {sentence}"
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +226,67 @@ def test_the_test_above_would_notice_contradictions(page: Any, address: str) -> 
         page.eval_on_selector(selector, "(one, text) => { one.textContent = text; }", before)
 
 
+def test_contradictions_of_budgets_would_be_noticed_too(page: Any, address: str) -> None:
+    open_state(page, address, "hurried")
+    for selector, text, fault in (
+        (".facts.budget dd span", "17", "spent 17"),
+        (".facts.budget [data-early] dd", "the end of the day", "will last until the end"),
+        (".limits .window", "this day: 1 to 2 00:00 UTC", "this day: 1 to 2"),
+        (".limits .state", "spent", "spent, but"),
+    ):
+        before = page.locator(selector).first.inner_text()
+        page.eval_on_selector(selector, "(one, text) => { one.textContent = text; }", text)
+        assert any(fault in one for one in find_contradictions(page.evaluate(READ))), fault
+        page.eval_on_selector(selector, "(one, text) => { one.textContent = text; }", before)
+
+
+def test_the_card_of_a_budget_shows_its_window(
+    page: Any, server: StateServer, address: str
+) -> None:
+    card = open_state(page, address, "budget").evaluate(READ)["cards"][0]
+    router = server.handler.repository.get("budget", server.clocks["budget"])
+    one = router.status(server.clocks["budget"]).limits[0]
+    window, facts = one.window, card["facts"]
+    assert window is not None
+    assert card["heading"] == "usd at most 1,500 per day"
+    assert window.reserved > 0
+    assert window.projected is not None
+    for position, amount in (
+        ("now", window.spent),
+        ("reserved", window.spent + window.reserved),
+        ("projected", window.projected),
+    ):
+        assert card[position] / card["bound"] == pytest.approx(amount / one.bound, abs=1e-3)
+    start, end = (format_instant(at, ZONE) for at in (window.starts, window.ends))
+    assert card["window"] == f"this day: {start.removesuffix(' ' + ZONE)} to {end}"
+    assert facts["left"] == format_number(window.left)
+    assert facts["decisions so far"] == "182"
+    assert facts["requests to come, forecast"] == str(round(window.to_come))
+    assert one.current is not None
+    assert facts["bound per decision in force"] == format_number(one.current.in_force)
+    assert "usd at most per day: 1,200 → 1,500" in page.locator("#edits ~ .scroll").inner_text()
+    assert (
+        "usd at most per day, when spent: cheapest → fewer"
+        in page.locator("#edits ~ .scroll").inner_text()
+    )
+
+
+def test_periods_are_only_mentioned_if_a_limit_has_one(page: Any, address: str) -> None:
+    for state, mentioned in (("budget", True), ("weekly", False), ("running", True)):
+        open_state(page, address, state)
+        assert page.locator(".period").is_visible() == mentioned, state
+        shown = "this period" in page.locator("main").inner_text()
+        assert shown == mentioned, state
+
+
+def test_a_spent_budget_needs_attention(page: Any, address: str) -> None:
+    page.goto(address)
+    page.get_by_label("only routers that need attention").check()
+    rows = [one.inner_text() for one in page.locator("table.routers tbody tr:visible").all()]
+    assert any(one.startswith("spent") for one in rows)
+    assert page.locator(".tiles dd").nth(3).inner_text() == "1"
+
+
 def test_the_states_have_the_verdicts_that_they_are_for(page: Any, address: str) -> None:
     verdicts = {state: open_state(page, address, state).evaluate(READ)["title"] for state in STATES}
     assert verdicts == {
@@ -203,6 +297,10 @@ def test_the_states_have_the_verdicts_that_they_are_for(page: Any, address: str)
         "edited": "on track",
         "unguarded": "outside",
         "chat": "on track",
+        "budget": "on track",
+        "hurried": "on track",
+        "spent": "spent",
+        "weekly": "will be missed",
     }
 
 
@@ -412,5 +510,5 @@ def test_an_empty_store_says_how_to_begin(chromium: Any, tmp_path: Path) -> None
         page.goto(address)
         assert "bylot router create" in page.locator("main").inner_text()
         assert not page.locator("table.routers").is_visible()
-        assert page.locator(".tiles dd").all_inner_texts() == ["0", "0", "0", "0"]
+        assert page.locator(".tiles dd").all_inner_texts() == ["0", "0", "0", "0", "0"]
         page.close()

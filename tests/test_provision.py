@@ -21,6 +21,7 @@ from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import read_stored_config
 from bylot.router.config import RouterConfig
 from bylot.server import reconcile
+from bylot.server.config_changes import describe_limit_changes
 from bylot.server.edit_requests import prepare_edit
 from bylot.server.reconcile import declare_routers, plan_routers, reconcile_routers
 from bylot.server.settings import RouterEntry, ServerSettings, load_settings
@@ -188,8 +189,8 @@ def test_limits_of_the_calendar_are_created_and_edited(deployment: Deployment) -
     other = day.replace("500", "600").replace("Europe/Berlin", "UTC, when_spent: refuse")
     deployment.pool = f"traffic: 3000\n{POOL}{other}  - {{cost: usd, at_most: 9000, per: month}}\n"
     assert deployment.plan() == [
-        "edit: limits: usd at most 500 -> 600 per day, zone of usd at most 600 per day "
-        "Europe/Berlin -> UTC, when_spent of usd at most 600 per day cheapest -> refuse, add usd "
+        "edit: limits: usd at most per day 500 -> 600, usd at most per day, zone: Europe/Berlin -> "
+        "UTC, usd at most per day, when_spent: cheapest -> refuse, add usd "
         "at most 9000 per month (stays: traffic 2000)"
     ]
     deployment.start()
@@ -271,6 +272,24 @@ def test_what_is_only_used_at_the_creation_and_not_given_stays_as_it_was(
     assert "policy omd" in deployment.plan()[0]
     assert deployment.start() == []
     assert deployment.config() == config
+
+
+@pytest.mark.parametrize(
+    ("edited", "change"),
+    [
+        ({"at_most": 600.0}, "usd at most per day 500 -> 600"),
+        ({"zone": "Europe/Berlin"}, "usd at most per day, zone: UTC -> Europe/Berlin"),
+        ({"when_spent": "refuse"}, "usd at most per day, when_spent: cheapest -> refuse"),
+    ],
+)
+def test_an_edit_of_a_limit_per_day_is_a_change(edited: dict[str, object], change: str) -> None:
+    limit = {"cost": "usd", "at_most": 500.0, "per": "day"}
+    assert list(describe_limit_changes([limit], [limit | edited])) == [change]
+    weekly = limit | {"per": "week"}
+    assert list(describe_limit_changes([limit], [weekly])) == [
+        "drop usd at most 500 per day",
+        "add usd at most 500 per week",
+    ]
 
 
 def test_the_order_of_experts_limits_and_costs_is_no_difference(deployment: Deployment) -> None:

@@ -10,9 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bylot.errors import StoreUnavailable
+from bylot.problem import at_least, at_most, share
 from bylot.server.metrics import MAX_LABELLED_ROUTERS, ServerMetrics
 from bylot.server.telemetry import JsonLineFormatter, RequestTracer, make_tracer
 from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server
+from sample_problem import make_five_expert_problem
 
 
 def scrape_metrics(server: ServerClient) -> dict[tuple[str, ...], float]:
@@ -52,12 +54,12 @@ def test_a_router_has_metrics_of_its_limits(server: ServerClient) -> None:
     metrics = scrape_metrics(server)
     assert metrics["bylot_router_decisions_total", name] == 1
     assert metrics["bylot_router_mean_reward", name] == 1
-    assert metrics["bylot_limit_mean", "usd", name, "at_most"] == 2.25
-    assert metrics["bylot_limit_bound", "usd", name, "at_most"] == 3.0
-    assert metrics["bylot_limit_kept", "usd", name, "at_most"] == 1
-    period = metrics["bylot_limit_period_mean", "usd", name, "at_most"]
+    assert metrics["bylot_limit_mean", "usd", "request", name, "at_most"] == 2.25
+    assert metrics["bylot_limit_bound", "usd", "request", name, "at_most"] == 3.0
+    assert metrics["bylot_limit_kept", "usd", "request", name, "at_most"] == 1
+    period = metrics["bylot_limit_period_mean", "usd", "request", name, "at_most"]
     assert period == pytest.approx(2.25, rel=1e-12)
-    assert metrics["bylot_limit_missed_periods_total", "usd", name, "at_most"] == 0
+    assert metrics["bylot_limit_missed_periods_total", "usd", "request", name, "at_most"] == 0
     assert 1 < metrics["bylot_router_effective_experts", name] <= 5
 
 
@@ -121,7 +123,7 @@ def test_a_server_that_is_not_ready_still_has_metrics(tmp_path: Path) -> None:
 def test_a_tightened_limit_that_holds_since_is_reported_as_kept(server: ServerClient) -> None:
     router = server.create_router(problem={**FIVE_EXPERTS, "period": 400})
     name = router.rpartition("/")[2]
-    limit = "usd", name, "at_most"
+    limit = "usd", "request", name, "at_most"
     expensive = {"available": ["ann", "bob"]}
     server.post(f"{router}/decisions:batch", json={"decisions": [expensive] * 400})
     assert scrape_metrics(server)["bylot_limit_missed_periods_total", *limit] == 1
@@ -141,7 +143,7 @@ def test_a_limit_that_available_experts_cannot_keep_is_reported_as_not_kept(
     server: ServerClient,
 ) -> None:
     router = server.create_router(problem={**FIVE_EXPERTS, "period": 400})
-    limit = "usd", router.rpartition("/")[2], "at_most"
+    limit = "usd", "request", router.rpartition("/")[2], "at_most"
     for _ in range(100):
         server.decide(router, available=["ann", "bob"])
     assert scrape_metrics(server)["bylot_limit_kept", *limit] == 0
@@ -150,9 +152,55 @@ def test_a_limit_that_available_experts_cannot_keep_is_reported_as_not_kept(
 def test_a_policy_without_periods_has_no_metric_of_missed_periods(server: ServerClient) -> None:
     router = server.create_router(policy="random")
     server.decide(router)
-    metrics, limit = scrape_metrics(server), ("usd", router.rpartition("/")[2], "at_most")
+    metrics = scrape_metrics(server)
+    limit = "usd", "request", router.rpartition("/")[2], "at_most"
     assert ("bylot_limit_period_mean", *limit) not in metrics
     assert ("bylot_limit_missed_periods_total", *limit) not in metrics
+
+
+def test_a_budget_of_the_calendar_has_metrics_of_its_window(server: ServerClient) -> None:
+    limits = [
+        at_most("usd", 3.0),
+        at_most("usd", 10.0, per="month", zone="Europe/Berlin"),
+        at_least(share("novice", ["cat", "eve"]), 0.3, per="week"),
+    ]
+    router = server.store_router(make_five_expert_problem().replace(limits=limits))
+    name = router.rpartition("/")[2]
+    per_month, per_week = ("usd", "month", name, "at_most"), ("novice", "week", name, "at_least")
+    server.decide(router)
+    metrics = scrape_metrics(server)
+    assert metrics["bylot_limit_bound", *per_month] == 10
+    assert metrics["bylot_limit_bound", "usd", "request", name, "at_most"] == 3
+    decided, status = [], 201
+    while status == 201:
+        response = server.post(f"{router}/decisions", json={})
+        status = response.status_code
+        decided.append(response.json())
+    assert status == 429
+    assert decided[-1]["error"]["code"] == "budget_spent"
+    retry_s = float(response.headers["Retry-After"])
+    batch = server.post(f"{router}/decisions:batch", json={"decisions": [{}] * 3}).json()
+    assert [one["status"] for one in batch["results"]] == [429] * 3
+    now = scrape_metrics(server)
+    assert now["bylot_refused_total", name] == 4, "counted at once, not with the next decision"
+    assert metrics["bylot_refused_total", name] == 0, "from 0 on: the first one is an increase"
+    spent = now["bylot_limit_window_spent", *per_month]
+    assert 9 < spent <= 10
+    assert spent == pytest.approx(now["bylot_spend_total", "usd", name])
+    assert now["bylot_limit_window_used_ratio", *per_month] == pytest.approx(spent / 10)
+    assert now["bylot_limit_window_left", *per_month] == pytest.approx(10 - spent)
+    assert now["bylot_limit_window_reserved", *per_month] == 0
+    assert now["bylot_limit_window_projected", *per_month] >= spent
+    assert now["bylot_limit_window_lasts_seconds", *per_month] == 0
+    ends_s = now["bylot_limit_window_ends_seconds", *per_month]
+    assert ends_s == pytest.approx(retry_s, abs=60)
+    assert now["bylot_limit_verdict", "usd", "month", name, "at_most", "spent"] == 1
+    assert now["bylot_limit_kept", *per_month] == 1
+    for metric in ("requests", "requests_to_come", "ends_seconds"):
+        assert (f"bylot_limit_window_{metric}", *per_week) in now
+    for metric in ("spent", "left", "used_ratio", "lasts_seconds"):
+        assert (f"bylot_limit_window_{metric}", *per_week) not in now, "it has no total"
+    assert now["bylot_limit_window_requests", *per_week] == len(decided)
 
 
 def test_only_the_most_recent_routers_have_labels() -> None:
@@ -163,6 +211,13 @@ def test_only_the_most_recent_routers_have_labels() -> None:
     assert len(server_metrics.recent) == MAX_LABELLED_ROUTERS
     assert "r0" in server_metrics.recent
     assert "r1" not in server_metrics.recent
+
+
+def test_refused_requests_are_only_counted_of_routers_with_labels() -> None:
+    server_metrics = ServerMetrics()
+    for number in range(MAX_LABELLED_ROUTERS + 5):
+        server_metrics.count_refused(f"r{number}")
+    assert set(server_metrics.refused) == set(server_metrics.recent)
 
 
 def test_a_log_line_is_json_with_all_fields() -> None:

@@ -231,9 +231,11 @@ def check_evaluation(name: str, expected: list[str], capsys: pytest.CaptureFixtu
     assert re.search(rf"usd +<= 3 +[0-9.]+ {expected[0]}\b", printed)
 
 
-def test_the_states_that_need_attention_are_those_of_broken_limits(server: ServerClient) -> None:
+def test_the_states_that_need_attention_are_broken_limits_and_spent_budgets(
+    server: ServerClient,
+) -> None:
     script = re.search(r'src="(/[^"]*live[^"]*\.js)"', server.get("/").text)
     assert script is not None
     text = server.get(script[1].replace("live", "filter")).text
     (listed,) = re.findall(r"ATTENTION_STATES = (\[.*?\]);", text)
-    assert json.loads(listed) == [*BROKEN_VERDICTS, "cannot be served"]
+    assert json.loads(listed) == [*BROKEN_VERDICTS, "spent", "cannot be served"]

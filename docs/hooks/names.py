@@ -17,6 +17,7 @@ from bylot.policies import Adaptive, Anytime, Fixed
 from bylot.policies.budget import LimitInPeriod
 from bylot.router.config import RouterConfig
 from bylot.router.status import LimitStatus, PeriodStatus, RouterStatus
+from bylot.router.window_status import WindowStatus
 
 Members = tuple[str, ...]
 WIDTH = 88  # of a signature on one line
@@ -38,6 +39,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
             "size",
             "rows",
             "bounds",
+            "calendars",
             "box",
             "target",
             "surrogate_conflict",
@@ -48,7 +50,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.at_most: (),
         bylot.at_least: (),
         bylot.share: (),
-        bylot.Limit: ("name", "side", "at", "row"),
+        bylot.Limit: ("name", "side", "is_total", "at", "row"),
     },
     "Routing": {
         bylot.Router: ("t", "decide", "reward", "change", "status", "save", "load"),
@@ -58,6 +60,7 @@ PYTHON: dict[str, dict[Any, Members]] = {
         LimitStatus: (),
         LimitInPeriod: (),
         PeriodStatus: (),
+        WindowStatus: (),
     },
     "Routers on a server": {
         bylot.Client: ("create", "router", "routers", "close"),
@@ -103,6 +106,8 @@ PYTHON: dict[str, dict[Any, Members]] = {
         bylot.Optimum: ("ceiling",),
         bylot.best_mixture: (),
         bylot.Mixture: ("ceiling",),
+        bylot.fluid_optimum: (),
+        bylot.FluidOptimum: ("ceiling",),
         ValueStack: (),
         check_shadow_prices: (),
         ShadowPrice: ("central",),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bylot import environments, errors, evaluate, policies, problem_files, theory
     from bylot.client import AsyncClient, Client
     from bylot.metrics import Score, score
-    from bylot.optima import Mixture, Optimum, best_mixture, optimum
+    from bylot.optima import FluidOptimum, Mixture, Optimum, best_mixture, fluid_optimum, optimum
     from bylot.problem import Limit, Problem, at_least, at_most, share
     from bylot.router.decision import Decision, Receipt
     from bylot.router.router import Router
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PUBLIC_HOMES = {
     "client": ("AsyncClient", "Client"),
     "metrics": ("Score", "score"),
-    "optima": ("Mixture", "Optimum", "best_mixture", "optimum"),
+    "optima": ("FluidOptimum", "Mixture", "Optimum", "best_mixture", "fluid_optimum", "optimum"),
     "problem": ("Limit", "Problem", "at_least", "at_most", "share"),
     "router.decision": ("Decision", "Receipt"),
     "router.router": ("Router",),
@@ -35,6 +35,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Decision",
+    "FluidOptimum",
     "Limit",
     "Mixture",
     "Optimum",
@@ -50,6 +51,7 @@ __all__ = [
     "environments",
     "errors",
     "evaluate",
+    "fluid_optimum",
     "optimum",
     "play",
     "policies",

@@ -417,9 +417,7 @@ def simulate(
     if arrivals.size:
         record = record._replace(numbers=np.zeros(rounds, np.int64))
     mail = make_late_rewards(problem, late, rounds, seed)
-    table = make_declared_costs(problem) if calls is None else calls.bind(problem)
-    if not hasattr(rule, "guard"):  # nothing to settle in
-        table = table._replace(reported=2)
+    table = bind_call_costs(calls, problem, rule)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     low, high, start, bound = terms.low, terms.high, 0, BoundPolicy(problem, rule, state)
     while start < rounds:
@@ -427,6 +425,7 @@ def simulate(
         if arrivals.size:
             number = int(find_number(record.numbers, start))
             bound = follow_calendar(settings, bound, arrivals, start, number, terms)
+            table = bind_call_costs(calls, bound.problem, rule)  # in the units of its rows
             stop = min(stop, find_stop(bound, arrivals, start))
             until = find_next_check(number)
         values, contexts = read_rounds(environment, start, stop, seed)
@@ -439,6 +438,12 @@ def simulate(
         check_range("scores of members", record.scores[start:stop], low, high)
         start = stop
     return Trace(problem, settings, seed, horizon, (low, high), record, feedback)
+
+
+def bind_call_costs(calls: CallCosts | None, problem: Problem, rule: Any) -> CallCostTable:
+    """What calls cost under the limits of a problem; nothing is reported without a budget."""
+    table = make_declared_costs(problem) if calls is None else calls.bind(problem)
+    return table if hasattr(rule, "guard") else table._replace(reported=2)
 
 
 def check_times(problem: Problem, times: Ints | None, rounds: int) -> Ints:

@@ -1,5 +1,6 @@
 """The constrained optimum: the best fixed policy in hindsight, with a proof that it is."""
 
+from bylot.optima.fluid import FluidOptimum, fluid_optimum
 from bylot.optima.iid_optimum import Optimum, optimum
 from bylot.optima.mixtures import Mixture, best_mixture
 from bylot.optima.objective import ValueStack
@@ -8,6 +9,7 @@ from bylot.optima.shadow_prices import ShadowPrice, check_shadow_prices
 
 __all__ = [
     "BestSet",
+    "FluidOptimum",
     "Mixture",
     "Optimum",
     "ShadowPrice",
@@ -15,5 +17,6 @@ __all__ = [
     "best_mixture",
     "best_set",
     "check_shadow_prices",
+    "fluid_optimum",
     "optimum",
 ]

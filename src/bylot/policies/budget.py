@@ -33,6 +33,7 @@ from bylot.policies.windows import (
     WindowState,
     count_requests,
     enter_window,
+    find_level,
     forecast_windows,
     make_window_state,
 )
@@ -184,7 +185,7 @@ def advance_windows(guard: Guard, budget: Budget, at: int) -> None:
                 if guard.windows.calendar[j] == c:
                     close_window(guard, budget, j)
     count_requests(windows, at, 1.0)
-    forecast_windows(guard.windows, windows, at)
+    windows.now[0] = at
 
 
 @jit
@@ -294,9 +295,8 @@ def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | Non
         most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
         promise = name_promise(guard.risk, j, budget.costs.reports[j])
         if guard.windows.kind[j] != PERIOD:
-            mean = (
-                spent * unit[j] / budget.windows.requests[j] if budget.windows.requests[j] else None
-            )
+            requests = int(budget.windows.requests[j])
+            mean = float(spent * unit[j] / requests + 0.0) if requests else None
             counts = bool(short), False, int(budget.missed[j]), promise
             in_force = float(bounds[j] * unit[j] + 0.0)
             limits.append(LimitInPeriod(mean, in_force, not short, *counts))
@@ -434,6 +434,9 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
     average in a window, whose end nobody knows in requests, is kept inside all the time.
     """
     P, n, costs, margin = guard.period, budget.left[0], budget.costs, pace.margin
+    known = budget.spent.copy()
+    if budget.windows.place.size > 0:
+        forecast_windows(guard.windows, budget.windows)
     if costs.plans[2] > 0:
         margin = min(margin, max(costs.margin[0], 0.0))
     for j in range(bounds.size):
@@ -444,10 +447,10 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
         if is_uncertain(guard.risk, costs, j):
             quota, no_members = get_schedule(guard, budget).quota, np.empty(0, np.int64)
             spent += compute_reserve(guard.risk, costs, j, 0, quota, no_members)
+        known[j] = spent
         if kind == TOTAL:
-            fair = (guard.windows.amount[j] - spent) / max(budget.windows.left[j], 1.0)
-            bounds[j] = max(fair, guard.windows.low[j])
-        elif pace.high > 0.0:
+            continue
+        if pace.high > 0.0:
             fair = (P * b - pace.most[j] - spent) / n
             if kind == MEAN:
                 rounds = min(max(budget.windows.left[j], 1.0), MEAN_ROUNDS)
@@ -456,6 +459,10 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
             bounds[j] = min(max(fair, low), high)
             if kind == PERIOD and b < 0.0 and pace.high > 1.0 and spent <= P * b:
                 bounds[j] = 0.0
+    for j in range(bounds.size):
+        if guard.windows.kind[j] == TOTAL:
+            fair = find_level(guard.windows, budget.windows, known, j)
+            bounds[j] = max(fair, guard.windows.low[j])
 
 
 @jit

@@ -12,6 +12,7 @@ DUAL_PRICE_STEP = 0.2  # longest step of a price
 MAX_DUAL_PRICE = 5.0
 MAX_COUNTED_EXCESS = 30.0  # excess cost of a panel that shortens later steps
 INITIAL_SQUARES = 0.01  # sum of squares before the first panel
+CALENDAR_KEPT_SQUARES = 0.999  # after each panel, with budgets of the calendar
 
 
 class DualPrices(NamedTuple):
@@ -55,9 +56,12 @@ def fill_expert_prices(out: Floats, dual: DualPrices, A: Floats) -> None:
 
 
 @jit
-def update_dual_prices(dual: DualPrices, A: Floats, members: Ints, b: Floats, short: Bools) -> None:
-    """g = A(panel) - b, G2 += min(g^2, max^2), lam += step g / sqrt(G2), clipped.
+def update_dual_prices(
+    dual: DualPrices, A: Floats, members: Ints, b: Floats, short: Bools, kept: float
+) -> None:
+    """g = A(panel) - b, G2 = kept G2 + min(g^2, max^2), lam += step g / sqrt(G2), clipped.
 
+    kept: of the squares before; less than 1 where bounds in force change all the time
     Squares are clipped and not g: else prices would settle where *clipped* costs are right on
     average. One panel of a thousand times the usual excess would shorten all later steps as much.
     The price of a limit that the available experts cannot satisfy would rise for nothing.
@@ -68,7 +72,8 @@ def update_dual_prices(dual: DualPrices, A: Floats, members: Ints, b: Floats, sh
         g = -b[j]
         for i in members:
             g += A[j, i]
-        dual.squares[j] += min(g * g, MAX_COUNTED_EXCESS * MAX_COUNTED_EXCESS)
+        squares = min(g * g, MAX_COUNTED_EXCESS * MAX_COUNTED_EXCESS)
+        dual.squares[j] = max(kept * dual.squares[j], INITIAL_SQUARES) + squares
         step = min(max(g / np.sqrt(dual.squares[j]), -1.0), 1.0)
         dual.price[j] = min(max(dual.price[j] + DUAL_PRICE_STEP * step, 0.0), MAX_DUAL_PRICE)
     dual.moves[0] += b.size > 0

@@ -70,6 +70,7 @@ class Overrun(NamedTuple):
     spent: float  # of budgets of windows, which nothing may exceed
     certain: float  # of the limits of a period that no report can endanger
     reserved: float  # of those that are kept by a reserve, and of averages in windows
+    aside: float  # of what is set aside in budgets of windows for the requests to come
 
 
 class AdmittedPanel(NamedTuple):
@@ -257,16 +258,24 @@ def compute_overrun(
     (ahead is the most its walk can rise): by induction from the period's start it is 0 at its end,
     n = 0, whatever was drawn in between.
     """
-    spent, certain, reserved = 0.0, 0.0, 0.0
+    spent, certain, reserved, aside = 0.0, 0.0, 0.0, 0.0
     for j in range(cost.size):
         excess = compute_row_excess(guard, budget, j, members, cost[j], place)
         if guard.windows.kind[j] == TOTAL:
             spent += excess
+            aside += compute_aside_excess(guard, budget, j, cost[j])
         elif guard.windows.kind[j] == MEAN or is_uncertain(guard.risk, budget.costs, j):
             reserved += excess
         else:
             certain += excess
-    return Overrun(spent, certain, reserved)
+    return Overrun(spent, certain, reserved, aside)
+
+
+@jit
+def compute_aside_excess(guard: Guard, budget: Budget, j: int, cost: float) -> float:
+    """By how much a panel takes from what later requests need for the cheapest panels."""
+    later = guard.windows.aside[j] * max(budget.windows.left[j] - 1.0, 0.0)
+    return float(max(budget.spent[j] + cost + later - guard.windows.amount[j], 0.0))
 
 
 @jit
@@ -276,7 +285,9 @@ def is_smaller(new: Overrun, old: Overrun) -> bool:
         return bool(new.spent < old.spent)
     if new.certain != old.certain:
         return bool(new.certain < old.certain)
-    return bool(new.reserved < old.reserved)
+    if new.reserved != old.reserved:
+        return bool(new.reserved < old.reserved)
+    return bool(new.aside < old.aside)
 
 
 @jit
@@ -298,7 +309,7 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
     counted = compute_guarded_cost(guard, budget, members) if varies else cost
     overrun = compute_overrun(guard, budget, members, counted, place)
     replaced, next_place = False, place
-    if guard.on and not is_inside(overrun):
+    if guard.on and not (is_inside(overrun) and overrun.aside <= 0.0):
         drawn, after = members, (place + 1) % get_schedule(guard, budget).sets.shape[0]
         for attempt in range(3):
             if attempt == 0:
@@ -313,7 +324,7 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
                 new = compute_overrun(guard, budget, panel, counted, then)
                 if is_smaller(new, overrun):
                     members, cost, overrun, replaced, next_place = panel, paid, new, True, then
-            if is_inside(overrun):
+            if is_inside(overrun) and overrun.aside <= 0.0:
                 break  # nearly always after the schedule's
     budget.place[0] = next_place
     budget.replaced[0] += replaced
@@ -329,6 +340,7 @@ def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bool
     for j in range(guard.b.size):
         n = budget.left[0] if kind[j] == PERIOD else 0
         usual = max(guard.b[j], 0.0) if kind[j] != PERIOD else 0.0
+        usual += guard.windows.aside[j] * max(budget.windows.left[j] - 1.0, 0.0)
         later = compute_later_cost(guard, budget, j, n, place, no_members) + usual
         most = find_allowance(guard, budget, j, budget.windows.requests[j] + 1)
         if budget.spent[j] + later > most:

@@ -46,6 +46,7 @@ from bylot.policies.budget import (
 from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
 from bylot.policies.dual_prices import (
+    CALENDAR_KEPT_SQUARES,
     DualPrices,
     fill_expert_prices,
     make_dual_prices,
@@ -68,6 +69,7 @@ from bylot.problem import Problem
 
 REHEARSAL_BATCH = 10  # decisions between two rehearsals
 FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 10  # panels of a rehearsal
+MAX_BOUND_JUMP = 1.3  # of a bound in force between two rehearsals: prices are then fitted anew
 RECENT_CONTEXTS = 64  # last decisions whose contexts a rehearsal draws from
 MAX_POSTERIOR_BYTES = 2**30  # of the covariance root and what contexts add
 HALF_LIFE = SettingKind(
@@ -85,6 +87,7 @@ class NoisyOrRule(NamedTuple):
     most: int
     A: Floats  # (d, K) the rows of the guard, in price units
     units: Floats  # (d,) row units over price units
+    kept: float  # of the squares that shorten steps of prices, after each panel
     explorer: DistinctRule
 
     @property
@@ -179,7 +182,7 @@ def rehearse_prices(
         A = get_price_rows(rule, state)
         for n in range(count):
             members, s = choose_best_set(rule, state, contexts[n], miss[n], A, available, s)
-            update_dual_prices(dual, A, members, bounds, state.explorer.budget.short)
+            update_dual_prices(dual, A, members, bounds, state.explorer.budget.short, rule.kept)
     return s
 
 
@@ -206,7 +209,8 @@ def choose_model_panel(
     members, _ = choose_best_set(rule, state, x, miss[0], A, available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        update_dual_prices(state.dual_prices, A, members, bounds * rule.units, budget.short)
+        b = bounds * rule.units
+        update_dual_prices(state.dual_prices, A, members, b, budget.short, rule.kept)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
     kept = admitted.kept and not budget.alarm[0]
@@ -222,6 +226,16 @@ def note_context(state: NoisyOrState, x: int) -> None:
     state.rounds[0] += 1
 
 
+@jit
+def has_jumped(before: Floats, bounds: Floats) -> bool:
+    """Is any bound in force far from what it was, as in a new window of the calendar?"""
+    jumped = False
+    for j in range(bounds.size):
+        low, high = min(before[j], bounds[j]), max(before[j], bounds[j])
+        jumped |= low >= 0.0 and high > MAX_BOUND_JUMP * low
+    return jumped
+
+
 @step(base.decide, NoisyOrRule)
 def decide_noisy_or(
     rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
@@ -231,7 +245,10 @@ def decide_noisy_or(
     due = state.rounds[0] % rule.batch == 0
     note_context(state, context)
     if due:
+        before = learned.bounds.copy()
         fill_paced_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
+        if rule.kept < 1.0 and has_jumped(before, learned.bounds):
+            restart_prices(state.dual_prices, 1.0)
     forecast_available(rule, state, available)
     if due:
         s = rehearse_prices(rule, state, context, available, s)
@@ -361,6 +378,7 @@ class NoisyOr(base.Policy):
             most=min(problem.draws, problem.size),
             A=explorer.guard.A * scale[:, None],
             units=scale,
+            kept=CALENDAR_KEPT_SQUARES if problem.calendars else 1.0,
             explorer=explorer,
         )
 

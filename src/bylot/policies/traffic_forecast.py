@@ -1,9 +1,11 @@
 """How many requests are still to come: learned from when requests came so far.
 
 Time is local, in microseconds, so that days and weeks have their shape whatever the season. It is
-cut into hours; each of the 168 hours of a week has a mean, and a recent deviation fades away.
+cut into hours; each of the 168 hours of a week has a mean, and the deviation of the last minutes
+fades away.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,8 @@ MAX_WEEKS = 5.0  # that the mean of an hour counts as: older ones are forgotten
 DAY_SHAPE_WEEKS = 1.0  # that the mean of the same hour on other days counts as
 FLAT_WEEKS = 0.25  # that the mean of all hours counts as, beside those of one hour of the day
 MAX_GAP_HOURS = 744  # without a request that are learned as empty; a longer gap says nothing
-DEVIATION_KEPT = 0.6  # of a deviation from the usual traffic, an hour later
+RECENT_US = 600_000_000.0  # over which the traffic of the moment is averaged
+DEVIATION_KEPT = 0.6  # of its deviation from the usual traffic, an hour later
 DEVIATION_REQUESTS = 10.0  # that the usual traffic counts as in a deviation
 MIN_DEVIATION, MAX_DEVIATION = 0.05, 50.0
 FIRST_REQUEST_HOURS = 1 / 60  # before the first request, as if one had come
@@ -32,9 +35,9 @@ class TrafficState(NamedTuple):
     rates: Floats  # (168,) requests expected in each hour of the week
     sums: Floats  # (169,) of the rates before each hour of the week
     hour: Ints  # number of this hour since 1970; of that of the first request; -1: there was none
-    since: Ints  # the time of the first request
-    requests: Floats  # of this hour
-    recent: Floats  # (2,) requests of the last hours, and those that were expected; both fade
+    since: Ints  # the time of the first request; of the last one
+    requests: Floats  # of this hour; of all hours
+    recent: Floats  # (2,) requests of the last minutes, and those that are usual; both fade
 
     def is_valid(self, rule: Any) -> bool:
         amounts = (self.means, self.weeks, self.rates, self.sums, self.requests, self.recent)
@@ -49,8 +52,8 @@ def make_traffic() -> TrafficState:
         rates=np.zeros(WEEK_HOURS),
         sums=np.zeros(WEEK_HOURS + 1),
         hour=np.full(2, -1, np.int64),
-        since=np.zeros(1, np.int64),
-        requests=np.zeros(1),
+        since=np.zeros(2, np.int64),
+        requests=np.zeros(2),
         recent=np.zeros(2),
     )
 
@@ -61,7 +64,8 @@ def note_request(traffic: TrafficState, at: int, requests: float) -> None:
     hour = at // HOUR_US
     if traffic.hour[0] < 0:
         traffic.hour[0] = traffic.hour[1] = hour
-        traffic.since[0] = at
+        traffic.since[0] = traffic.since[1] = at
+    fade_recent(traffic, at)
     if hour > traffic.hour[0]:
         gap = hour - traffic.hour[0]
         close_hour(traffic)
@@ -72,17 +76,26 @@ def note_request(traffic: TrafficState, at: int, requests: float) -> None:
         traffic.hour[0] = hour
         update_rates(traffic)
     traffic.requests[0] += requests
+    traffic.requests[1] += requests
+    traffic.recent[0] += requests
+
+
+@jit
+def fade_recent(traffic: TrafficState, at: int) -> None:
+    """Let recent requests fade until this time, and count those that are usual meanwhile."""
+    passed = max(at - traffic.since[1], 0) / RECENT_US
+    kept, slot = math.exp(-passed), (at // HOUR_US + FIRST_HOUR) % WEEK_HOURS
+    usual = traffic.rates[slot] * (RECENT_US / HOUR_US)
+    traffic.recent[0] *= kept
+    traffic.recent[1] = kept * traffic.recent[1] + (1.0 - kept) * usual
+    traffic.since[1] = max(at, traffic.since[1])
 
 
 @jit
 def close_hour(traffic: TrafficState) -> None:
     """Learn from an hour that is over; of the first one, a part was before the first request."""
     slot, after = (traffic.hour[0] + FIRST_HOUR) % WEEK_HOURS, traffic.hour[0] - traffic.hour[1]
-    count, recent = traffic.requests[0], traffic.recent
-    recent[0] = DEVIATION_KEPT * (recent[0] + count) if after > 1 else count
-    recent[1] = DEVIATION_KEPT * (recent[1] + traffic.rates[slot]) if after > 1 else 0.0
-    if after == 1:
-        recent[0] = 0.0
+    count = traffic.requests[0]
     if after > 0:
         traffic.weeks[slot] = min(traffic.weeks[slot] + 1.0, MAX_WEEKS)
         traffic.means[slot] += (count - traffic.means[slot]) / traffic.weeks[slot]
@@ -146,13 +159,10 @@ def forecast_requests(traffic: TrafficState, at: int, end: int) -> float:
     caution = 1.0 + CAUTION / (1.0 + known)
     if known == 0.0:
         passed = (at - traffic.since[0]) / HOUR_US + FIRST_REQUEST_HOURS
-        seen = traffic.recent[0] + traffic.requests[0] + 1.0
+        seen = traffic.requests[1] + 1.0
         return float(max(caution * seen / passed * (end - at) / HOUR_US, 1.0))
-    passed = (at % HOUR_US) / HOUR_US
-    slot = (at // HOUR_US + FIRST_HOUR) % WEEK_HOURS
-    seen = traffic.recent[0] + traffic.requests[0] + DEVIATION_REQUESTS
-    usual = traffic.recent[1] + passed * traffic.rates[slot] + DEVIATION_REQUESTS
-    deviation = min(max(seen / usual, MIN_DEVIATION), MAX_DEVIATION) - 1.0
+    ratio = (traffic.recent[0] + DEVIATION_REQUESTS) / (traffic.recent[1] + DEVIATION_REQUESTS)
+    deviation = min(max(ratio, MIN_DEVIATION), MAX_DEVIATION) - 1.0
     total, hour_end, start = sum_rates(traffic, at, end), (at // HOUR_US + 1) * HOUR_US, at
     for _ in range(DAY_HOURS):
         if start >= end:

@@ -16,10 +16,11 @@ from bylot.policies.traffic_forecast import (
     forecast_requests,
     make_traffic,
     note_request,
+    sum_rates,
 )
-from bylot.problem import Problem
+from bylot.problem import Limit, Problem
 from bylot.problem.calendar import Calendar, compute_utc_offset, list_edges
-from bylot.problem.window_bounds import find_least_costs, mark_totals
+from bylot.problem.window_bounds import DAYS_PER_WINDOW, find_least_costs, mark_totals
 
 PERIOD, TOTAL, MEAN = 0, 1, 2
 """What a limit is for: a period of requests; what a window costs in all; an average in a window."""
@@ -27,6 +28,9 @@ PERIOD, TOTAL, MEAN = 0, 1, 2
 TABLE_EDGES = 64  # windows that the table reaches ahead
 LEAST_BOUND_SHARE = 0.03  # of the way from the cheapest panels to the bound: room for exploration
 USUAL_SHARE = 0.5  # of the usual bound, which "refuse" is not paced below
+US_PER_DAY = 86_400e6
+MAX_SLICES = 800  # inner windows of one window: more than the hours of a month
+LEVEL_HALVINGS = 30
 MEAN_ROUNDS = 200.0  # in which an average in a window is brought back to its bound
 
 
@@ -37,7 +41,11 @@ class WindowRule(NamedTuple):
     calendar: Ints  # (d,) its place among the calendars; -1: none
     amount: Floats  # (d,) what a window may cost, of a TOTAL
     low: Floats  # (d,) the least bound in force, of a TOTAL
+    aside: Floats  # (d,) what each request to come needs at least, of a TOTAL
     fewer: Bools  # (d,) may panels get smaller when a TOTAL is nearly spent?
+    inner: Ints  # (d,) the limit on the same cost in shorter windows, of a TOTAL; -1: none
+    length: Floats  # (d,) microseconds of an average window
+    unit: Floats  # (d,) of the rows
 
 
 class WindowState(NamedTuple):
@@ -48,6 +56,7 @@ class WindowState(NamedTuple):
     offsets: Ints  # (64,) of local time over UTC, at the edges of the first calendar
     requests: Ints  # (d,) of the current window
     left: Floats  # (d,) requests to come in it, the next one included
+    now: Ints  # the time of the last request
     first: Ints  # (d, 2) decisions before this window, and before the one before
     traffic: TrafficState
 
@@ -61,6 +70,7 @@ class WindowState(NamedTuple):
                 new.edges[c], new.place[c] = self.edges[was], self.place[was]
         if self.offsets.size and new.offsets.size:
             new.offsets[:] = self.offsets
+        new.now[:] = self.now
         for name in ("requests", "left", "first"):
             getattr(new, name)[there] = getattr(self, name)[here]
         for known, array in zip(self.traffic, new.traffic, strict=True):
@@ -75,13 +85,15 @@ class WindowState(NamedTuple):
 def make_window_rule(problem: Problem, units: Floats) -> WindowRule:
     """The limits of windows of a problem; units: of the rows."""
     limits, calendars, totals = problem.limits, problem.calendars, mark_totals(problem)
-    low = np.zeros(len(limits))
+    low, aside = np.zeros(len(limits)), np.zeros(len(limits))
     if totals.any():
         bounds = problem.bounds
         least = find_least_costs(problem, totals, bounds)
         cheapest = least + LEAST_BOUND_SHARE * np.maximum(bounds - least, 0.0)
         usual = np.array([USUAL_SHARE * (one.when_spent == "refuse") for one in limits]) * bounds
         low = np.where(totals, np.maximum(cheapest, usual), 0.0) / units
+        needed = np.array([find_needed_cost(problem, j) for j in range(len(limits))])
+        aside = np.where(totals, needed, 0.0) / units
     return WindowRule(
         kind=np.array([find_kind(one.is_total, one.calendar) for one in limits], np.int64),
         calendar=np.array(
@@ -90,15 +102,42 @@ def make_window_rule(problem: Problem, units: Floats) -> WindowRule:
         ),
         amount=np.where(totals, [one.bound for one in limits], 0.0) / units,
         low=low,
+        aside=aside,
         fewer=np.array([one.is_total and one.when_spent == "fewer" for one in limits], np.bool_),
+        inner=np.array([find_inner_limit(limits, j) for j in range(len(limits))], np.int64),
+        length=np.array([US_PER_DAY * DAYS_PER_WINDOW.get(one.per or "", 0.0) for one in limits]),
+        unit=np.array(units),
     )
+
+
+def find_needed_cost(problem: Problem, j: int) -> float:
+    """What a request to come needs of a budget: the cheapest panel, or one member where panels may
+    get smaller; nothing where requests are refused rather than asked of much cheaper panels.
+    """
+    limit, cheapest = problem.limits[j], np.sort(problem.rows[j])
+    members = {"cheapest": problem.min_members, "fewer": 1, "refuse": 0}[limit.when_spent]
+    return float(cheapest[:members].sum())
+
+
+def find_inner_limit(limits: Sequence[Limit], j: int) -> int:
+    """The budget of the same cost in the longest of shorter windows, by its place; -1: none."""
+    outer, found = limits[j], -1
+    for i, one in enumerate(limits):
+        days = DAYS_PER_WINDOW[one.per or "month"]
+        shorter = one.is_total and outer.is_total and days < DAYS_PER_WINDOW[outer.per or "hour"]
+        if one.name == outer.name and shorter:
+            longer = found < 0 or days > DAYS_PER_WINDOW[limits[found].per or "hour"]
+            found = i if longer else found
+    return found
 
 
 def make_plain_windows(limits: int) -> WindowRule:
     """No limit is for a window."""
     none = np.zeros(limits)
     plain = np.zeros(limits, np.int64)
-    return WindowRule(plain, np.full(limits, -1), none, none.copy(), np.zeros(limits, np.bool_))
+    marks, nowhere = np.zeros(limits, np.bool_), np.full(limits, -1)
+    zeros = (none, none.copy(), none.copy(), marks, nowhere.copy(), none.copy(), np.ones(limits))
+    return WindowRule(plain, nowhere, *zeros)
 
 
 def find_kind(is_total: bool, calendar: Calendar | None) -> int:
@@ -115,6 +154,7 @@ def make_window_state(rule: WindowRule) -> WindowState:
         offsets=np.zeros(TABLE_EDGES if calendars else 0, np.int64),
         requests=np.zeros(d, np.int64),
         left=np.zeros(d),
+        now=np.zeros(1, np.int64),
         first=np.zeros((d, 2), np.int64),
         traffic=make_traffic(),
     )
@@ -169,9 +209,49 @@ def count_requests(windows: WindowState, at: int, requests: float) -> None:
 
 
 @jit
-def forecast_windows(rule: WindowRule, windows: WindowState, at: int) -> None:
-    """Forecast the requests to come in every window."""
+def find_level(rule: WindowRule, windows: WindowState, spent: Floats, j: int) -> float:
+    """The bound per request at which the budget of a window lasts until its end.
+
+    That is what is left over the requests to come, unless a budget of the same cost in shorter
+    windows caps what some of them can spend: with n_s requests and at most c_s in the s-th of
+    these, the level x solves sum_s min(n_s x, c_s) = left.
+    """
+    left, i = rule.amount[j] - spent[j], rule.inner[j]
+    level = left / max(windows.left[j], 1.0)
+    if i < 0 or left <= 0.0:
+        return float(level)
     offset = windows.offsets[windows.place[0]]
+    at, end = windows.now[0] + offset, find_window_end(windows, rule.calendar[j]) + offset
+    scale = rule.unit[i] / rule.unit[j]
+    requests, caps, n = np.empty(MAX_SLICES), np.empty(MAX_SLICES), 0
+    start, stop = at, min(find_window_end(windows, rule.calendar[i]) + offset, end)
+    requests[0], caps[0], n = windows.left[i], max(rule.amount[i] - spent[i], 0.0) * scale, 1
+    while stop < end and n < MAX_SLICES:
+        start, stop = stop, min(stop + int(rule.length[i]), end)
+        requests[n], caps[n] = sum_rates(windows.traffic, start, stop), rule.amount[i] * scale
+        n += 1
+    total, most = 0.0, 0.0
+    for s in range(n):
+        total += caps[s]
+        most = max(most, caps[s] / max(requests[s], 1.0))
+    if total <= left:
+        return float(most)
+    low, high = level, most
+    for _ in range(LEVEL_HALVINGS):
+        middle, used = 0.5 * (low + high), 0.0
+        for s in range(n):
+            used += min(requests[s] * middle, caps[s])
+        if used < left:
+            low = middle
+        else:
+            high = middle
+    return float(low)
+
+
+@jit
+def forecast_windows(rule: WindowRule, windows: WindowState) -> None:
+    """Forecast the requests to come in every window."""
+    offset, at = windows.offsets[windows.place[0]], windows.now[0]
     for j in range(rule.kind.size):
         c = rule.calendar[j]
         if c >= 0:

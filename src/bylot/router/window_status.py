@@ -61,7 +61,7 @@ def measure_window(
         requests, spent = int(windows.requests[j]), float(budget.spent[j] * unit + 0.0)
         if is_varying(guard.risk, budget.costs, j):
             row = get_guarded_row(guard.risk, budget.costs, j)
-            reserved = float(compute_open_cost(budget.costs, j, row, guard.A[j]) * unit)
+            reserved = max(float(compute_open_cost(budget.costs, j, row, guard.A[j]) * unit), 0.0)
     else:
         starts, ends = find_window(limit.calendar, at)
     offset, traffic = compute_utc_offset(limit.zone, at), windows.traffic

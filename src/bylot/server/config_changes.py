@@ -201,7 +201,7 @@ def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
 
 
 def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most 500 -> 600 per day"."""
+    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most per day 500 -> 600"."""
     was, now = index_limits(old), index_limits(new)
     for key in dict.fromkeys([*was, *now]):
         one, two = was.get(key), now.get(key)
@@ -215,11 +215,11 @@ def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[s
             yield f"drop {words} {limit.bound:.6g}{per}"
         else:
             if one.bound != two.bound:
-                yield f"{words} {one.bound:.6g} -> {two.bound:.6g}{per}"
+                yield f"{words}{per} {one.bound:.6g} -> {two.bound:.6g}"
             for name in ("zone", "when_spent"):
                 if getattr(one, name) != getattr(two, name):
-                    change = f"{getattr(one, name)} -> {getattr(two, name)}"
-                    yield f"{name} of {words} {two.bound:.6g}{per} {change}"
+                    change = Difference(name, getattr(one, name), getattr(two, name))
+                    yield f"{words}{per}, {change}"
             yield from describe_member_changes(f"{words}{per}", one, two)
 
 

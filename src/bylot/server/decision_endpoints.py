@@ -15,6 +15,7 @@ from bylot.server.request_parsing import (
     normalize_context,
     parse_idempotency_key,
 )
+from bylot.server.router_port import count_failure, make_decision
 from bylot.server.state import ServerState
 
 BATCH_SLICE = 100  # commands of a batch that share a commit
@@ -27,8 +28,7 @@ async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Htt
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
     context = normalize_context(body.context)
     command = commands.MakeDecision(name, context, body.available, key, body.defer, by=by)
-    decision = await request.state.commands.execute(command)
-    request.state.metrics.count(decision)
+    decision = await make_decision(request.state.commands, request.state.metrics, command)
     return json_response(201, decision)
 
 
@@ -143,6 +143,8 @@ async def execute_batch(
         outcome = one if isinstance(one, Exception) else next(answers)
         if isinstance(outcome, Exception):
             error = to_api_error(outcome)
+            if not isinstance(one, Exception):
+                count_failure(request.state.metrics, one, error)
             results.append(make_result(error.status, error=error.body.error))
             if error.retry_after is not None:
                 retry_headers[error.retry_after] = error.headers[-1]

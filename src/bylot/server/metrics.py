@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from collections import Counter as Multiset
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -17,10 +18,12 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from bylot.api import ReceiptName, RewardReceipt, RouterView
+from bylot.eventlog.events import now_us
 from bylot.gateway.gateway import RouterGateway
 from bylot.gateway.member_stats import ANSWERED
+from bylot.problem import Limit
 from bylot.router.decision import Decision
-from bylot.router.status import Counters
+from bylot.router.status import Counters, LimitStatus
 from bylot.router.verdict import VERDICTS
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
@@ -29,7 +32,8 @@ CHAT_BUCKETS_S = (20.0, 60.0, 120.0)  # also of requests, which may wait for mod
 COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
 WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "internal_error")
 WATCHED_OUTCOMES = (ANSWERED, "timeout", "unreachable", "rate_limited", "cancelled")
-LIMIT_LABELS = ("router", "cost", "side")
+LIMIT_LABELS = ("router", "cost", "side", "per")
+PER_REQUEST = "request"  # `per` of a limit without a window
 MEMBER_LABELS = ("router", "member")
 LabelledRow = tuple[Sequence[str], Mapping[str, Any]]
 """The values of labels, and numbers by name."""
@@ -67,6 +71,7 @@ class ServerMetrics:
         for code in WATCHED_ERROR_CODES:
             self.errors.labels(code)  # from 0 on, so that the first one is an increase
         self.recent: dict[str, None] = {}  # names of routers, the last used at the end
+        self.refused = Multiset[str]()  # requests, by those names
 
     def record_commit(self, size: int, seconds: float) -> None:
         self.sizes.observe(size)
@@ -81,45 +86,60 @@ class ServerMetrics:
             self.rewards[answer.receipt].inc()
             self.touch(answer.decision.partition(".")[0])
 
+    def count_refused(self, router: str) -> None:
+        """Count a request that was refused, as a budget of the router is spent."""
+        self.refused[router] += 1
+        self.touch(router)
+
     def touch(self, router: str) -> None:
         """Mark a router as used last."""
         recent = self.recent
         recent.pop(router, None)
         recent[router] = None
         if len(recent) > MAX_LABELLED_ROUTERS:
-            del recent[next(iter(recent))]
+            oldest = next(iter(recent))
+            del recent[oldest], self.refused[oldest]
 
     def render(self, views: Sequence[RouterView], gateways: Sequence[RouterGateway] = ()) -> bytes:
         """All metrics in the text format of Prometheus."""
         each = CollectorRegistry()
-        each.register(RouterCollector(views))
+        each.register(RouterCollector(views, self.refused, now_us()))
         each.register(GatewayCollector(gateways))
         return generate_latest(self.registry) + generate_latest(each)
 
 
 class RouterCollector(Collector):
-    """Collects the status of routers. What is counted continues from the log after a restart."""
+    """Collects the status of routers. What is counted continues from the log after a restart.
 
-    def __init__(self, views: Sequence[RouterView]) -> None:
-        self.views = views
+    refused: requests since the server was started, by router. They are in no log until the next
+             decision, which may be hours later
+    now:     microseconds since 1970
+    """
+
+    def __init__(
+        self, views: Sequence[RouterView], refused: Mapping[str, int] | None = None, now: int = 0
+    ) -> None:
+        self.views, self.refused, self.now = views, refused or {}, now
 
     def collect(self) -> Iterator[Metric]:
         """One family per number of a router, of one of its costs, or of a limit."""
-        routers, costs, limits, verdicts = [], [], [], []
+        routers, costs, limits, windows, verdicts = [], [], [], [], []
         for view in self.views:
             name, status = view.name, view.status
             counters = structs.asdict(status.counters or Counters())
-            more = {"lowest_reward": view.config.rewards[0]}
+            more = {"lowest_reward": view.config.rewards[0], "refused": self.refused.get(name, 0)}
             routers.append(((name,), counters | structs.asdict(status) | more))
             for cost in status.costs:
                 sums = {
                     field: counters[field].get(cost, 0.0) for field in METRICS["spend_counters"]
                 }
                 costs.append(((name, cost), sums))
-            for one in status.limits:
-                labels, now = (name, one.cost, one.side), one.current
+            declared = map(Limit.from_data, view.config.problem["limits"])
+            for one, limit in zip(status.limits, declared, strict=True):
+                labels, now = (name, one.cost, one.side, limit.per or PER_REQUEST), one.current
                 period = {"period_mean": now.mean, "missed_periods": now.missed} if now else {}
                 limits.append((labels, structs.asdict(one) | period))
+                windows.append((labels, list_window_numbers(one, self.now)))
                 verdicts += [
                     ((*labels, word), {"verdict": word == one.verdict}) for word in VERDICTS
                 ]
@@ -128,6 +148,7 @@ class RouterCollector(Collector):
         yield from make_families(counter, "router_counters", ("router",), routers)
         yield from make_families(counter, "spend_counters", ("router", "cost"), costs)
         yield from make_families(gauge, "limit_gauges", LIMIT_LABELS, limits)
+        yield from make_families(gauge, "window_gauges", LIMIT_LABELS, windows)
         yield from make_families(counter, "limit_counters", LIMIT_LABELS, limits)
         yield from make_families(gauge, "verdict_gauges", every, verdicts)
 
@@ -165,6 +186,20 @@ class GatewayCollector(Collector):
         yield from make_families(counter, "call_counters", (*MEMBER_LABELS, "outcome"), calls)
         yield from make_families(counter, "token_counters", (*MEMBER_LABELS, "kind"), tokens)
         yield latencies
+
+
+def list_window_numbers(one: LimitStatus, now: int) -> dict[str, Any]:
+    """The numbers of the window of a limit; none without one."""
+    window = one.window
+    if window is None:
+        return {}
+    ends_s = max(0.0, (window.ends - now) / 1e6)
+    numbers = {"ends_s": ends_s, "requests": window.requests, "to_come": window.to_come}
+    if window.left is None:  # a share of requests, which has no total
+        return numbers
+    until = window.ends if window.lasts_until is None else window.lasts_until
+    lasts_s = 0.0 if one.verdict == "spent" else max(0.0, (until - now) / 1e6)
+    return numbers | {"lasts_s": lasts_s} | structs.asdict(window)
 
 
 def make_families(

@@ -8,10 +8,10 @@ from msgspec import Meta, Struct
 from bylot import api
 from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import ActivateDecision, DecisionId, MakeDecision, RecordReward
-from bylot.router.decision import Decision
 from bylot.server import request_parsing
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
+from bylot.server.router_port import make_decision
 from bylot.server.settings import Scope
 
 MAX_FEATURES = 50  # of a context, nested ones and the groups around them included
@@ -77,8 +77,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     command = MakeDecision(
         name, context, available, event_id, body.defer_activation, by=request.caller.id
     )
-    decision: Decision = await request.state.commands.execute(command)
-    request.state.metrics.count(decision)
+    decision = await make_decision(request.state.commands, request.state.metrics, command)
     inclusion = decision.inclusion or {}
     panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)
     return json_response(201, RankResponse(panel, event_id or decision.id, panel[0].id))

@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from bylot.api import DecisionRecord
-from bylot.errors import NoSubstitute, RouterNotFound
+from bylot.errors import BudgetSpent, NoSubstitute, RouterNotFound
 from bylot.eventlog import commands
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.settlement import RouterFacts
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
-from bylot.server.http_errors import to_api_error
+from bylot.server.http_errors import ApiError, to_api_error
 from bylot.server.metrics import ServerMetrics
 from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Store
+
+BUDGET_SPENT_CODE = "budget_spent"
 
 
 class CommandPort:
@@ -44,9 +46,7 @@ class CommandPort:
         """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         names = None if available is None else tuple(available)
         command = commands.MakeDecision(router, context, names, by=by)
-        decision: Decision = await self.runner.execute(command)
-        self.metrics.count(decision)
-        return decision
+        return await make_decision(self.runner, self.metrics, command)
 
     async def replace(
         self, id: str, failed: str, available: list[str] | None, by: str | None
@@ -78,3 +78,23 @@ class CommandPort:
     def can_retry(self, error: Exception) -> bool:
         """Whether the same command may succeed later."""
         return to_api_error(error).status == 503
+
+
+async def make_decision(
+    runner: CommandRunner, metrics: ServerMetrics, command: commands.MakeDecision
+) -> Decision:
+    """A decision, once it is on disk; it is counted, and so is a request that is refused."""
+    try:
+        decision: Decision = await runner.execute(command)
+    except (BudgetSpent, ApiError) as error:
+        count_failure(metrics, command, error)
+        raise
+    metrics.count(decision)
+    return decision
+
+
+def count_failure(metrics: ServerMetrics, command: commands.Command, error: Exception) -> None:
+    """Count a request that was refused as a budget is spent, here or on the router's server."""
+    spent = isinstance(error, BudgetSpent) or getattr(error, "code", None) == BUDGET_SPENT_CODE
+    if spent and isinstance(command, commands.MakeDecision):
+        metrics.count_refused(command.name)

@@ -15,7 +15,12 @@ from bylot.router.verdict import BROKEN_VERDICTS
 from bylot.server.dashboard import sections
 from bylot.server.dashboard.members import MembersTable, model_name
 from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
-from bylot.server.dashboard.sections import find_worst_limit, format_setting, view_limits
+from bylot.server.dashboard.sections import (
+    find_worst_limit,
+    format_setting,
+    read_limits,
+    view_limits,
+)
 from bylot.server.dashboard.source import ListedRouters
 from bylot.server.http_errors import public_message
 
@@ -81,6 +86,7 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     verdicts: str  # how many limits have which verdict
     status: RouterStatus
     period_progress: float | None  # None if the policy does not guard its limits
+    has_periods: bool  # it does, and a limit is not for windows of the calendar
     limits: list[sections.LimitView]
     spend: sections.SpendTable
     recent: RecentLog
@@ -101,7 +107,7 @@ def build_router_page(
     members: MembersTable | None = None,
 ) -> RouterPageView:
     status, config, period = view.status, view.config, view.status.period
-    limits, worst = view_limits(status), find_worst_limit(status)
+    declared, worst = read_limits(config), find_worst_limit(status)
     return RouterPageView(
         name=view.name,
         created=view.created,
@@ -112,7 +118,8 @@ def build_router_page(
         verdicts=sections.count_verdicts(status),
         status=structs.replace(status, distributions=(), timeline=None),
         period_progress=None if period is None else period.played / period.length,
-        limits=limits,
+        has_periods=period is not None and any(one.per is None for one in declared),
+        limits=view_limits(status, declared),
         spend=sections.measure_spend(status, now_us()),
         recent=recent,
         timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
@@ -121,7 +128,7 @@ def build_router_page(
         effective_sample=count_effective_sample([one.decision.propensity for one in latest]),
         latest=[latest_decision(one) for one in latest],
         settings=list_settings(view),
-        versions=sections.list_config_versions(changes, status.limits),
+        versions=sections.list_config_versions(changes, declared),
     )
 
 
@@ -257,6 +264,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     count: int
     decisions: int
     violated: int  # routers outside a limit
+    spent: int  # routers that refuse requests, as a budget is spent
     failed: int  # routers that cannot be served
     unknown: int  # routers that are not loaded here, and not in the counts above
     routers: list[OverviewRow]
@@ -274,6 +282,7 @@ def build_overview(routers: ListedRouters, chat_routers: Collection[str] = ()) -
         count=len(rows),
         decisions=sum(one.decisions or 0 for one in rows),
         violated=sum(one.state in BROKEN_VERDICTS for one in rows),
+        spent=sum(one.state == "spent" for one in rows),
         failed=sum(one.error is not None for one in rows),
         unknown=sum(one.location != "here" for one in rows),
         routers=rows,

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,29 +12,24 @@ from bylot._text import format_number
 from bylot.policies.budget import PROMISES
 from bylot.problem import Limit
 from bylot.router.config import RouterConfig
-from bylot.router.status import LimitStatus, RouterStatus
+from bylot.router.status import CostStatus, LimitStatus, RouterStatus
 from bylot.router.verdict import VERDICTS
+from bylot.server.dashboard.limit_gauges import (
+    MINUTE_US,
+    LimitGauge,
+    WindowView,
+    describe_per,
+    make_budget_gauge,
+    make_gauge,
+    name_window,
+    view_window,
+)
 from bylot.server.dashboard.recent_log import ConfigChange
 
-HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
+HOUR_US = 3_600_000_000
+LimitsByKey = Mapping[tuple[str, int, str], Limit]
 MAX_EXPERT_ROWS = 200  # of a page; the status has all experts
 MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
-GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
-
-
-class LimitGauge(Struct, frozen=True):
-    """Positions on a scale from 0 to `top`, as fractions of it; None: not on the scale.
-
-    now: the average that the limit is judged by, of this period if there are periods
-    """
-
-    top: float
-    bound: float
-    mean: float
-    now: float | None
-    in_force: float | None
-    outside: float  # where the range outside the bound begins
-    beyond: float  # and its length
 
 
 class LimitView(Struct, frozen=True, kw_only=True):
@@ -44,6 +39,11 @@ class LimitView(Struct, frozen=True, kw_only=True):
 
     status: LimitStatus
     side: str  # at most, at least
+    per: str  # day: what the bound is for; empty if it is for an average over periods
+    is_total: bool  # it is a budget: the bound is for the total of a window
+    now_name: str  # of the average of the current period or window
+    missed_name: str
+    window: WindowView | None
     mean: float | None
     stated: float
     expected: float
@@ -51,46 +51,39 @@ class LimitView(Struct, frozen=True, kw_only=True):
     promise: str  # of the guard, in a sentence; empty without one
 
 
-def view_limits(status: RouterStatus) -> list[LimitView]:
+def read_limits(config: RouterConfig) -> list[Limit]:
+    """The limits of a configuration, in the order of its problem."""
+    return [Limit.from_data(one) for one in config.problem["limits"]]
+
+
+def view_limits(status: RouterStatus, limits: Sequence[Limit]) -> list[LimitView]:
     """The limits of a router, in the order of its problem."""
-    views = []
-    for limit in status.limits:
-        cost, current = status.costs[limit.cost], limit.current
-        decisions = max(1, cost.decisions)
-        now, in_force = (limit.mean, None) if current is None else (current.mean, current.in_force)
-        view = LimitView(
-            status=limit,
-            side=limit.side.replace("_", " "),
-            mean=limit.mean if cost.decisions else None,
-            stated=cost.stated / decisions,
-            expected=cost.expected / decisions,
-            gauge=make_gauge(limit.side, limit.bound, limit.mean, now, in_force),
-            promise="" if current is None else PROMISES[current.promise],
-        )
-        views.append(view)
-    return views
+    return [
+        view_limit(one, limit, status.costs[one.cost])
+        for one, limit in zip(status.limits, limits, strict=True)
+    ]
 
 
-def make_gauge(
-    side: str, bound: float, mean: float, now: float | None, in_force: float | None
-) -> LimitGauge:
-    """The gauge of a limit.
-
-    The bound in force is shown if it fits: savings early in a period may move it far away.
-
-    >>> make_gauge("at_most", bound=3.0, mean=2.0, now=4.0, in_force=9.0)
-    LimitGauge(top=5.0, bound=0.6, mean=0.4, now=0.8, in_force=None, outside=0.6, beyond=0.4)
-    """
-    top = GAUGE_HEADROOM * max(bound, mean, now or 0.0) or 1.0
-    position = bound / top
-    return LimitGauge(
-        top=top,
-        bound=position,
-        mean=mean / top,
-        now=None if now is None else now / top,
-        in_force=None if in_force is None or in_force > top else in_force / top,
-        outside=position if side == "at_most" else 0.0,
-        beyond=1.0 - position if side == "at_most" else position,
+def view_limit(one: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView:
+    decisions, current, name = max(1, cost.decisions), one.current, name_window(limit)
+    now, in_force = (one.mean, None) if current is None else (current.mean, current.in_force)
+    if limit.is_total:
+        gauge = make_budget_gauge(one.bound, one.window)
+    else:
+        gauge = make_gauge(one.side, one.bound, one.mean, now, in_force)
+    return LimitView(
+        status=one,
+        side=one.side.replace("_", " "),
+        per=describe_per(limit),
+        is_total=limit.is_total,
+        now_name=f"this {name}, per decision",
+        missed_name=f"earlier {name}s missed",
+        window=view_window(one),
+        mean=one.mean if cost.decisions else None,
+        stated=cost.stated / decisions,
+        expected=cost.expected / decisions,
+        gauge=gauge,
+        promise="" if current is None else PROMISES[current.promise],
     )
 
 
@@ -129,7 +122,11 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
         first = max(0, bisect_right(points.started, now - 24 * HOUR_US) - 1)
         minutes = (now - points.started[first]) // MINUTE_US
         hours = minutes / 60 if minutes >= MIN_RATE_MINUTES else None
-    period = {one.cost: one.current.mean for one in status.limits if one.current is not None}
+    period = {
+        one.cost: one.current.mean
+        for one in status.limits
+        if one.current is not None and one.window is None
+    }
     rows, played = [], 0 if status.period is None else status.period.played
     for name, cost in status.costs.items():
         now_mean, rate = period.get(name), None
@@ -205,7 +202,9 @@ def context_label(context: str | None) -> str:
 
 
 class ConfigVersion(Struct, frozen=True):
-    """One version of the configuration; bounds: of the present limits, None: it had no such one."""
+    """One version of the configuration; bounds: of the present limits, None: it had no such one,
+    or it is a total.
+    """
 
     version: int
     at: str
@@ -216,7 +215,7 @@ class ConfigVersion(Struct, frozen=True):
 
 
 def list_config_versions(
-    changes: Sequence[ConfigChange], limits: Sequence[LimitStatus]
+    changes: Sequence[ConfigChange], limits: Sequence[Limit]
 ) -> list[ConfigVersion]:
     """The versions, newest first, each compared with the one before; a first one that is not
     version 1 only serves for comparison.
@@ -225,11 +224,16 @@ def list_config_versions(
     for change in changes:
         config, (at, by) = change.config, (change.at, change.by)
         if before is not None or config.version == 1:
-            lines, bounds = list(describe_changes(before, config)), setting_values(config)
-            now = [bounds.get(f"{one.cost} {one.side.replace('_', ' ')}") for one in limits]
-            found.append(ConfigVersion(config.version, at, by, lines, config.paused, now))
+            lines, known = list(describe_changes(before, config)), limits_by_key(config)
+            bounds = [find_charted_bound(known.get(one.key)) for one in limits]
+            found.append(ConfigVersion(config.version, at, by, lines, config.paused, bounds))
         before = config
     return found[::-1]
+
+
+def find_charted_bound(limit: Limit | None) -> float | None:
+    """The bound, if it is for an average per decision, as charts show them."""
+    return None if limit is None or limit.is_total else limit.bound
 
 
 def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[str]:
@@ -243,12 +247,43 @@ def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[st
     changed = [one for one in old_costs if new_costs.get(one, old_costs[one]) != old_costs[one]]
     if changed:
         yield f"costs of {', '.join(changed)}"
+    yield from describe_limits(limits_by_key(old), limits_by_key(new))
     values, new_values = setting_values(old), setting_values(new)
     for name in dict.fromkeys((*values, *new_values)):
         value, new_value = values.get(name), new_values.get(name)
         if value != new_value:
             yield f"{name}: {format_setting(value)} → {format_setting(new_value)}"
     yield from describe_members("paused", "no longer paused", old.paused, new.paused)
+
+
+def describe_limits(old: LimitsByKey, new: LimitsByKey) -> Iterator[str]:
+    """One line for each difference of a limit; one that is new or gone is told with all it says."""
+    for key in dict.fromkeys((*old, *new)):
+        was, now = old.get(key), new.get(key)
+        limit = was or now
+        assert limit is not None
+        name = f"{limit.name} {limit.side.replace('_', ' ')} {describe_per(limit)}".rstrip()
+        if was is None or now is None:
+            yield f"{name}: {format_limit(was)} → {format_limit(now)}"
+            continue
+        if was.bound != now.bound:
+            yield f"{name}: {format_number(was.bound)} → {format_number(now.bound)}"
+        for word, value, new_value in (
+            ("zone", was.zone, now.zone),
+            ("when spent", was.when_spent, now.when_spent),
+        ):
+            if value != new_value:
+                yield f"{name}, {word}: {value} → {new_value}"
+
+
+def format_limit(limit: Limit | None) -> str:
+    """The bound of a limit, with the zone and `when_spent` of its window."""
+    if limit is None:
+        return "none"
+    words = [format_number(limit.bound)]
+    words += [limit.zone] if limit.per else []
+    words += [limit.when_spent] if limit.is_total else []
+    return ", ".join(words)
 
 
 def describe_members(
@@ -260,13 +295,14 @@ def describe_members(
 
 
 def setting_values(config: RouterConfig) -> dict[str, Any]:
-    """The bound of each limit and all settings, by name."""
-    values: dict[str, Any] = {}
-    for limit in map(Limit.from_data, config.problem["limits"]):
-        values[f"{limit.name} {limit.side.replace('_', ' ')}"] = limit.bound
-    values |= {name: config.problem.get(name) for name in ("draws", "min_draws", "floor", "period")}
+    """All settings but limits, by name."""
+    values = {name: config.problem.get(name) for name in ("draws", "min_draws", "floor", "period")}
     kept = [one for one in config.__struct_fields__ if one not in ("version", "problem", "paused")]
     return values | {name: getattr(config, name) for name in kept}
+
+
+def limits_by_key(config: RouterConfig) -> LimitsByKey:
+    return {limit.key: limit for limit in read_limits(config)}
 
 
 def costs_by_expert(problem: dict[str, Any]) -> dict[str, dict[str, float]]:

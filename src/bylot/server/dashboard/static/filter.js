@@ -1,7 +1,7 @@
 // Filters the list of routers by name, or to those that need attention.
 
 const form = document.getElementById("filter");
-const ATTENTION_STATES = ["will be missed", "missed", "outside", "cannot be served"];
+const ATTENTION_STATES = ["will be missed", "missed", "outside", "spent", "cannot be served"];
 let routers = [];
 
 export function filter(data) {

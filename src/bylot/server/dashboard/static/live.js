@@ -34,7 +34,7 @@ function charts() {
   const means = history.means(spans, (span) => span.reward, (span) => span.rewards, done);
   draw(document.querySelector('[data-chart="reward"]'), "Mean reward", { spans, means, done, levels, marks });
   document.querySelectorAll('[data-chart="limit"]').forEach((figure, i) => {
-    const title = `${limits[i].status.cost}, ${limits[i].side} ${limits[i].status.bound}`;
+    const title = limits[i].is_total ? `${limits[i].status.cost} per decision` : name(limits[i], ",");
     const costs = history.means(spans, (span) => span.costs[i], (span) => span.decisions, done);
     draw(figure, title, { spans, means: costs, done, bounds: history.bounds(data, i), marks });
   });
@@ -102,7 +102,12 @@ function announce(before, after) {
     const old = before.limits[i];
     return old && old.status.cost === limit.status.cost && old.status.verdict !== limit.status.verdict;
   });
-  if (changed.length) say(changed.map((one) => `${one.status.cost} ${one.side} ${one.status.bound}: now ${one.status.verdict}`).join("; "));
+  if (changed.length) say(changed.map((one) => `${name(one)}: now ${one.status.verdict}`).join("; "));
+}
+
+// A limit in words: usd at most 500 per day.
+function name({ status, side, per }, comma = "") {
+  return `${status.cost}${comma} ${side} ${status.bound}${per && ` ${per}`}`;
 }
 
 function state(name, words) {

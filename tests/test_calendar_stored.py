@@ -1,0 +1,142 @@
+"""Limits of the calendar in stored routers: the log replays bit for bit, whatever the machine knows
+about time zones; nothing is charged twice, and refused requests are counted.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bylot
+from bylot.environments import Traffic
+from bylot.errors import BudgetSpent
+from bylot.policies import windows
+from logged_aggregate import LoggedRouter, decode_decision, make_config
+from test_calendar_limits import COSTS, EXPERTS, ZONE, make_problem, sum_windows
+
+POLICIES = ["distinct", "noisy-or", "tangent"]
+
+
+def play(logged: LoggedRouter, times: list[int], seed: int = 0) -> int:
+    """Decide at these times, with rewards and costs, some late; returns how many were refused."""
+    rng, refused, waiting = np.random.default_rng(seed), 0, list[int]()
+    for at in times:
+        try:
+            waiting.append(logged.decide(at))
+        except BudgetSpent:
+            refused += 1
+        while waiting and rng.random() < 0.6:
+            spend = {"usd": float(rng.uniform(0.2, 3.0))} if rng.random() < 0.5 else None
+            logged.reward(waiting.pop(0), float(rng.random()), at, spend=spend)
+    return refused
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_log_replays_without_a_database_of_time_zones(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = Traffic("bursts", per_day=60, start="2026-03-26", zone=ZONE).arrivals(600, 1).tolist()
+    logged = LoggedRouter(make_problem(60.0), policy)
+    refused = play(logged, times[:300])
+    logged.reopen()
+    refused += play(logged, times[300:], seed=1)
+    assert refused > 0
+    filled = [one for one in logged.log if one.kind == "decided" and decode_decision(one).tables]
+    assert 1 <= len(filled) < 10, "tables are filled rarely"
+
+    def forget_zones(*given: Any) -> Any:
+        raise AssertionError("a replay must not ask for time zones")
+
+    monkeypatch.setattr(windows, "list_edges", forget_zones)
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
+
+
+def test_refused_requests_are_in_the_next_decision_and_in_the_forecast() -> None:
+    times = Traffic("flat", per_day=400, start="2026-05-04", zone=ZONE).arrivals(800, 1).tolist()
+    logged = LoggedRouter(make_problem(60.0))
+    refused = play(logged, times)
+    decided = [decode_decision(one) for one in logged.log if one.kind == "decided"]
+    counted = [requests for one in decided for _, requests in one.refused]
+    waiting = sum(logged.aggregate.refused.values())
+    assert sum(counted) + waiting == refused > 100
+    assert logged.aggregate.counters.refused == sum(counted)
+    known = logged.aggregate.core.state.budget.windows.traffic
+    assert known.sums[-1] / 7 == pytest.approx(400, rel=0.25), "requests per day, refused ones too"
+
+
+def test_a_refused_request_changes_nothing_but_a_count() -> None:
+    logged = LoggedRouter(make_problem(10.0))
+    at = 1_777_000_000_000_000
+    while play(logged, [at]) == 0:
+        at += 1
+    before, counted = logged.aggregate.fingerprint(), sum(logged.aggregate.refused.values())
+    with pytest.raises(BudgetSpent) as spent:
+        logged.decide(at + 200)
+    assert logged.aggregate.fingerprint() == before
+    assert sum(logged.aggregate.refused.values()) == counted + 1 == 2
+    event = logged.decide(spent.value.resets_at)
+    assert sum(n for _, n in decode_decision(logged.log[event]).refused) == 2
+
+
+def test_settled_spend_of_every_window_equals_the_log() -> None:
+    times = Traffic("weekend", per_day=80, start="2026-03-20", zone=ZONE).arrivals(1_200, 2)
+    problem = bylot.Problem(
+        EXPERTS,
+        COSTS,
+        [bylot.at_most("usd", 160.0, per="day", zone=ZONE)],
+        draws=2,
+        max_costs={"usd": [3 * cost for cost in COSTS["usd"]]},
+    )
+    logged, rng = LoggedRouter(problem), np.random.default_rng(3)
+    spent = np.zeros(len(times))
+    for n, at in enumerate(times.tolist()):
+        try:
+            seq = logged.decide(at)
+        except BudgetSpent:
+            continue
+        declared = decode_decision(logged.log[seq]).spend["usd"]
+        spent[n] = declared
+        if rng.random() < 0.9:
+            spent[n] = declared * rng.uniform(0.1, 3.0)
+            logged.reward(seq, 0.5, at, spend={"usd": float(spent[n])})
+    days = sum_windows(times, spent, "day")
+    assert days.max() <= 160.0 * (1 + 1e-12), "certain, whatever calls cost up to max_costs"
+    status = logged.aggregate.status()
+    window = status.limits[0].window
+    assert window is not None
+    assert window.spent == pytest.approx(days[-1], rel=1e-12)
+    assert status.limits[0].current is not None
+    assert status.limits[0].current.promise == "certain"
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
+
+
+def test_a_cancelled_decision_leaves_its_window() -> None:
+    logged, at = LoggedRouter(make_problem(100.0)), 1_777_000_000_000_000
+    logged.decide(at)
+    second = logged.decide(at + 1, defer=True)
+    logged.append(logged.aggregate.cancel(at + 2, second))
+    window = logged.aggregate.status().limits[0].window
+    assert window is not None
+    assert window.requests == 1
+    assert window.spent == pytest.approx(decode_decision(logged.log[1]).spend["usd"])
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
+
+
+def test_an_edit_keeps_windows_and_what_was_learned_about_the_traffic() -> None:
+    times = Traffic("flat", per_day=300, start="2026-05-04", zone=ZONE).arrivals(700, 1).tolist()
+    logged = LoggedRouter(make_problem(500.0))
+    play(logged, times)
+    before = logged.aggregate.status().limits
+    traffic = logged.aggregate.core.problem.traffic
+    logged.edit(make_problem(800.0), times[-1])
+    after = logged.aggregate.status().limits
+    assert traffic is not None
+    assert logged.aggregate.core.problem.traffic == traffic
+    for was, now in zip(before, after, strict=True):
+        assert was.window is not None
+        assert now.window is not None
+        assert now.window.spent == pytest.approx(was.window.spent, rel=1e-12)
+        assert now.window.requests == was.window.requests
+    play(logged, [times[-1] + n for n in range(50)])
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
+    assert make_config(make_problem(800.0)).problem == logged.aggregate.config.problem
