@@ -450,6 +450,14 @@ routers:
     assert (problem["min_draws"], problem["period"], len(problem["limits"])) == (1, 900, 2)
     message = refuse(tmp_path, MODELS + router.replace("cost: watts", "cost: wats"))
     assert message.startswith("line 23: unknown cost 'wats'; did you mean 'watts'?")
+    router = router.replace("policy: random", "policy: distinct\n    traffic: 2000")
+    daily = router.replace("at_most: 9}", "at_most: 9, per: day, zone: Asia/Kolkata}")
+    problem = declare(tmp_path, MODELS + daily).problem
+    assert problem["traffic"] == 2_000
+    window = {"per": "day", "zone": "Asia/Kolkata"}
+    assert problem["limits"][0] == {"cost": "watts", "at_most": 9.0, **window}
+    message = refuse(tmp_path, MODELS + daily.replace("Kolkata", "Kolkatta"))
+    assert message.startswith("line 23: invalid time zone 'Asia/Kolkatta': expected a name of the")
 
 
 def test_a_problem_may_be_in_the_file_or_in_another_one(tmp_path: Path) -> None:

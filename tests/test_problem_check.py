@@ -125,6 +125,7 @@ def test_a_check_reports_costs_groups_limits_and_policies(
         "at_least": 0.25,
         "per": "draw",
         "per_request": 0.5,
+        "window": None,
         "line": 16,
         "lowest": 0.0,
         "highest": 0.5,
@@ -375,3 +376,119 @@ def test_a_problem_without_limits_passes_the_check(
     assert code == 0
     assert "Nothing is limited." in text
     assert data["limits"] == []
+
+
+CALENDAR = """\
+draws: 2
+costs: {usd: US dollars}
+experts: [{name: ann, usd: 4}, {name: bob, usd: 3}, {name: cat, usd: 1, group: junior}]
+limits:
+  - {cost: usd, at_most: 9000, per: day, zone: Europe/Berlin, when_spent: refuse}
+  - {cost: usd, at_most: 200000, per: month}
+  - {group: junior, at_least: 0.1, per: week}
+"""
+REFUSE = "as it runs out, panels get little cheaper, and requests are refused sooner."
+CHEAPEST = (
+    "as it runs out, panels get cheaper, and requests are refused when not even the cheapest fits."
+)
+
+
+def test_a_budget_of_the_calendar_is_explained_at_the_traffic(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pool.yaml"
+    path.write_text(CALENDAR)
+    assert main(["problem", "check", str(path), "--traffic", "2000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:-1] == [
+        "usd at most 9,000 per day, by the calendar of Europe/Berlin: 4.5 per request at 2,000 "
+        "requests per day. The cheapest panel, of 2, costs 4, so it suffices for at most 2,250 "
+        f"requests per day; {REFUSE}",
+        "usd at most 200,000 per month, by the calendar of UTC: 3.285 per request at 2,000 "
+        "requests per day, 60,874 per month. The cheapest panel, of 2, costs 4, so it suffices for "
+        f"at most 50,000 requests per month; {CHEAPEST} At least 10,874 of 60,874 requests of an "
+        "average month will be refused.",
+        "junior at least 0.1 per request in every week, by the calendar of UTC: the average over "
+        "the requests of each week.",
+    ]
+    assert main(["problem", "check", str(path), "--traffic", "2000", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    month = 2_000 * 146_097 / 4_800
+    assert data["traffic"] == 2_000
+    assert [one["per_request"] for one in data["limits"]] == [4.5, 200_000 / month, 0.1]
+    assert [one["window"] for one in data["limits"]] == [
+        {
+            "per": "day",
+            "zone": "Europe/Berlin",
+            "when_spent": "refuse",
+            "requests": 2_000.0,
+            "per_request": 4.5,
+            "cheapest_panel": 4.0,
+            "most_requests": 2_250,
+        },
+        {
+            "per": "month",
+            "zone": "UTC",
+            "when_spent": "cheapest",
+            "requests": month,
+            "per_request": 200_000 / month,
+            "cheapest_panel": 4.0,
+            "most_requests": 50_000,
+        },
+        {"per": "week", "zone": "UTC"},
+    ]
+    day = data["limits"][0]
+    assert [day["lowest"], day["highest"]] == pytest.approx([2_000, 8_400])  # 4.2 by the month
+    assert not data["policies"]["strict"]["applies"]
+    path.write_text(f"traffic: 2000\n{CALENDAR}")
+    assert main(["problem", "check", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines() == lines, "the file may declare it too"
+
+
+def test_without_a_traffic_it_is_learned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = run_check(tmp_path, CALENDAR, capsys)
+    assert code == 0
+    assert "per request is learned from the requests (or give --traffic). The cheapest pan" in text
+    assert "margin" not in data["summary"]
+    assert "omd can keep" not in text
+    assert data["traffic"] is None
+    day, _, week = data["limits"]
+    assert (day["per_request"], day["lowest"], day["window"]["requests"]) == (None, None, None)
+    assert day["window"]["most_requests"] == 2_250
+    assert (week["per_request"], week["lowest"]) == (0.1, 0.0)
+    assert "usd at_most per day and usd at_most per month: certain if calls cost" in text
+    assert "junior at_least per week: certain: it holds in every week.\n" in text
+    assert "the limits hold in their windows of the calendar\n" in text
+
+
+def test_smaller_panels_and_free_experts_change_what_a_budget_suffices_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, data = run_check(tmp_path, CALENDAR.replace("refuse", "fewer"), capsys)
+    assert [one["window"]["most_requests"] for one in data["limits"][:2]] == [9_000, 200_000]
+    assert "The cheapest panel, of 1, costs 1, so" in text
+    assert "then smaller, down to one member, and requests are refused when no expert fits." in text
+    free = CALENDAR.replace("usd: 1", "usd: 0").replace("refuse", "fewer")
+    _, text, data = run_check(tmp_path, free, capsys)
+    assert data["limits"][0]["window"]["most_requests"] is None
+    assert "The cheapest panel costs nothing, so it is never spent." in text
+
+
+@pytest.mark.parametrize(
+    ("content", "traffic", "words"),
+    [
+        (FEASIBLE, "2000", "--traffic is for limits per hour, day, week or month"),
+        (CALENDAR, "0", "invalid traffic 0.0: expected a number of requests per day"),
+    ],
+)
+def test_a_traffic_that_cannot_be_used_is_refused(
+    tmp_path: Path, content: str, traffic: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pool.yaml").write_text(content)
+    path = str(tmp_path / "pool.yaml")
+    assert main(["problem", "check", path, "--traffic", traffic]) == 1
+    assert words in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["problem", "check", path, "--traffic", "many"])

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,7 +14,12 @@ import hospital
 from broken_files import VALID_FILES
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Share, at_least, at_most, share
+from bylot.problem.calendar import WINDOW_NAMES
+from bylot.problem.limits import WhenSpent
+from bylot.problem.window_bounds import restate_per_request
 from bylot.problem_files import ProblemFile, read, write
+from bylot.problem_files.calendar_check import describe_windows
+from bylot.problem_files.check import check_problem
 from bylot.problem_files.schema import SCHEMA, packaged_text
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -107,6 +112,74 @@ def test_a_bound_per_draw_may_be_on_a_cost_and_above_one(tmp_path: Path) -> None
     assert write_and_read_problem(tmp_path, text).problem.limits[0] == at_most("usd", 4.0)
 
 
+CALENDAR = """\
+draws: 2
+traffic: 2000
+costs: {usd: US dollars}
+experts: [{name: ann, usd: 4}, {name: bob, usd: 3}, {name: cat, usd: 1, group: junior}]
+limits:
+  - {cost: usd, at_most: 9000, per: day, zone: Europe/Berlin, when_spent: refuse}
+  - {cost: usd, at_most: 200000, per: month}
+  - {cost: usd, at_most: 6, per: request}
+  - {group: junior, at_least: 0.1, at_most: 0.9, per: week, zone: Europe/Berlin}
+"""
+
+
+def test_limits_of_the_calendar_stand_beside_those_per_request(tmp_path: Path) -> None:
+    found = write_and_read_problem(tmp_path, CALENDAR)
+    junior, berlin = share("junior", ["cat"]), "Europe/Berlin"
+    assert found.problem.traffic == 2_000
+    assert found.problem.limits == (
+        at_most("usd", 9_000, per="day", zone=berlin, when_spent="refuse"),
+        at_most("usd", 200_000, per="month"),
+        at_most("usd", 6),
+        at_most(junior, 0.9, per="week", zone=berlin),
+        at_least(junior, 0.1, per="week", zone=berlin),
+    )
+    assert [one.words for one in found.limits] == [
+        "usd at most 9,000 per day",
+        "usd at most 200,000 per month",
+        "usd at most 6 per request",
+        "junior at most 0.9 per request in every week",
+        "junior at least 0.1 per request in every week",
+    ]
+    assert [one.line for one in found.limits] == [6, 7, 8, 9, 9]
+    month = 2_000 * 146_097 / 4_800
+    assert [one.requests for one in found.limits] == [2_000, month, None, None, None]
+    assert found.limits[1].unit(2) == 1 / month
+    assert found.at_traffic(10).limits[0].requests == 10
+    assert found.at_traffic(None).problem.traffic is None
+    assert np.isnan(found.at_traffic(None).limits[0].unit(2))
+    assert write_and_read_problem(tmp_path, write(found.problem)).problem == found.problem
+
+
+def test_a_budget_of_the_calendar_is_in_no_conflict_as_requests_can_be_refused(
+    tmp_path: Path,
+) -> None:
+    none = CALENDAR.replace("at_most: 9000", "at_most: 0")
+    assert write_and_read_problem(tmp_path, none).problem.limits[0].bound == 0
+    lines = "  - {group: junior, at_least: 0.95, per: request}\n"
+    tight = CALENDAR.replace("at_most: 9000", "at_most: 1") + lines
+    tight = tight.replace("at_least: 0.1, ", "")
+    with pytest.raises(InfeasibleProblemFile) as caught:
+        write_and_read_problem(tmp_path, tight)
+    assert caught.value.lines == (9, 10)
+    assert "'junior' at_most 0.9 per request in every week (line 9)" in str(caught.value)
+
+
+def test_budgets_restated_per_request_have_the_bounds_of_the_traffic(tmp_path: Path) -> None:
+    found = write_and_read_problem(tmp_path, CALENDAR).at_traffic(1_000)
+    restated = restate_per_request(found.problem)
+    assert restated.calendars == ()
+    np.testing.assert_array_equal(restated.bounds, found.problem.bounds)
+    np.testing.assert_array_equal(restated.rows, found.problem.rows)
+    assert restated.bounds[0] == 9_000 / 1_000
+    for limit, written in zip(restated.limits, found.limits, strict=True):
+        assert found.format_limit(limit) == f'"{written.words}"'
+    plain = write_and_read_problem(tmp_path, VALID_FILES["yaml"]).problem
+    assert restate_per_request(plain) is plain
+
+
 CSV = "who,group,site,usd,size\nann,senior,east,4.0,7\nbob,senior,west,3.0,\ncat,,west,1e0,70\n"
 BY_CSV = "draws: 2\ncosts: {usd: US dollars}\nexperts: {csv: pool.csv}\n"
 
@@ -167,9 +240,12 @@ def test_policies_can_run_on_the_starter(tmp_path: Path) -> None:
 
 def test_every_commented_line_of_the_starter_can_be_enabled(tmp_path: Path) -> None:
     commented = re.findall(r"^# ([a-z]+: .*)$", STARTER, re.MULTILINE)
-    assert len(commented) == 5
+    assert len(commented) == 6
     for line in commented:
         write_and_read_problem(tmp_path, f"{STARTER}{line}\n")
+    (budget,) = re.findall(r"^#   (- {.*})$", STARTER, re.MULTILINE)
+    found = write_and_read_problem(tmp_path, STARTER.replace("limits:\n", f"limits:\n  {budget}\n"))
+    assert found.problem.limits[0] == at_most("usd", 500, per="day", zone="Europe/Berlin")
 
 
 def test_the_hospital_example_equals_the_hospital_of_the_tests() -> None:
@@ -189,7 +265,11 @@ def test_the_hospital_example_equals_the_hospital_of_the_tests() -> None:
 
 
 def test_the_document_on_problem_files_shows_files_that_can_be_read(tmp_path: Path) -> None:
-    first, second = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    first, calendar, second = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    found = write_and_read_problem(tmp_path, calendar)
+    assert [limit.per for limit in found.problem.limits] == ["day", "month", "week"]
+    (shown,) = re.findall(r"^    (usd at most 500 per day, by .*)$", DOCUMENT, re.MULTILINE)
+    assert shown == describe_windows(found, check_problem(found))[0]
     models = "model,lab,site,params_b,usd_per_call\na,x,our own,7,0.001\nb,y,,,0.002\n"
     assert write_and_read_problem(tmp_path, second, models=models).groups["large"].members == ("b",)
     (tmp_path / "pool.yaml").write_text(first)
@@ -225,6 +305,8 @@ TRAPS = [
     "é",
 ]
 names = st.text(signs, min_size=1, max_size=6) | st.sampled_from(TRAPS)
+ZONES = ["UTC", "Europe/Berlin", "Asia/Kolkata"]
+WHEN_SPENT: tuple[WhenSpent, ...] = get_args(WhenSpent)
 amounts = st.just(0.0) | st.floats(1e-3, 1e3) | st.sampled_from([1e-100, 1e100, 0.1, 3.0])
 
 
@@ -234,12 +316,19 @@ def problems(draw: st.DrawFn) -> Problem:
     experts = draw(st.lists(names, min_size=2, max_size=6, unique=True))
     costs = draw(st.dictionaries(names, st.lists(amounts, min_size=6, max_size=6), max_size=3))
     limits: list[Limit] = [at_most(name, draw(amounts)) for name in costs if draw(st.booleans())]
+    for name in costs:
+        for per in draw(st.lists(st.sampled_from(WINDOW_NAMES), max_size=2, unique=True)):
+            zone, then = draw(st.sampled_from(ZONES)), draw(st.sampled_from(WHEN_SPENT))
+            limits.append(at_most(name, draw(amounts), per=per, zone=zone, when_spent=then))
     for name in draw(st.lists(names, max_size=3, unique=True)):
         members = draw(st.lists(st.sampled_from(experts), min_size=1, unique=True))
         if draw(st.booleans()):
             limits.append(at_least(Share(name, tuple(members)), draw(st.floats(0.01, 0.5))))
         if draw(st.booleans()):
             limits.append(at_most(Share(name, tuple(members)), draw(st.floats(0.5, 3))))
+        if draw(st.booleans()):
+            most = at_most(Share(name, tuple(members)), draw(st.floats(0.5, 3)), per="week")
+            limits.append(most)
     draws = draw(st.integers(1, 4))
     try:
         return Problem(
@@ -250,6 +339,7 @@ def problems(draw: st.DrawFn) -> Problem:
             min_draws=draw(st.none() | st.integers(1, draws)),
             floor=draw(st.none() | st.floats(1e-9, 1 / len(experts))),
             period=draw(st.none() | st.integers(1, 2**62 - 1)),
+            traffic=draw(st.none() | st.floats(0.001, 1e12)),
         )
     except ProblemError:  # limits in conflict, or a share with the name of a cost
         assume(False)

@@ -177,6 +177,37 @@ def test_min_draws_and_limits_can_be_added_and_dropped(deployment: Deployment) -
     assert deployment.plan() == ["unchanged"]
 
 
+def test_limits_of_the_calendar_are_created_and_edited(deployment: Deployment) -> None:
+    day = "  - {cost: usd, at_most: 500, per: day, zone: Europe/Berlin}\n"
+    deployment.text = ROUTER.replace("random", "noisy-or")
+    deployment.pool = f"traffic: 2000\n{POOL}{day}"
+    deployment.start()
+    stored = deployment.config().problem
+    assert stored["traffic"] == 2_000
+    window = {"per": "day", "zone": "Europe/Berlin"}
+    assert stored["limits"][2] == {"cost": "usd", "at_most": 500.0, **window}
+    other = day.replace("500", "600").replace("Europe/Berlin", "UTC, when_spent: refuse")
+    deployment.pool = f"traffic: 3000\n{POOL}{other}  - {{cost: usd, at_most: 9000, per: month}}\n"
+    assert deployment.plan() == [
+        "edit: limits: usd at most per day 500 -> 600, usd at most per day, zone: Europe/Berlin -> "
+        "UTC, usd at most per day, when_spent: cheapest -> refuse, add usd "
+        "at most 9000 per month (stays: traffic 2000)"
+    ]
+    deployment.start()
+    edited = deployment.config().problem
+    assert edited["traffic"] == 2_000, "a running router has learned its own"
+    assert edited["limits"][2] == {
+        "cost": "usd",
+        "at_most": 600.0,
+        "per": "day",
+        "when_spent": "refuse",
+    }
+    assert deployment.plan() == ["unchanged (stays: traffic 2000)"]
+    deployment.pool = f"traffic: 2000\n{POOL}"
+    (plan,) = deployment.plan()
+    assert plan == "edit: limits: drop usd at most 600 per day, drop usd at most 9000 per month"
+
+
 def test_the_file_wins_over_an_edit_by_hand_but_leaves_pauses(deployment: Deployment) -> None:
     deployment.start()
     deployment.edit(limits=({"cost": "usd", "at_most": 3.0},), pause=("ann",))

@@ -307,6 +307,29 @@ def test_a_limit_can_be_changed_and_the_version_increases(server: ServerClient) 
     assert kinds == ["created", "edited", "edited"]
 
 
+def test_limits_of_the_calendar_are_created_and_edited(server: ServerClient) -> None:
+    day = {"cost": "usd", "at_most": 500.0, "per": "day", "zone": "Europe/Berlin"}
+    problem = {**FIVE_EXPERTS, "limits": [day], "traffic": 2_000.0}
+    router = server.create_router(problem=problem)
+    config = server.get(router).json()["config"]
+    assert (config["problem"], config["policy"]["name"]) == (problem, "noisy-or")
+    month = {"cost": "usd", "at_most": 9_000.0, "per": "month", "when_spent": "refuse"}
+    edited = server.patch(router, json={"limits": [day, month]}).json()["config"]
+    assert edited["problem"]["limits"] == [day, month]
+    for wrong, field, words in (
+        ({"zone": "Berlin"}, "limits[0].zone", "did you mean 'Europe/Berlin'?"),
+        ({"per": "year"}, "limits[0].per", "request or draw or hour or day or week or month"),
+        ({"zones": "UTC"}, "limits[0].zones", "did you mean 'zone'?"),
+    ):
+        error = assert_error(server.patch(router, json={"limits": [{**day, **wrong}]}), 422)
+        assert error["field"] == field
+        assert words in error["message"]
+        wrong_problem = {"name": "no", "problem": {**problem, "limits": [{**day, **wrong}]}}
+        error = assert_error(server.post("/v1/routers", json=wrong_problem), 422)
+        assert error["field"] == f"problem.{field}"
+        assert words in error["message"]
+
+
 def test_concurrent_edits_are_all_applied(server: ServerClient) -> None:
     router = server.create_router(wait=9.0)
     edits = [{"pause": ["ann"]}, {"pause": ["bob"]}, {"wait": 5.0}, {"default": 0.5}]

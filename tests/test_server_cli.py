@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 
 from bylot import Client, errors
-from bylot.cli import main
+from bylot.cli import main, routers
+from bylot.problem.calendar import WINDOW_NAMES
+from bylot.problem.limits import WhenSpent
 from bylot_bench.http_load import ServerProcess
 from documents import find_blocks
 from server_process import serve_store
@@ -240,6 +242,45 @@ def test_a_router_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
     assert config.get("wait") is None
     assert "no such limit" in run_verb("router", "edit", "edits", "--drop", "juniors", exit_code=1)
     assert "usd" in run_verb("router", "edit", "edits", "--at-most", "usd=0.1", exit_code=1)
+
+
+def test_limits_of_the_calendar_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
+    run_verb("router", "create", "daily", problem_file, "--policy", "distinct")
+
+    def edit(*words: str, exit_code: int = 0) -> str:
+        return run_verb("router", "edit", "daily", *words, exit_code=exit_code)
+
+    def list_limits() -> list[Any]:
+        config = json.loads(run_verb("router", "show", "daily", "--json"))["config"]
+        return [one for one in config["problem"]["limits"] if one.get("cost") == "usd"]
+
+    (usual,) = list_limits()
+    edit("--at-most", "usd=900/day", "--zone", "Europe/Berlin", "--when-spent", "fewer")
+    day = {"cost": "usd", "at_most": 900.0, "per": "day", "zone": "Europe/Berlin"}
+    assert list_limits() == [usual, {**day, "when_spent": "fewer"}]
+    run_verb("decide", "daily")
+    assert "of at most 900 this day" in run_verb("router", "show", "daily")
+    edit("--at-most", "usd=950/day", "--at-most", "usd=9000/month", "--at-most", "usd=3")
+    month = {"cost": "usd", "at_most": 9_000.0, "per": "month"}
+    changed = {**day, "at_most": 950.0, "when_spent": "fewer"}
+    assert list_limits() == [{**usual, "at_most": 3.0}, changed, month]
+    edit("--drop", "usd/request")
+    assert list_limits() == [changed, month]
+    refused = edit("--at-most", "usd=4", exit_code=1)
+    assert "usd is limited per day and month; write usd=4/day, usd=4/month or usd=4/req" in refused
+    edit("--at-most", "usd=4/request", "--drop", "usd/month")
+    assert list_limits() == [changed, {"cost": "usd", "at_most": 4.0}]
+    assert "did you mean 'usd/day'?" in edit("--drop", "usd/days", exit_code=1)
+    assert "did you mean 'Europe/Berlin'?" in edit(
+        "--at-most", "usd=1/hour", "--zone", "Europe/Berln", exit_code=1
+    )
+    with pytest.raises(SystemExit):
+        edit("--at-most", "usd=1/year")
+
+
+def test_the_windows_of_the_command_line_are_those_of_problems() -> None:
+    assert tuple(routers.WINDOWS) == WINDOW_NAMES
+    assert tuple(routers.WHEN_SPENT) == get_args(WhenSpent)
 
 
 def test_a_served_router_can_be_evaluated_and_replayed(

@@ -163,6 +163,7 @@ def test_the_advice_has_the_numbers_of_its_sentence(whatif_results: WhatifResult
         "step": 10.0,
         "gain": pytest.approx(2.0),
         "verdict": "agrees",
+        "words": '"usd at most 1.5 per request"',
     }
 
 

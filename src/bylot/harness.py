@@ -16,6 +16,7 @@ from bylot.policies import Policy, resolve_policy
 from bylot.problem import Problem
 from bylot.problem.validation import check_panel_size
 from bylot.simulation import Trace, running_mean, simulate
+from bylot.window_results import WindowResults, measure_windows
 
 CURVE_POINTS = 200
 
@@ -48,34 +49,63 @@ class PlaySummary(NamedTuple):
     reward_curve: Floats  # (n,) rolling mean
     spend_curve: Floats  # (n, d) running mean
     spread: float = 0.0  # standard deviation of the reward of a request
+    refused: int = 0  # requests for which a budget of the calendar left no panel
+    windows: tuple[WindowResults, ...] = ()  # of each limit of the calendar
+
+    @property
+    def bad_windows(self) -> int:
+        """The number of windows outside a limit of the calendar."""
+        return sum(one.bad for one in self.windows)
+
+    @property
+    def is_judged(self) -> bool:
+        """Has every limit been judged: in a period, or in a window of the calendar?"""
+        in_period = self.spend.size - len(self.windows)
+        windows = all(one.windows for one in self.windows)
+        return windows and (self.periods > 0 or (in_period == 0 and bool(self.windows)))
 
     @property
     def kept(self) -> bool:
-        """Were all limits kept on average over the whole periods?"""
-        return self.periods > 0 and self.outside <= 0.0
+        """Were all limits kept on average over the whole periods, and in every window?"""
+        return self.is_judged and self.outside <= 0.0 and self.bad_windows == 0
 
     @property
     def kept_in_all_periods(self) -> bool:
-        """Were all limits kept at the end of every period, of which there was at least one?"""
-        return self.periods > 0 and self.bad_periods == 0
+        """Were all limits kept at the end of every period, and in every window?"""
+        return self.is_judged and self.bad_periods + self.bad_windows == 0
 
 
 def summarize_play(
-    trace: Trace, period: int, window: int, rewards: tuple[float, float] = (0.0, 1.0)
+    trace: Trace,
+    period: int,
+    window: int,
+    rewards: tuple[float, float] = (0.0, 1.0),
+    times: Ints | None = None,
 ) -> PlaySummary:
-    """Summarize a trace; its rewards, which lie in [0, 1], are mapped to the range `rewards`."""
+    """Summarize a trace; its rewards, which lie in [0, 1], are mapped to the range `rewards`.
+
+    Limits of the calendar are judged in their windows, by the times of the requests; the others at
+    the end of periods, of which refused requests are no part.
+    """
     problem, rounds = trace.problem, len(trace.rewards)
     low, span = rewards[0], rewards[1] - rewards[0]
     t, tenth = sample_rounds(rounds), max(1, rounds // 10)
-    by_period = average_periods(trace.spend, period)
-    spend = trace.spend[: len(by_period) * period or None].mean(axis=0)
+    decided = trace.spend[~trace.refused]
+    averaged = [limit.per is None for limit in problem.limits]
+    has_periods = any(averaged) or not problem.calendars
+    by_period = average_periods(decided, period) if has_periods else decided[:0]
+    spend = average_rows(decided[: len(by_period) * period or None])
+
+    def measure_excess(mean: Floats) -> float:
+        return measure_worst_excess(problem, np.where(averaged, mean, problem.bounds))
+
     return PlaySummary(
         reward=low + span * float(trace.rewards.mean()),
         late=low + span * float(trace.rewards[-tenth:].mean()),
         spend=spend,
-        outside=measure_worst_excess(problem, spend),
+        outside=measure_excess(spend),
         periods=len(by_period),
-        bad_periods=sum(measure_worst_excess(problem, mean) > 0.0 for mean in by_period),
+        bad_periods=sum(measure_excess(mean) > 0.0 for mean in by_period),
         by_period=by_period,
         replaced=int(trace.record.replaced.sum()),
         asked=request_shares(trace.draws, problem.size),
@@ -83,7 +113,14 @@ def summarize_play(
         reward_curve=low + span * rolling_mean(trace.rewards, window)[t - 1],
         spend_curve=running_mean(trace.spend)[t - 1],
         spread=span * float(trace.rewards.std()),
+        refused=int(trace.refused.sum()),
+        windows=() if times is None else measure_windows(trace, times),
     )
+
+
+def average_rows(rows: Floats) -> Floats:
+    """The mean of some rows; 0 without any."""
+    return np.asarray(rows.mean(axis=0)) if len(rows) else np.zeros(rows.shape[1])
 
 
 def average_periods(spend: Floats, period: int) -> Floats:
@@ -99,14 +136,17 @@ def average_periods(spend: Floats, period: int) -> Floats:
 
 
 def request_shares(draws: Ints, size: int) -> Floats:
-    """The share of panels that include each expert, however often it was drawn for one.
+    """The share of requests whose panel includes each expert, however often it was drawn for one.
 
     >>> request_shares(np.array([[0, 1], [1, 1]]), size=3)
     array([0.5, 1. , 0. ])
+    >>> request_shares(np.array([[0, 1], [-1, -1]]), size=3)  # the second one was refused
+    array([0.5, 0.5, 0. ])
     """
     panels = np.sort(draws, axis=1)
     new = np.ones(panels.shape, np.bool_)
     new[:, 1:] = panels[:, 1:] != panels[:, :-1]
+    new &= panels >= 0
     return np.bincount(panels[new], minlength=size) / len(draws)
 
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from bylot import optima
 from bylot._text import format_labels, format_table, join_words, name_panels
-from bylot.errors import InfeasibleLimits
+from bylot.errors import InfeasibleLimits, ProblemError
 from bylot.numerics.jit import Floats
+from bylot.problem.window_bounds import restate_per_request
 from bylot.problem_files import ProblemFile
+from bylot.problem_files.calendar_check import describe_request_bounds
 from bylot.scenario import Scenario
 
 KIND_LABELS = {
@@ -79,8 +81,12 @@ def compute_optimum_report(
     rounds: rounds of a noisy scenario to compute optima on; outcome tables need none
     floor:  no draw probability is below the problem's floor, as in the paper
     starts: starts of the search under exact limits; `seed` is that of the random ones
+
+    Budgets of the calendar count as bounds per request, at the traffic of the problem.
     """
-    problem, data = file.problem, scenario.optimum_input(rounds, [seed])
+    require_traffic(file)
+    problem = restate_per_request(file.problem)
+    data = scenario.optimum_input(rounds, [seed])
     shares, stack = data.context_shares(), data.stack
     common: dict[str, Any] = {"contexts": data.contexts}
     common["aggregate"] = data.contexts is not None and not per_context
@@ -109,6 +115,15 @@ def compute_optimum_report(
     )
 
 
+def require_traffic(file: ProblemFile) -> None:
+    """Refuse budgets of the calendar of which nobody knows what they are per request."""
+    totals = [one for one in file.limits if one.limit.is_total]
+    if totals and file.problem.traffic is None:
+        what = f'"{totals[0].words}" has no bound per request while the traffic is not known'
+        remedy = "give the requests per day: --traffic 2000, or traffic: 2000 in the problem file"
+        raise ProblemError(what, remedy=remedy)
+
+
 def explain_missing_kind(file: ProblemFile, kind: str, error: InfeasibleLimits) -> str:
     if kind == "panels":
         limits = join_words(map(file.format_limit, error.limits), "and")
@@ -124,6 +139,7 @@ def render_optimum(report: OptimumReport, details: bool) -> str:
     """The report as text: four numbers; details are the problem, the scenario, and tables."""
     problem, scenario = report.file.problem, report.scenario
     lead = format_labels(list_main_numbers(report))
+    lead += describe_request_bounds(report.file)
     if scenario.synthetic:
         lead = [scenario.description, *lead]
     if not details:
@@ -223,7 +239,7 @@ def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
         spends = (cost[j] for cost in spent.values())
         cells = (f"{cost / unit:.4g} {judge_cost(report, j, cost)}" for cost in spends)
         name = f"{written.limit.name} {written.limit.side}"
-        rows.append((name, f"{written.written:.6g}", f"per {written.per}", *cells))
+        rows.append((name, f"{written.written:.6g}", written.per_words, *cells))
     return format_table(rows)
 
 
@@ -312,6 +328,7 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
         "contexts": dict(zip(scenario.contexts, report.shares.tolist(), strict=False)),
         "limits_per_context": report.per_context,
         "floor": file.problem.floor if report.floor else 0.0,
+        "traffic": file.problem.traffic,
         "experts": list(file.problem.experts),
         "distributions": {kind: distribution_to_data(report, one) for kind, one in found},
         "missing": report.missing,
@@ -355,6 +372,8 @@ def limit_costs_to_data(report: OptimumReport, cost: Floats) -> list[dict[str, A
             "limit": written.limit.name,
             "side": written.limit.side,
             "bound": written.limit.bound,
+            "per": written.limit.per or "request",
+            "bound_per_request": float(report.file.problem.bounds[j]),
             "line": written.line,
             "cost": float(cost[j]),
             "kept": judge_cost(report, j, float(cost[j])) != "violated",

@@ -108,6 +108,12 @@ class VerbParser(argparse.ArgumentParser):
         self.add_argument("file", type=Path, metavar="PROBLEM", help=text)
         self.add_path("--experts", "CSV file of experts, instead of the problem file's")
 
+    def add_traffic(self) -> None:
+        """Add the requests per day, for limits of the calendar."""
+        text = "requests per day, for limits per hour, day, week or month (default: the traffic of "
+        text += "the problem file)"
+        self.add_option("--traffic", "REQUESTS", text, parse_amount)
+
 
 class DefaultsFormatter(argparse.HelpFormatter):
     """Append the default of an option to its help, if that states none; fill in all policies."""
@@ -264,6 +270,16 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
     return file, scenario.scenario_from_outcomes(
         file, given.outcomes, given.questions, dimension, given.context
     )
+
+
+def apply_traffic(file: "ProblemFile", traffic: float | None) -> "ProblemFile":
+    """The problem file at the traffic of --traffic, if that is given."""
+    if traffic is None:
+        return file
+    if not file.problem.calendars:
+        what = "--traffic is for limits per hour, day, week or month, and the problem has none"
+        raise BylotError(what, remedy="leave it out")
+    return file.at_traffic(traffic)
 
 
 def split_policies(text: str) -> list[str]:

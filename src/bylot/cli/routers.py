@@ -6,8 +6,10 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bylot._text import join_words
 from bylot.cli import options, stores
 from bylot.cli.options import add_verb, connect_client, print_result
 from bylot.errors import PolicyError, ProblemError
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from bylot.problem import Limit
 
 AGGREGATES = ["earliest", "last", "sum"]
+WINDOWS = ["hour", "day", "week", "month"]  # as in `problem`, which takes long to import
+WHEN_SPENT = ["cheapest", "fewer", "refuse"]
 
 
 def add(verbs: Any) -> None:
@@ -92,13 +96,22 @@ def add_edit(kinds: Any) -> None:
         "Change the configuration of a router from its next decision on. The change is validated "
         "like a new problem and recorded in the router's log.",
     )
-    text = "new bound of a limit on this side, or a new limit on a cost"
+    text = (
+        "new bound of a limit on this side, or a new limit on a cost; with /hour, /day, /week or "
+    )
+    text += "/month, of the limit per such window of the calendar, as in usd=500/day"
     for side in ("--at-most", "--at-least"):
-        edit.add_list(side, "COST=BOUND", text, options.parse_named_amount)
+        edit.add_list(side, "COST=BOUND[/WINDOW]", text, parse_bound)
+    text = "time zone of the limits per hour, day, week or month that are given (default: as it "
+    text += "is; of a new one UTC)"
+    edit.add_option("--zone", "ZONE", text)
+    text = "what happens as the budgets that are given run out (default: as it is; of a new one "
+    text += f"{WHEN_SPENT[0]})"
+    edit.add_argument("--when-spent", choices=WHEN_SPENT, help=text)
     text = "add an expert with all its costs, and the limited groups it belongs to"
     edit.add_list("--add", "NAME:COST=AMOUNT,GROUP", text, parse_expert)
     for option, metavar, text in (
-        ("--drop", "COST", "drop all limits on a cost or group"),
+        ("--drop", "COST[/WINDOW]", "drop all limits on a cost or group, or those per window"),
         ("--remove", "EXPERT", "remove an expert for good"),
         ("--pause", "EXPERT", "stop asking an expert for now"),
         ("--resume", "EXPERT", "ask a paused expert again"),
@@ -125,6 +138,21 @@ def parse_expert(text: str) -> dict[str, Any]:
         **dict(options.parse_named_amount(part) for part in parts if "=" in part),
         "group": [part for part in parts if "=" not in part],
     }
+
+
+def parse_bound(text: str) -> tuple[str, float, str | None]:
+    """Parse a bound, and what it is per.
+
+    >>> parse_bound("usd=2.5"), parse_bound("usd=500/day")
+    (('usd', 2.5, None), ('usd', 500.0, 'day'))
+    """
+    rest, slash, per = text.rpartition("/")
+    if not slash or "=" in per:  # a cost may be called in/out
+        return *options.parse_named_amount(text), None
+    if per not in ("request", *WINDOWS):
+        expected = f"expected a bound per {join_words(('request', *WINDOWS), 'or')}"
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
+    return *options.parse_named_amount(rest), per
 
 
 def parse_member_score(text: str) -> tuple[str, float]:
@@ -261,21 +289,44 @@ def run_edit(given: argparse.Namespace) -> None:
 
 
 def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["Limit"]:
-    from bylot.problem import at_least, at_most
+    """The limits of a router with the changes of --at-most, --at-least and --drop."""
+    from bylot.problem.limits import LOWER, UPPER, Limit
     from bylot.problem.validation import suggest_known_name
 
-    names = [limit.name for limit in limits]
+    kept = [one for one in limits if not {one.name, name_window(one)} & set(given.drop)]
+    names = {name for one in limits for name in (one.name, name_window(one))}
     for name in given.drop:
         if name not in names:
-            remedy = suggest_known_name(name, names, "limits")
+            remedy = suggest_known_name(name, sorted(names), "limits")
             raise ProblemError(f"--drop {name}: no such limit", remedy=remedy)
-    edited = {(limit.name, limit.sign): limit for limit in limits if limit.name not in given.drop}
-    for make, bounds in ((at_most, given.at_most), (at_least, given.at_least)):
-        for name, bound in bounds:
-            new = make(name, bound)
-            old = edited.get((name, new.sign))
-            edited[name, new.sign] = new if old is None else old.at(bound)
+    edited, costs = {one.key: one for one in kept}, {one.name: one.cost for one in limits}
+    for sign, changes in ((UPPER, given.at_most), (LOWER, given.at_least)):
+        for name, bound, per in changes:
+            if per is None:
+                check_window_is_named(kept, name, sign, bound)
+            window = per if per in WINDOWS else None
+            fields: dict[str, Any] = {"bound": bound}
+            if window is not None:
+                more = {"zone": given.zone, "when_spent": given.when_spent}
+                fields |= {key: x for key, x in more.items() if x is not None}
+            old = edited.get((name, sign, window or ""))
+            new = old or Limit(costs.get(name, name), bound, sign, per=window)
+            edited[new.key] = replace(new, **fields)
     return list(edited.values())
+
+
+def name_window(limit: "Limit") -> str:
+    """A limit as --drop names it: "usd/day", or "usd/request" without a window."""
+    return f"{limit.name}/{limit.per or 'request'}"
+
+
+def check_window_is_named(limits: Sequence["Limit"], name: str, sign: int, bound: float) -> None:
+    """Refuse a bound without a window if it could be meant for one."""
+    pers = [one.per for one in limits if (one.name, one.sign) == (name, sign)]
+    if pers and None not in pers:
+        ways = [f"{name}={bound:g}/{per}" for per in (*pers, "request")]
+        what = f"{name} is limited per {join_words([str(per) for per in pers], 'and')}"
+        raise ProblemError(what, remedy=f"write {join_words(ways, 'or')}")
 
 
 def run_decide(given: argparse.Namespace) -> None:

@@ -4,11 +4,15 @@ import argparse
 import csv
 import os
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options
 from bylot.cli.options import add_verb, print_result, read_scenario
 from bylot.errors import BylotError, PolicyError
+
+if TYPE_CHECKING:
+    from bylot.environments import Traffic
+    from bylot.problem_files import ProblemFile
 
 DEMO_POLICIES = ["distinct", "noisy-or", "omd"]
 USUAL_POLICIES = ["distinct", "noisy-or", "tangent", "omd", "ts-bwk"]
@@ -24,6 +28,7 @@ def add(verbs: Any) -> None:
     kinds = options.add_group(verbs, "problem", "check a problem file, or start one")
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
+    check.add_traffic()
     check.add_flag("--details", "also print costs, groups, and the range of each limit")
     check.add_json()
     for name, packaged, text in (
@@ -49,8 +54,13 @@ def add_simulate(verbs: Any) -> None:
     options.add_scenario_options(verb)
     verb.add_policies("policies to play", USUAL_POLICIES)
     verb.add_count("--seeds", 5, "runs of each policy")
-    text = "requests per run; policies know this horizon unless the file sets a period"
-    verb.add_count("--rounds", 10_000, text)
+    text = "requests per run; policies know this horizon unless the file sets a period (default: "
+    text += "10000; with limits per hour, day, week or month enough for several of these)"
+    verb.add_count("--rounds", None, text)
+    text = "when requests arrive, which limits per hour, day, week or month need: flat, daily, "
+    text += "weekend, bursts or dead-days, and settings, e.g. "
+    text += "daily:per_day=2000,start=2026-03-01,zone=Europe/Berlin"
+    verb.add_option("--traffic", "SHAPE:SETTINGS", text)
     verb.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
     text = "what calls really cost, e.g. noise=0.5,usd=1.3,usd:EXPERT=2,report=panel: NAME=FACTOR "
     text += "times the declared cost on average, of all experts or of one; noise, the standard "
@@ -62,7 +72,8 @@ def add_simulate(verbs: Any) -> None:
     text += "NAME.at_most or NAME.at_least if the cost is limited on both sides"
     verb.add_option("--sweep", "NAME=FROM:TO:COUNT", text)
     rate = verb.add_mutually_exclusive_group()
-    text = "requests per day, for totals per day (default: totals per 1,000 requests)"
+    text = "requests per day, for totals per day (default: those of --traffic, or totals per 1,000 "
+    text += "requests)"
     rate.add_argument("--per-day", type=options.parse_amount, metavar="REQUESTS", help=text)
     text = "column with the time of a question, in the same table as --dimension: counts the "
     text += "requests per day"
@@ -84,6 +95,7 @@ def add_optimum(verbs: Any) -> None:
         "limit; the best fixed panel is shown beside them.",
     )
     options.add_scenario_options(verb)
+    verb.add_traffic()
     text = "every context keeps the limits by itself, as in the paper (default: all together)"
     verb.add_flag("--each-context", text)
     text = "draw every expert with at least the problem's floor, as the paper's policies do; "
@@ -115,7 +127,7 @@ def run_check(given: argparse.Namespace) -> int:
     from bylot.problem_files.check import check_problem, failure_data, render_check
 
     try:
-        file = read(given.file, given.experts)
+        file = options.apply_traffic(read(given.file, given.experts), given.traffic)
     except ProblemError as error:
         if not given.json:
             raise
@@ -136,31 +148,65 @@ def run_simulate(given: argparse.Namespace) -> int:
     """Play and report; 130 if interrupted, 1 if nothing could be played."""
     from bylot.outcome_tables.outcomes import count_questions_per_day
     from bylot.scenario import call_costs_from_text
-    from bylot.whatif import WhatifPlan, parse_sweep, render
+    from bylot.whatif import WhatifPlan, choose_rounds, parse_sweep, render
     from bylot.whatif import run as run_whatif
 
     file, scenario = read_scenario(given)
+    traffic, declared = parse_traffic(file, given.traffic), file.problem.traffic
+    file = file if traffic is None else file.at_traffic(traffic.per_day)
     unused, per_day = scenario.unused, given.per_day
     if given.time is not None:
         unused = tuple(column for column in unused if column != given.time)
         rate = count_questions_per_day(given.questions or given.outcomes, given.time)
         per_day = rate * scenario.requests / scenario.questions
+    if per_day is None and traffic is not None:
+        per_day = traffic.per_day
     plan = WhatifPlan(
         file=file,
         scenario=replace(scenario, unused=unused),
-        policies=check_policies(given.policy or USUAL_POLICIES),
+        policies=check_policies(given.policy or choose_policies(file)),
         seeds=range(given.seeds),
-        rounds=given.rounds,
+        rounds=given.rounds or choose_rounds(file.problem, traffic),
         sweep=None if given.sweep is None else parse_sweep(file, given.sweep),
         per_day=per_day,
         feedback=given.feedback,
         calls=None if given.call_costs is None else call_costs_from_text(file, given.call_costs),
+        traffic=traffic,
+        declared_traffic=declared,
     )
     result = run_whatif(plan, given.out, given.jobs)
     print_result(given, result.data, render(result))
     if result.results.stopped:
         return 130
     return 0 if result.results.policies else 1
+
+
+def parse_traffic(file: "ProblemFile", text: str | None) -> "Traffic | None":
+    """The traffic of --traffic, which limits of the calendar need, and no others."""
+    from bylot.environments.traffic import traffic_from_text
+
+    calendars, per_day = file.problem.calendars, file.problem.traffic or 2_000
+    if not calendars and text is None:
+        return None
+    if not calendars:
+        what = "--traffic is for limits per hour, day, week or month, and the problem has none"
+        raise BylotError(what, remedy="leave it out; give requests per day with --per-day")
+    if text is None:
+        what = f"the limits per {calendars[0].per} of {file.path} need to know when requests arrive"
+        example = f"daily:per_day={per_day:g},start=2026-03-01,zone={calendars[0].zone}"
+        raise BylotError(what, remedy=f"add --traffic {example}")
+    try:
+        return traffic_from_text(text)
+    except BylotError as error:
+        raise BylotError(f"--traffic: {error}") from None
+
+
+def choose_policies(file: "ProblemFile") -> list[str]:
+    """The policies that are played by default: not those that can keep no window."""
+    from bylot.policies import POLICIES
+
+    windows = bool(file.problem.calendars)
+    return [name for name in USUAL_POLICIES if POLICIES[name].keeps_windows or not windows]
 
 
 def check_policies(policies: list[str]) -> list[str]:
@@ -182,6 +228,7 @@ def run_optimum(given: argparse.Namespace) -> int:
     from bylot import optimum_report
 
     file, scenario = read_scenario(given)
+    file = options.apply_traffic(file, given.traffic)
     report = optimum_report.compute_optimum_report(
         file,
         scenario,

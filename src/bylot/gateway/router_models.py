@@ -28,7 +28,7 @@ ModelPrices = Mapping[str, Sequence[CallPrice]]
 COST_UNIT = "US dollars per call"
 SHORT_FIELDS = (
     *("models", "draws", "min_draws", "limits", "typical_tokens"),
-    *("costs", "groups", "contexts", "period", "floor"),
+    *("costs", "groups", "contexts", "period", "floor", "traffic"),
 )
 """Fields of a router without `problem`: those of a problem, with models as its experts."""
 

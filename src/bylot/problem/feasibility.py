@@ -206,13 +206,21 @@ def make_panels_polytope(problem: "Problem", fewest: int) -> LimitPolytope:
 
 
 def require_feasible(problem: "Problem") -> None:
-    """Raise InfeasibleLimits if no policy can keep all limits."""
-    polytope = reachable_polytope(problem)
-    conflict = find_conflict(polytope, problem.limits)
+    """Raise InfeasibleLimits if no policy can keep all limits.
+
+    Budgets of the calendar can always be kept, by refusing requests.
+    """
+    polytope, limits = reachable_polytope(problem), problem.limits
+    if any(limit.is_total for limit in limits):
+        kept = [j for j, limit in enumerate(limits) if not limit.is_total]
+        rows, bounds = polytope.rows[kept], polytope.bounds[kept]
+        polytope = replace(polytope, rows=rows, bounds=bounds, signs=polytope.signs[kept])
+        limits = tuple(limits[j] for j in kept)
+    conflict = find_conflict(polytope, limits)
     if conflict is None:
         return
-    single = find_single_remedies(polytope, problem.limits, conflict.limits)
-    joint = None if single else find_joint_remedy(polytope, problem.limits)
+    single = find_single_remedies(polytope, limits, conflict.limits)
+    joint = None if single else find_joint_remedy(polytope, limits)
     sizes, together = format_sizes(int(polytope.fewest), int(polytope.most)), ""
     if len(conflict.limits) > 1:
         kind = "the smallest" if conflict.smallest else "an irreducible"

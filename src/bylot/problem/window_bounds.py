@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats
-from bylot.problem.limits import UPPER
+from bylot.problem.limits import UPPER, Limit
 from bylot.problem.polytope import LimitPolytope
 
 if TYPE_CHECKING:
@@ -42,13 +42,45 @@ def compute_request_bounds(problem: "Problem") -> Floats:
     random = min(problem.draws, problem.size) * problem.rows.mean(axis=1)
     for j in np.flatnonzero(totals).tolist():
         limit, floor = problem.limits[j], (1.0 + LEAST_ROOM) * least[j]
-        assert limit.per is not None
         if problem.traffic is None:
             fair = least[j] + UNKNOWN_TRAFFIC_SHARE * max(random[j] - least[j], 0.0)
         else:
-            fair = limit.bound / max(problem.traffic * DAYS_PER_WINDOW[limit.per], 1.0)
+            fair = limit.bound / (count_window_requests(limit, problem.traffic) or 1.0)
         bounds[j] = max(fair, floor)
     return bounds
+
+
+def count_window_requests(limit: Limit, traffic: float | None) -> float | None:
+    """The requests of an average window of a budget, at least one; None: unknown, or no budget.
+
+    >>> from bylot.problem.limits import at_most
+    >>> count_window_requests(at_most("usd", 500, per="week"), 2_000)
+    14000.0
+    """
+    if traffic is None or limit.per is None or not limit.is_total:
+        return None
+    return max(traffic * DAYS_PER_WINDOW[limit.per], 1.0)
+
+
+def name_request_cost(limit: Limit) -> str:
+    """The cost of a limit of the calendar in a problem with bounds per request: "usd per day"."""
+    return limit.name if limit.per is None else f"{limit.name} per {limit.per}"
+
+
+def restate_per_request(problem: "Problem") -> "Problem":
+    """The problem with limits on averages over all requests, at its traffic, for optima.
+
+    A cost may be limited in several kinds of windows, so each has a cost of its own.
+    """
+    if not problem.calendars:
+        return problem
+    costs, limits = dict(problem.costs), list(problem.limits)
+    for j, limit in enumerate(problem.limits):
+        if limit.per is not None:
+            name = name_request_cost(limit)
+            costs[name] = problem.rows[j]
+            limits[j] = Limit(name, float(problem.bounds[j]), limit.sign)
+    return problem.replace(costs=costs, limits=limits)
 
 
 def find_least_costs(problem: "Problem", totals: Bools, bounds: Floats) -> Floats:

@@ -17,7 +17,9 @@ from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
 from bylot.problem.polytope import LimitPolytope
-from bylot.problem_files.problem_file import ProblemFile, WrittenLimit
+from bylot.problem_files.calendar_check import describe_windows, find_window_data
+from bylot.problem_files.problem_file import ProblemFile
+from bylot.problem_files.written_limit import WrittenLimit
 
 MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a proposed bound beyond a feasible one
 PROPOSED_DIGITS = 3  # significant digits of a proposed bound
@@ -43,6 +45,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         "min_draws": problem.min_draws,
         "floor": problem.floor,
         "period": problem.period,
+        "traffic": problem.traffic,
         "rewards": list(file.rewards),
         "contexts": dict(file.contexts),
         "costs": {
@@ -97,13 +100,14 @@ def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
 
 
 def written_limit_data(written: WrittenLimit) -> dict[str, Any]:
-    """A limit as the file writes it, and per request."""
-    limit = written.limit
+    """A limit as the file writes it, and per request, as far as the traffic is known."""
+    limit, request = written.limit, written.limit.bound / (written.requests or 1.0)
+    is_known = written.requests is not None or not limit.is_total
     return {
         "cost" if isinstance(limit.cost, str) else "group": limit.name,
         limit.side: written.written,
         "per": written.per,
-        "per_request": limit.bound,
+        "per_request": request if is_known else None,
         "line": written.line,
     }
 
@@ -112,12 +116,16 @@ def find_limit_ranges(written: WrittenLimit, problem: Problem) -> dict[str, Any]
     """What the average under a limit can be while the others are kept, in the unit of the file.
 
     `distinct` is the same for panels of M different experts; None if these cannot keep the others.
+    Of a budget of the calendar, all of them are None if the traffic is not known.
     """
+    data = written_limit_data(written) | {"window": find_window_data(written, problem)}
+    unit = written.unit(problem.draws)
+    if math.isnan(unit):
+        return {**data, "lowest": None, "highest": None, "distinct": None}
     lowest, highest = problem.range_of(written.limit)
     full = find_average_range(problem, full_panels_polytope(problem), written.limit)
-    unit = written.unit(problem.draws)
     ends = {"lowest": lowest / unit, "highest": highest / unit}
-    return {**written_limit_data(written), **ends, "distinct": full and [x / unit for x in full]}
+    return {**data, **ends, "distinct": full and [x / unit for x in full]}
 
 
 def limits_in_conflict(file: ProblemFile, conflict: Conflict | None) -> list[WrittenLimit]:
@@ -130,7 +138,7 @@ def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
     problem = file.problem
     for limit in file.limits:
         full = find_average_range(problem, full_panels_polytope(problem), limit.limit)
-        if full is None:
+        if full is None or limit.limit.is_total:  # requests are refused before it is exceeded
             continue
         sign = limit.limit.sign
         nearest = full[0 if sign == UPPER else 1] / limit.unit(problem.draws)
@@ -172,6 +180,8 @@ def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
     """Check a policy with a guard, whose panels have so many members or more."""
     space = constraint_rows.find_slater_point(problem, fewest)
     rows, period = constraint_rows.make_constraint_rows(problem), guard.get_period(problem, None)
+    judged = [j for j, limit in enumerate(problem.limits) if limit.per is None]  # by period
+    rows = constraint_rows.ConstraintRows(rows.A[judged], rows.b[judged])
     shortest, reason = find_shortest_period(rows, space.quota), ""
     if shortest == math.inf:
         reason = "the limits leave no margin for a guarantee"
@@ -210,6 +220,8 @@ def check_noisy_or(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any
 
 def check_strict(problem: Problem) -> dict[str, Any]:
     """Check the policy that needs a fixed set of safe distributions; it guarantees no period."""
+    if problem.calendars:
+        return policy_check_data("it does not keep limits per hour, day, week or month")
     safe = make_safe_rows(constraint_rows.make_constraint_rows(problem), problem.draws)
     bounds = np.abs(safe.b) * constraint_rows.compute_row_units(problem)
     region = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
@@ -220,25 +232,28 @@ def check_strict(problem: Problem) -> dict[str, Any]:
 
 def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str:
     """The check as text: four numbers; details are the problem, tables, and what they mean."""
-    lead = format_labels(found["summary"])
+    lead, windows = format_labels(found["summary"]), describe_windows(file, found)
     looser = describe_looser_limits(found)
     if not details:
         more = "Use --details for costs, groups, and the range and the promise of each limit."
-        return "\n".join([*lead, *looser, more])
+        return "\n".join([*lead, *windows, *looser, more])
     problem, (low, high) = file.problem, file.rewards
     source = f" (from {file.csv})" if file.csv else ""
     default = "" if problem.period else " (the default)"
     sizes = format_sizes(problem.min_draws or problem.draws, problem.draws)
+    held = f"at the end of every {guard.get_period(problem, None):,} requests{default}"
+    if problem.calendars:
+        others = any(limit.per is None for limit in problem.limits)
+        held = "in their windows of the calendar" + f", the others {held}" * others
     head = [
         f"{file.path}: {problem.size} experts{source}, {sizes} drawn for each request",
-        f"rewards from {low:g} to {high:g}; the limits hold at the end of every "
-        f"{guard.get_period(problem, None):,} requests{default}",
+        f"rewards from {low:g} to {high:g}; the limits hold {held}",
     ]
     if file.contexts:
         shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
         head.append(f"contexts and their shares of the requests: {shares}")
     tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
-    promised = describe_promises(found)
+    promised = [*windows, *describe_promises(found)]
     lines = [*describe_limits(file), *promised, *looser, *describe_auto(file, found)]
     return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
 
@@ -255,11 +270,15 @@ def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, st
         "policies": f"{len(runs)} of {len(checks)} checked can run ({', '.join(runs)}); the "
         f"default is {name}{'' if name in runs else ', which cannot'}",
     }
-    if count and checks[name]["margin"] is not None:
+    bounds = [one["per_request"] for one in found["limits"]]  # unknown, or too little for all
+    known = [None if one is None else float(one) for one in file.problem.bounds] == bounds
+    if count and known and checks[name]["margin"] is not None:
+        at = "" if file.problem.traffic is None else ", at this traffic"
         numbers["margin"] = (
             f"{format_percent(checks[name]['margin'])}: all limits could be this much tighter at "
-            f"once and {name} could keep them"
+            f"once and {name} could keep them{at * bool(file.problem.calendars)}"
         )
+    if any(one.limit.per is None for one in file.limits) and checks[name]["margin"] is not None:
         shortest, period = checks[name]["shortest_period"], guard.get_period(file.problem, None)
         numbers["shortest period"] = "none: no period can be guaranteed"
         if shortest is not None:
@@ -280,11 +299,13 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
     ]
     groups = [(name, str(len(group.members))) for name, group in file.groups.items()]
     limits = []
-    for (limit, line, per, bound), one in zip(file.limits, found["limits"], strict=True):
-        upper = limit.sign == UPPER
-        redundant = bound >= one["highest"] if upper else bound <= one["lowest"]
+    for (limit, line, per, bound, _), one in zip(file.limits, found["limits"], strict=True):
         ends = [one["lowest"], one["highest"], *(one["distinct"] or ())]
-        cells = [f"{bound:.6g}", f"per {per}", *(f"{end:.4g}" for end in ends)]
+        cells, redundant = [f"{bound:.6g}", f"per {per}"], False
+        if one["lowest"] is not None:
+            upper = limit.sign == UPPER
+            redundant = bound >= one["highest"] if upper else bound <= one["lowest"]
+            cells += [f"{end:.4g}" for end in ends]
         cells += [""] * (6 - len(cells)) + ["" if line is None else str(line)]
         note = "implied by the others" if redundant else ""
         limits.append((f"{limit.name} {limit.side}", *cells, note))
@@ -325,6 +346,8 @@ def describe_limits(file: ProblemFile) -> list[str]:
     if problem.min_draws is not None and problem.min_draws < problem.draws:
         sizes = format_sizes(problem.min_draws, problem.draws)
         lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
+    if problem.calendars:
+        return lines
     verdict = "feasible: omd can keep them"
     if surrogate:
         verdict = f"infeasible, because of {surrogate}: omd may miss them"
@@ -347,6 +370,10 @@ def list_promises(limits: list[dict[str, Any]], key: str) -> list[str]:
     for one in limits:
         name = f"{one.get('cost') or one['group']} {'at_most' if 'at_most' in one else 'at_least'}"
         sentence = PROMISES[one[key]]
+        if one["window"] is not None:
+            name += f" per {one['per']}"
+            sentence = sentence.replace("at the end of every period", f"in every {one['per']}")
+            sentence = sentence.replace("1 period in", f"1 {one['per']} in")
         if "group" in one:
             sentence = sentence.partition(", whatever calls cost")[0]
         by_sentence.setdefault(sentence, []).append(name)

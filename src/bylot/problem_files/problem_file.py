@@ -2,66 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bylot._text import format_number, join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
-from bylot.outcome_tables.sheets import quote_field
-from bylot.problem import Limit, Problem, Share, share, validation
+from bylot.problem import Limit, Problem, Share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
-from bylot.problem.limits import LOWER, MAX_COST, UPPER
-from bylot.problem.validation import suggest_known_name
-from bylot.problem_files.document import Document, Keys, format_yaml, read_document
-from bylot.problem_files.experts import Entry, ExpertList, Group, check_members, read_expert_list
+from bylot.problem.limits import MAX_COST
+from bylot.problem.window_bounds import name_request_cost
+from bylot.problem_files.document import Document, format_yaml, read_document
+from bylot.problem_files.experts import Group, read_expert_list
 from bylot.problem_files.schema import EXPERT_KEYS, NAME_RULE, SCHEMA, check_value, is_readable_name
+from bylot.problem_files.written_limit import WrittenLimit, read_limits
 
 MAX_LISTED_REMEDIES = 4
-
-
-class WrittenLimit(NamedTuple):
-    """One side of a limit as the file writes it: the bound, and whether it is per draw."""
-
-    limit: Limit
-    line: int | None
-    per: str  # request or draw
-    written: float
-
-    def at(self, written: float, draws: int) -> "WrittenLimit | None":
-        """The same with another bound; None if it is more than all draws."""
-        if self.per == "draw" and isinstance(self.limit.cost, Share) and written > 1:
-            return None
-        return self._replace(limit=self.limit.at(self.per_request(written, draws)), written=written)
-
-    def per_request(self, written: float, draws: int) -> float:
-        """A bound in the unit of the file as one per request: the decimal product, rounded once."""
-        return float(Decimal(repr(written)) * self.unit(draws))
-
-    def unit(self, draws: int) -> int:
-        """What one of the unit of the bound is per request."""
-        return draws if self.per == "draw" else 1
-
-    def __str__(self) -> str:
-        return f"{self.limit.name!r} {self.limit.side} {self.written!r} per {self.per}"
-
-    @property
-    def located(self) -> str:
-        return str(self) if self.line is None else f"{self} (line {self.line})"
-
-    @property
-    def entry(self) -> str:
-        """What to write and where: "at_most: 2.0 in line 15"."""
-        place = f"for {self.limit.name}" if self.line is None else f"in line {self.line}"
-        return f"{self.limit.side}: {self.written!r} {place}"
-
-    @property
-    def words(self) -> str:
-        """The limit in a sentence: "usd at most 2 per request"."""
-        side = self.limit.side.replace("_", " ")
-        return f"{self.limit.name} {side} {self.written:.4g} per {self.per}"
 
 
 @dataclass(frozen=True)
@@ -120,10 +77,18 @@ class ProblemFile:
         return join_words(parts, "and")
 
     def format_limit(self, limit: Limit) -> str:
-        """Write a limit, which is per request, in the words and the unit of the file."""
-        written = next(one for one in self.limits if one.limit.key == limit.key)
-        bound = limit.bound / written.unit(self.problem.draws)
-        return f'"{written._replace(written=bound).words}"'
+        """Write a limit in the words and the unit of the file."""
+        for written in self.limits:
+            if written.limit.key == limit.key:
+                bound = limit.bound / (self.problem.draws if written.per == "draw" else 1)
+                return f'"{written._replace(written=bound).words}"'
+        restated = {(name_request_cost(one.limit), one.limit.sign): one for one in self.limits}
+        return f'"{restated[limit.name, limit.sign].words}"'  # its bound is per request
+
+    def at_traffic(self, traffic: float | None) -> "ProblemFile":
+        """The same at so many requests per day; None: they are not known."""
+        limits = [one.at_traffic(traffic) for one in self.limits]
+        return replace(self, problem=self.problem.replace(traffic=traffic), limits=limits)
 
 
 def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) -> ProblemFile:
@@ -161,7 +126,8 @@ def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
     with document.locate_errors("min_draws"):
         validation.check_min_draws(entry.get("min_draws"), entry["draws"])
     with locate_limits(document.path, limits, entry["draws"]):
-        options = {key: entry.get(key) for key in ("draws", "min_draws", "floor", "period")}
+        names = ("draws", "min_draws", "floor", "period", "traffic")
+        options = {name: entry.get(name) for name in names}
         options["max_costs"] = pool.max_costs
         problem = Problem(pool.names, pool.costs, [one.limit for one in limits], **options)
     return ProblemFile(
@@ -173,7 +139,7 @@ def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
             name: "" if isinstance(x, list) else x for name, x in entry.get("costs", {}).items()
         },
         groups=pool.groups,
-        limits=limits,
+        limits=[one.at_traffic(problem.traffic) for one in limits],
         csv=pool.csv,
     )
 
@@ -205,44 +171,6 @@ def read_reward_range(document: Document, given: Any) -> tuple[float, float]:
         return low, high
     parts = {"got": ends, "expected": expected, "remedy": remedy}
     raise document.error(("rewards",), "rewards", **parts)
-
-
-def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iterator[WrittenLimit]:
-    for n, entry in enumerate(problem.get("limits", [])):
-        limited = limited_quantity(document, ("limits", n), entry, experts)
-        per = entry.get("per", "request")
-        for side, sign in (("at_most", UPPER), ("at_least", LOWER)):
-            if side not in entry:
-                continue
-            keys, bound = ("limits", n, side), float(entry[side])
-            if per == "draw" and isinstance(limited, Share) and bound > 1:
-                expected = "a share of the draws from 0 to 1"
-                remedy = "write 0.04 for 4%, or per: request"
-                raise document.error(keys, side, got=bound, expected=expected, remedy=remedy)
-            with document.locate_errors(*keys):
-                limit = Limit(limited, bound, sign)  # as written, for its error
-                written = WrittenLimit(limit, document.line(keys), per, bound)
-                limit = limit.at(written.per_request(bound, problem["draws"]))
-            yield written._replace(limit=limit)
-
-
-def limited_quantity(
-    document: Document, keys: Keys, entry: Entry, experts: ExpertList
-) -> str | Share:
-    """What is limited: a cost by its name, or the share of a group."""
-    if "share" in entry:
-        what = f"share {quote_field(entry['share'])}"
-        members = check_members(document, (*keys, "members"), what, entry["members"], experts.names)
-        return share(entry["share"], members)
-    kind, other = ("cost", "group") if "cost" in entry else ("group", "cost")
-    name = entry[kind]
-    known = {"cost": list(experts.costs), "group": list(experts.groups)}
-    if name not in known[kind]:
-        remedy = suggest_known_name(name, known[kind], f"{kind}s")
-        if name in known[other]:
-            remedy = f"it is a {other}: write {other}: {name}"
-        raise document.error((*keys, kind), f"unknown {kind} {quote_field(name)}", remedy=remedy)
-    return name if kind == "cost" else share(name, experts.groups[name].members)
 
 
 @contextmanager
@@ -288,7 +216,7 @@ def describe_remedies(error: InfeasibleLimits, limits: Sequence[WrittenLimit], d
 
 
 def write(problem: Problem) -> str:
-    """Write a problem as YAML that reads back as an equal problem; bounds are per request.
+    """Write a problem as YAML that reads back as an equal problem; no bound is per draw.
 
     Parameters
     ----------
@@ -334,6 +262,7 @@ def write(problem: Problem) -> str:
         "min_draws": problem.min_draws,
         "floor": None if problem.floor == default_floor else problem.floor,
         "period": problem.period,
+        "traffic": problem.traffic,
         "costs": dict.fromkeys(costs, ""),
         "experts": [
             {

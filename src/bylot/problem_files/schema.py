@@ -4,6 +4,7 @@ Only the words of JSON Schema that occur there are known. What values mean toget
 and `problem_file`.
 """
 
+import difflib
 import json
 import math
 import sys
@@ -198,7 +199,13 @@ def suggest_kind(value: Any, text: str, parts: list[SchemaPart]) -> str | None:
     >>> number = [{"type": "number"}]
     >>> [suggest_kind(text, text, number) for text in ("1e3", "4%", "1,5", "many")]
     ['remove the quotes', 'write 0.04 for 4%', 'write 1.5: decimals have a point', None]
+    >>> suggest_kind("mouth", "mouth", [{"enum": ["day", "month"]}])
+    "did you mean 'month'?"
     """
+    words = [word for part in parts for word in part.get("enum", ())]
+    if words and isinstance(value, str):
+        close = difflib.get_close_matches(value.casefold(), words, n=1)
+        return f"did you mean {close[0]!r}?" if close else None
     if isinstance(value, bool | int | float | AmbiguousScalar):
         named = any(has_kind("", part) for part in parts)
         return f'put it in quotes if it is a name: "{text}"' if named else None

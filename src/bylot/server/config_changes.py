@@ -59,6 +59,8 @@ def list_fixed_differences(declared: DeclaredRouter, stored: RouterConfig) -> It
     for name in ("floor", "period"):
         if not are_equal(mine.get(name), other.get(name)):
             yield Difference(name, other.get(name), mine.get(name), name in given)
+    if mine.get("traffic") != other.get("traffic"):  # a running router has learned it
+        yield Difference("traffic", other.get("traffic"), mine.get("traffic"), is_given=False)
     for name in FIXED_FIELDS:
         was, now = getattr(stored, name), getattr(config, name)
         if was != now:
@@ -199,7 +201,7 @@ def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
 
 
 def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """How limits differ: "usd at most 0.002 -> 0.003"."""
+    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most per day 500 -> 600"."""
     was, now = index_limits(old), index_limits(new)
     for key in dict.fromkeys([*was, *now]):
         one, two = was.get(key), now.get(key)

@@ -15,8 +15,8 @@ from bylot.problem_files.experts import (
     read_expert_costs,
     read_max_costs,
 )
-from bylot.problem_files.problem_file import read_limits
 from bylot.problem_files.schema import SCHEMA, check_value
+from bylot.problem_files.written_limit import read_limits
 from bylot.router.config import RouterConfig
 from bylot.server.config_requests import check_limit_sizes
 

@@ -57,7 +57,7 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
         curve = curve._replace(t=curve.t[full], seeds=curve.seeds[:, full])
         style.draw_std_band(axes, curve.t, curve, series, alpha=0.15)
         line = {"color": series.colour, "linestyle": series.line, "marker": series.marker}
-        label = f"{policy}{', not allowed' if results.policies[policy].bad_periods else ''}"
+        label = f"{policy}{', not allowed' if results.policies[policy].violated else ''}"
         axes.plot(
             *(curve.t, curve.mean), markevery=0.1, markersize=5, linewidth=1.8, label=label, **line
         )
@@ -76,7 +76,8 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
 
 def draw_period_ends(axes: Any, plan: WhatifPlan) -> None:
     """Draw a faint line at the end of each period, unless there are too many."""
-    if plan.horizon is None and plan.rounds // plan.period <= MAX_PERIOD_LINES:
+    has_periods = plan.horizon is None and plan.has_periods
+    if has_periods and plan.rounds // plan.period <= MAX_PERIOD_LINES:
         for end in range(plan.period, plan.rounds + 1, plan.period):
             axes.axvline(end, color=style.GREY, linewidth=0.7, alpha=0.5)
 
@@ -90,6 +91,8 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
     size = (max(6.0, 3.1 * columns), 1.2 + 2.2 * rows)
     what = "in each period" if plan.has_several_periods else "so far"
     title = f"Average under each limit {what}; violations are shaded"
+    if plan.has_windows:
+        title = "Each limit in its periods or windows; violations are shaded"
     figure, plots = make_plots(results, title, size, rows, columns)
     for n, axes in enumerate(plots):
         if n < count:
@@ -103,15 +106,19 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
 
 
 def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
-    """Draw one limit in the unit of the file: by period, or else without the noisy first rounds."""
+    """Draw one limit in the unit of the file: by period or window, or else without the noisy first
+    rounds.
+    """
     plan, limit = results.plan, results.plan.file.limits[n]
-    several = plan.has_several_periods
-    marker = "." if several and plan.complete // plan.period <= 50 else ""
+    in_windows = limit.limit.per is not None
+    several = plan.has_several_periods or in_windows
+    unit = 1.0 if in_windows else limit.unit(plan.problem.draws)
     lowest = highest = limit.written
     for policy, series in style.assign_styles([*results.policies]).items():
         curve = results.policies[policy].spend_curves(n, plan.period if several else None)
         shown = curve.t >= (0 if several else plan.rounds / 20)
-        seeds = curve.seeds[:, shown] / limit.unit(plan.problem.draws)
+        seeds = curve.seeds[:, shown] / unit
+        marker = "." if several and curve.t.size <= 50 else ""
         curve = curve._replace(t=curve.t[shown], seeds=seeds)
         low, high = seeds.min(axis=0), seeds.max(axis=0)
         axes.fill_between(curve.t, low, high, color=series.colour, alpha=0.15, linewidth=0)
@@ -184,7 +191,7 @@ def draw_bound_sweep(results: WhatifResults, folder: Path) -> list[Path]:
     place |= {"xytext": (-4, 0), "ha": "right"} if left else {"xytext": (4, 0), "ha": "left"}
     axes.annotate("as in the file", (limit.written, 0.02), **place, fontsize=8, color=style.GREY)
     side = limit.limit.side.replace("_", " ")
-    axes.set(xlabel=f"{limit.limit.name} {side}, per {limit.per}", ylabel="mean reward")
+    axes.set(xlabel=f"{limit.limit.name} {side}, {limit.per_words}", ylabel="mean reward")
     style.put_legend(figure, 5)
     return style.save_figure(figure, folder, "sweep")
 
@@ -202,5 +209,5 @@ def draw_sweep_line(
     error = np.array([0.0 if one is None else one.deviation for one in found])
     line = {"color": series.colour, "linestyle": series.line, "linewidth": 1.5, "label": policy}
     axes.errorbar(x, y, yerr=error if error.any() else None, capsize=2.5, **line)
-    face = ["white" if one is None or one.bad_periods else series.colour for one in found]
+    face = ["white" if one is None or one.violated else series.colour for one in found]
     axes.scatter(x, y, marker=series.marker, s=36, c=face, edgecolors=series.colour, zorder=3)

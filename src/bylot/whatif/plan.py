@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot._text import join_words, name_panels
-from bylot.environments import CallCosts, Environment, Given, Outcomes
+from bylot.environments import CallCosts, Environment, Given, Outcomes, Traffic
 from bylot.errors import BylotError, InfeasibleLimits
-from bylot.numerics.jit import Floats
+from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.sheets import quote_field
-from bylot.policies import Policy, policy_to_data, resolve_policy
+from bylot.policies import Auto, Policy, find_policy, policy_to_data
+from bylot.policies.guard import get_period
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
@@ -21,6 +22,9 @@ from bylot.scenario import OptimumInput, Scenario
 
 MAX_SWEEP_LEVELS = 100
 MAX_CACHED_VALUES = 50_000_000  # values of a noisy environment that are kept in memory
+DEFAULT_ROUNDS, MAX_DEFAULT_ROUNDS = 10_000, 200_000
+PLAYED_DAYS = {"hour": 7, "day": 28, "week": 42, "month": 93}
+"""Of limits of the calendar, unless rounds are given: several windows, and not just workdays."""
 
 
 class WhatifJob(NamedTuple):
@@ -51,12 +55,26 @@ class BoundSweep(NamedTuple):
     levels: tuple[SweepLevel, ...]
 
 
+def choose_rounds(problem: Problem, traffic: Traffic | None) -> int:
+    """The requests of a run if no number is given: enough for the longest windows, if that is not
+    too many.
+
+    >>> from bylot.problem import at_most
+    >>> daily = Problem(["a", "b"], {"usd": [1, 2]}, [at_most("usd", 90, per="day")], draws=1)
+    >>> [choose_rounds(daily, Traffic("flat", per_day=n)) for n in (100, 2_000, 1_000_000)]
+    [10000, 56000, 200000]
+    """
+    days = max((PLAYED_DAYS[one.per] for one in problem.calendars), default=0)
+    wanted = 0 if traffic is None else round(days * traffic.per_day)
+    return min(max(wanted, DEFAULT_ROUNDS), MAX_DEFAULT_ROUNDS)
+
+
 def parse_sweep(file: ProblemFile, text: str) -> BoundSweep:
     """Parse `NAME=FROM:TO:COUNT`; NAME may end in `.at_most` or `.at_least`."""
     name, bounds = parse_sweep_text(text)
     swept, problem, levels = find_swept_limit(file, name), file.problem, []
     for n, written in enumerate(bounds):
-        bound = swept.per_request(written, problem.draws)
+        bound = swept.to_bound(written, problem.draws)
         limits = [one.at(bound) if one.key == swept.limit.key else one for one in problem.limits]
         try:
             levels.append(SweepLevel(n, written, problem.replace(limits=limits)))
@@ -85,14 +103,22 @@ def parse_sweep_text(text: str) -> tuple[str, list[float]]:
 
 
 def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
-    """The limit with this name, or with this name and side."""
-    sides = {f"{one.limit.name}.{one.limit.side}": one for one in file.limits}
-    fits = [side for side, one in sides.items() if name in (one.limit.name, side)]
-    if len(fits) == 1:
-        return sides[fits[0]]
+    """The limit with this name, or with this name and side; or with the window after it."""
+    sides: dict[str, WrittenLimit] = {}
+    fits = []
+    for one in file.limits:
+        side = f"{one.limit.name}.{one.limit.side}"
+        full = side if one.limit.per is None else f"{side}.{one.per}"
+        sides[full] = one
+        if name in (one.limit.name, side, f"{one.limit.name}.{one.per}", full):
+            fits.append(full)
+    if len(fits) == 1 or name in fits:
+        return sides[name if name in fits else fits[0]]
     if fits:
-        what = f"--sweep: {quote_field(name)} is limited on both sides"
-        raise BylotError(what, remedy=f"write {' or '.join(f'{side}=...' for side in fits)}")
+        several = len({sides[full].limit.per for full in fits}) > 1
+        how = "several times" if several else "on both sides"
+        what = f"--sweep: {quote_field(name)} is limited {how}"
+        raise BylotError(what, remedy=f"write {' or '.join(f'{full}=...' for full in fits)}")
     names = list(dict.fromkeys(one.limit.name for one in file.limits))
     what = f"--sweep: {file.path} has no limit on {quote_field(name)}"
     raise BylotError(what, remedy=suggest_known_name(name, names, "limits"))
@@ -111,11 +137,42 @@ class WhatifPlan:
     per_day: float | None = None  # requests; None: unknown
     feedback: FeedbackKind = "panel"
     calls: CallCosts | None = None  # None: calls cost what is declared
+    traffic: Traffic | None = None  # when requests arrive, for limits of the calendar
+    declared_traffic: float | None = None  # of the file; None: policies learn it
 
     @property
     def play_settings(self) -> dict[str, Any]:
         """Settings of `simulate` that all runs share."""
         return {"horizon": self.horizon, "feedback": self.feedback, "calls": self.calls}
+
+    @cached_property
+    def arrivals(self) -> dict[int, Ints | None]:
+        """When the requests of each seed arrive; None if no limit is of the calendar."""
+        if self.traffic is None:
+            return dict.fromkeys(self.seeds)
+        return {seed: self.traffic.arrivals(self.rounds, seed) for seed in self.seeds}
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether limits are of the calendar."""
+        return bool(self.problem.calendars)
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether limits hold at the end of periods, as all do that are not of the calendar."""
+        return not self.has_windows or any(one.per is None for one in self.problem.limits)
+
+    @property
+    def judged_units(self) -> str:
+        """What limits are judged in: "periods", "runs", "windows" or "periods and windows"."""
+        periods = "periods" if self.horizon is None else "runs"
+        parts = [periods] * self.has_periods + ["windows"] * self.has_windows
+        return join_words(parts, "and")
+
+    @property
+    def judged_unit(self) -> str:
+        """One of these: "period", "run", "window", or "period and window"."""
+        return " and ".join(one.removesuffix("s") for one in self.judged_units.split(" and "))
 
     @property
     def mean_costs(self) -> dict[str, Floats]:
@@ -142,12 +199,16 @@ class WhatifPlan:
 
     @property
     def horizon(self) -> int | None:
-        """The horizon that policies know; None if the problem has periods."""
-        return None if self.problem.period else self.rounds
+        """The horizon that policies know; None if the problem has periods, or windows, in which
+        requests may be refused.
+        """
+        return None if self.problem.period or self.has_windows else self.rounds
 
     @property
     def period(self) -> int:
         """The number of rounds at whose end the limits hold."""
+        if self.has_windows and self.has_periods:
+            return get_period(self.problem, None)
         return self.problem.period or self.rounds
 
     @property
@@ -194,9 +255,17 @@ class WhatifPlan:
         """The problem at a level of the sweep, or of the file; None if it is infeasible."""
         return self.problem if level is None else self.levels[level].problem
 
+    def played_problem_at(self, level: int | None) -> Problem | None:
+        """The same as policies know it: references know the traffic, policies what is declared."""
+        problem = self.problem_at(level)
+        if problem is None or not self.has_windows:
+            return problem
+        return problem.replace(traffic=self.declared_traffic)
+
     def policy_at(self, spec: str, level: int | None = None) -> Policy:
-        """The policy of a spec; `auto` depends on the bounds."""
-        return resolve_policy(spec, self.problem_at(level) or self.problem, self.feedback)
+        """The policy of a spec, whether it can run or not; `auto` depends on the bounds."""
+        found, problem = find_policy(spec), self.problem_at(level) or self.problem
+        return found.resolve(problem, self.feedback) if isinstance(found, Auto) else found
 
     def describe_feedback(self) -> str:
         """What policies learned from."""

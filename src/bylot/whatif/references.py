@@ -14,6 +14,7 @@ from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats
 from bylot.optima import Mixture, ShadowPrice, ValueStack
 from bylot.problem import Problem
+from bylot.problem.window_bounds import restate_per_request
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 
 SEARCH_STARTS = 2  # under exact costs; more cost a lot and led to the same distribution
@@ -64,6 +65,7 @@ def compute_reference(plan: WhatifPlan, problem: Problem, job: WhatifJob) -> Ref
     try:
         if plan.calls is not None and plan.calls.means:
             problem = problem.replace(costs=plan.mean_costs)
+        problem = restate_per_request(problem)
         return REFERENCES[job.name](plan, problem, priced=priced)
     except InfeasibleLimits:
         return MISSING_REASONS.get(job.name, "does not exist").format(panels=plan.panels)

@@ -1,13 +1,16 @@
 """The report of a what-if run: what it says, in which order."""
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bylot._text import format_percent, format_sizes, join_words
+from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, Strict, summarize_policy
+from bylot.problem.calendar import FULL_DAY_US
+from bylot.problem_files.calendar_check import describe_request_bounds
 from bylot.reports.blocks import (
     Banner,
     Block,
@@ -22,7 +25,7 @@ from bylot.scenario import describe_call_costs
 from bylot.whatif.figures import MAX_EXPERT_ROWS, MAX_LIMIT_PANELS
 from bylot.whatif.plan import WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS
-from bylot.whatif.results import WhatifResults
+from bylot.whatif.results import PolicyResult, WhatifResults
 
 FigurePaths = Mapping[str, list[Path]]
 
@@ -71,12 +74,29 @@ def build_banners(results: WhatifResults) -> Iterator[Block]:
 def describe_partial_period(plan: WhatifPlan) -> str:
     if not plan.complete:
         return (
-            f"{plan.rounds:,} requests are fewer than a period of {plan.period:,}, so no limit can "
-            f"be judged. Use --rounds {plan.period} or more."
+            f"{plan.rounds:,} requests are fewer than a period of {plan.period:,}, so no limit"
+            f"{' on an average' * plan.has_windows} can be judged. Use --rounds {plan.period} or "
+            "more."
         )
     return (
         f"The last {plan.rounds - plan.complete:,} of {plan.rounds:,} requests are an incomplete "
         f"period; the limits are judged on the first {plan.complete:,}."
+    )
+
+
+def describe_traffic(plan: WhatifPlan) -> str:
+    """When requests arrive, and what policies know about it."""
+    traffic, declared = plan.traffic, plan.declared_traffic
+    assert traffic is not None
+    rate = f"{format_number(traffic.per_day)} a day"
+    known = "policies have to learn how many come"
+    if declared is not None:
+        known = f"policies are told {format_number(declared)} a day, and learn what is different"
+    spans = [int(one[-1] - one[0]) for one in plan.arrivals.values() if one is not None]
+    days = math.ceil(max(spans) / FULL_DAY_US)
+    return (
+        f"Requests arrive from {traffic.start} ({traffic.zone}) on, {traffic.shape}, about {rate}, "
+        f"for up to {days:,} day{'s' * (days != 1)}; {known}."
     )
 
 
@@ -85,10 +105,18 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
     problem, seeds = plan.problem, len(plan.seeds)
     sizes = format_sizes(problem.min_draws or problem.draws, problem.draws)
     when = f"every {plan.period:,}" if plan.horizon is None else f"the {plan.rounds:,}"
+    held = f"which must hold at the end of {when} requests"
+    if plan.has_windows:
+        others = f", the others at the end of {when} requests" * plan.has_periods
+        held = f"which must hold in every window of the calendar{others}"
     yield (
         f"{plan.file.path}: {sizes} of {problem.size} experts are drawn for each request, "
-        f"under {len(problem.limits)} limits, which must hold at the end of {when} requests."
+        f"under {len(problem.limits)} limits, {held}."
     )
+    if plan.traffic is not None:
+        yield describe_traffic(plan)
+    for text in describe_request_bounds(plan.file):
+        yield f"{text} References keep budgets on average, at this traffic."
     if not scenario.synthetic:
         yield scenario.description
     yield (
@@ -112,14 +140,14 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         learning = "distinct and noisy-or share among them what they learn, others learn each alone"
         yield f"Contexts: {', '.join(scenario.contexts)}; {learning}."
     for spec in plan.policies:
-        yield describe_policy(spec, plan.policy_at(spec))
+        yield describe_policy(spec, plan.policy_at(spec), plan.judged_unit)
     for spec, reason in results.refused.items():
         yield f"{spec} did not run: {reason}"
     for spec, warning in results.warned.items():
         yield f"{spec} warns: {warning}"
 
 
-def describe_policy(spec: str, policy: Policy) -> str:
+def describe_policy(spec: str, policy: Policy, unit: str = "period") -> str:
     """What the policy of a spec does, and what it guarantees with its settings."""
     name, colon, _ = spec.partition(":")
     if name == "auto":
@@ -127,7 +155,8 @@ def describe_policy(spec: str, policy: Policy) -> str:
     else:
         parts = [f"{spec} {summarize_policy(name)}{' (with your settings)' if colon else ''}"]
     if getattr(policy, "guard", False):
-        parts.append("its guard keeps the limits at the end of every period")
+        where = "in" if "window" in unit else "at the end of"
+        parts.append(f"its guard keeps the limits {where} every {unit.replace('run', 'period')}")
     elif hasattr(policy, "guard") and not isinstance(policy, Strict):
         parts.append("its guard is off, so it does not guarantee the limits")
     if isinstance(policy, NoisyOr):
@@ -154,8 +183,10 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
         for key, kind in DISTRIBUTION_KINDS.items()
         if (names := [name for name, one in results.policies.items() if one.kind == key])
     ]
-    columns += ["seeds within", "periods within"]
-    table = make_table(TEXTS["tables"]["rewards"], rows, columns, kinds="; ".join(kinds))
+    units = results.plan.judged_units.replace("runs", "periods")
+    columns += ["seeds within", f"{units} within"]
+    said = {"kinds": "; ".join(kinds), "units": units}
+    table = make_table(TEXTS["tables"]["rewards"], rows, columns, **said)
     blocks: list[Block] = [Heading("Rewards"), *figure_blocks(paths, "reward"), table]
     references, notes = [], []
     for name, one in results.references.items():
@@ -178,19 +209,39 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     for n, written in enumerate(plan.file.limits):
         limit, unit, cells = written.limit, written.unit(plan.problem.draws), []
         for one in results.policies.values():
+            if written.limit.per is not None:
+                cells.append(format_window_cell(one, n, written.limit.is_total))
+                continue
             spend = np.array([run.spend[n] for run in one.runs])
             violated = int((limit.sign * (spend - limit.bound) < -1e-12 * limit.bound).sum())
             note = f" ✗ {violated}/{len(spend)}" if violated and plan.complete else ""
             cells.append(f"{spend.mean() / unit:.4g}{note}")
         rows.append((written.words, *cells))
     more = f" The first {MAX_LIMIT_PANELS} limits are shown." * (len(rows) > MAX_LIMIT_PANELS)
-    each = "in each period" if plan.has_several_periods else "since the first request"
-    over = "complete periods" if plan.complete else "all requests"
+    each = f"Averages {'in each period' if plan.has_several_periods else 'since the first request'}"
+    over, texts = "complete periods" if plan.complete else "all requests", TEXTS["tables"]["limits"]
+    if plan.has_windows:
+        each = f"Budgets and shares in each window{f'; {each.lower()}' * plan.has_periods}"
+        texts = TEXTS["tables"]["window_limits"]
+        over = f"windows{f' or {over}' * plan.has_periods}"
+        refused = (format_percent(one.refused) for one in results.policies.values())
+        rows.append(("refused requests", *refused))
     return [
         Heading("Limits"),
         *figure_blocks(paths, "limits", each=each, more=more),
-        make_table(TEXTS["tables"]["limits"], rows, list(results.policies), over=over),
+        make_table(texts, rows, list(results.policies), over=over),
     ]
+
+
+def format_window_cell(result: PolicyResult, n: int, is_total: bool) -> str:
+    """A limit of the calendar in a table: the part of a budget that was used, or an average."""
+    found = result.list_windows(n)
+    count, bad = sum(one.windows for one in found), sum(one.bad for one in found)
+    text = format_percent(result.window_use(n))
+    if not is_total:
+        amounts = np.concatenate([one.amounts[one.judged] for one in found])
+        text = f"{amounts.mean():.4g}" if amounts.size else "-"
+    return f"{text} ✗ {bad}/{count}" if bad else text
 
 
 def build_prices_section(results: WhatifResults) -> list[Block]:
@@ -246,7 +297,7 @@ def build_sweep_section(results: WhatifResults, paths: FigurePaths) -> list[Bloc
         best = [results.reference(kind, level) for kind in plan.kinds]
         cells = ["-" if one is None else f"{one.value:.4f}" for one in best]
         cells += [
-            "-" if one is None else f"{one.reward:.4f}{' ✗' if one.bad_periods else ''}"
+            "-" if one is None else f"{one.reward:.4f}{' ✗' if one.violated else ''}"
             for one in map(results.policies_at(level).get, plan.policies)
         ]
         rows.append((f"{bound:.6g}{' (as in the file)' if level is None else ''}", *cells))

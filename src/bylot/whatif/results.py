@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -13,8 +13,10 @@ from bylot.harness import PlaySummary, SeedCurves, seed_std
 from bylot.numerics.jit import Floats
 from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
+from bylot.problem_files import WrittenLimit
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, Reference
+from bylot.window_results import WindowResults
 
 
 class PolicyResult(NamedTuple):
@@ -32,30 +34,58 @@ class PolicyResult(NamedTuple):
     kept: int  # number of seeds whose averages over complete periods keep all limits
     periods: int  # number of complete periods of all seeds
     bad_periods: int  # those that ended outside a limit
-    keeps: bool  # whether every period of every seed kept the limits
+    keeps: bool  # whether every period and every window of every seed kept the limits
     interval: tuple[float, float] | None  # 95% confidence interval of the reward; None: one seed
+    windows: int = 0  # number of windows of the calendar of all seeds that are judged, by limit
+    bad_windows: int = 0  # those outside a limit
+    refused: float = 0.0  # share of the requests for which a budget left no panel
+
+    @property
+    def judged(self) -> int:
+        """The number of periods and windows that are judged."""
+        return self.periods + self.windows
+
+    @property
+    def violated(self) -> int:
+        """The number of periods and windows outside a limit."""
+        return self.bad_periods + self.bad_windows
 
     @property
     def allowed(self) -> str:
         """Whether it kept all limits, in a word."""
-        return "yes" if self.keeps else "NO" if self.periods else "?"
+        return "yes" if self.keeps else "NO" if self.violated else "?"
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """Cells of a table: reward, deviation, last tenth, seeds and periods within the limits."""
         deviation = f"{self.deviation:.4f}" if len(self.runs) > 1 else "-"
         within = ("-", "-")
-        if self.periods:
-            good = self.periods - self.bad_periods
-            within = (f"{self.kept}/{len(self.runs)}", f"{good}/{self.periods}")
+        if self.judged:
+            good = self.judged - self.violated
+            within = (f"{self.kept}/{len(self.runs)}", f"{good}/{self.judged}")
         return f"{self.reward:.4f}", deviation, f"{self.late:.4f}", *within
+
+    def list_windows(self, limit: int) -> list[WindowResults]:
+        """What each run did in the windows of a limit; empty if it is for all requests."""
+        return [one for run in self.runs for one in run.windows if one.limit == limit]
+
+    def window_use(self, limit: int) -> float | None:
+        """The part of a bound that complete windows used, on average over seeds; None: unknown."""
+        used = [one.used for one in self.list_windows(limit) if one.used is not None]
+        return float(np.mean(used)) if used else None
 
     def reward_curves(self) -> SeedCurves:
         rows = np.array([run.reward_curve for run in self.runs])
         return SeedCurves(self.runs[0].t, rows, [*self.seeds])
 
     def spend_curves(self, limit: int, period: int | None) -> SeedCurves:
-        """Mean cost of each seed under a limit: in each period, or up to each round if None."""
+        """Mean cost of each seed under a limit: in each period, or up to each round if None. Of a
+        limit of the calendar, the amount of each window that all seeds have.
+        """
+        if found := self.list_windows(limit):
+            count = min(one.amounts.size for one in found)
+            ends = np.mean([one.requests[:count] for one in found], axis=0)
+            return SeedCurves(ends, np.array([x.amounts[:count] for x in found]), [*self.seeds])
         curves = [run.by_period if period else run.spend_curve for run in self.runs]
         t = period * np.arange(1, len(curves[0]) + 1) if period else self.runs[0].t
         return SeedCurves(t, np.array(curves)[:, :, limit], [*self.seeds])
@@ -78,6 +108,9 @@ def combine_runs(
         bad_periods=sum(run.bad_periods for run in runs),
         keeps=all(run.kept_in_all_periods for run in runs),
         interval=find_reward_interval(runs, plan.scenario.requests, plan.file.rewards),
+        windows=sum(one.windows for run in runs for one in run.windows),
+        bad_windows=sum(run.bad_windows for run in runs),
+        refused=float(np.mean([run.refused for run in runs])) / plan.rounds,
     )
 
 
@@ -145,7 +178,7 @@ class WhatifResults:
         """The policies, those that violated limits least often first, then by reward."""
         return sorted(
             self.policies.values(),
-            key=lambda one: (one.bad_periods / max(1, one.periods), -one.reward),
+            key=lambda one: (one.violated / max(1, one.judged), -one.reward),
         )
 
     @property
@@ -198,9 +231,10 @@ def results_data(
                     "side": one.limit.side,
                     "bound": one.written,
                     "per": one.per,
-                    "bound_per_request": one.limit.bound,
+                    "bound_per_request": one.limit.bound / (one.requests or 1.0),
                     "unit": file.units.get(one.limit.name),
                     "line": one.line,
+                    "window": window_data(one),
                 }
                 for one in file.limits
             ],
@@ -216,6 +250,8 @@ def results_data(
         "feedback": plan.feedback,
         "call_costs": call_costs_data(plan),
         "requests_per_day": plan.per_day,
+        "traffic": None if plan.traffic is None else asdict(plan.traffic),
+        "declared_traffic": plan.declared_traffic,
         "window": plan.window,
         "policies": {
             policy: {
@@ -224,7 +260,11 @@ def results_data(
                 "uses_feedback": plan.uses_feedback(policy),
                 "refused": results.refused.get(policy),
                 "warning": results.warned.get(policy),
-                **(policy_data(results.policies[policy]) if policy in results.policies else {}),
+                **(
+                    policy_data(plan, results.policies[policy])
+                    if policy in results.policies
+                    else {}
+                ),
             }
             for policy in plan.policies
         },
@@ -235,7 +275,10 @@ def results_data(
             for name, one in results.references.items()
         },
         "prices": {
-            kind: [price_data(results, one) for one in prices]
+            kind: [
+                price_data(results, written, one)
+                for written, one in zip(file.limits, prices, strict=True)
+            ]
             for kind, prices in results.prices.items()
         },
         "sweep": sweep_data(results),
@@ -254,21 +297,57 @@ def plain_data(source: object, *names: str) -> dict[str, Any]:
     return {name: np.asarray(getattr(source, name)).tolist() for name in names}
 
 
-def policy_data(result: PolicyResult) -> dict[str, Any]:
+def policy_data(plan: WhatifPlan, result: PolicyResult) -> dict[str, Any]:
     numbers = ("reward", "deviation", "late", "keeps", "kept", "periods", "bad_periods")
     runs = zip(result.seeds, result.runs, strict=True)
+    fields = [name for name in PlaySummary._fields if name != "windows"]
     return {
         **plain_data(result, *numbers, "spend", "asked", "interval"),
-        "runs": [{"seed": seed, **plain_data(run, *run._fields)} for seed, run in runs],
+        **plain_data(result, "windows", "bad_windows"),
+        "refused_share": result.refused,
+        "runs": [
+            {
+                "seed": seed,
+                **plain_data(run, *fields),
+                "windows": [window_results_data(plan, one) for one in run.windows],
+            }
+            for seed, run in runs
+        ],
     }
 
 
-def price_data(results: WhatifResults, price: ShadowPrice) -> dict[str, Any]:
+def window_data(written: WrittenLimit) -> dict[str, Any] | None:
+    """The window of a limit, and how many requests one has on average; None without a window."""
+    limit = written.limit
+    if limit.per is None:
+        return None
+    when_spent = limit.when_spent if limit.is_total else None
+    return {
+        "per": limit.per,
+        "zone": limit.zone,
+        "when_spent": when_spent,
+        "requests": written.requests,
+    }
+
+
+def window_results_data(plan: WhatifPlan, found: WindowResults) -> dict[str, Any]:
+    """A limit in the windows of a run; the list has the amount of each."""
+    limit = plan.problem.limits[found.limit]
+    return {
+        "limit": limit.name,
+        "side": limit.side,
+        "per": limit.per,
+        **plain_data(found, "windows", "bad", "used", "starts", "requests", "amounts"),
+    }
+
+
+def price_data(results: WhatifResults, written: WrittenLimit, price: ShadowPrice) -> dict[str, Any]:
     """A shadow price, per unit of the bound per request."""
     span = results.plan.file.span
     return {
-        "limit": price.limit.name,
-        "side": price.limit.side,
+        "limit": written.limit.name,
+        "side": written.limit.side,
+        "per": written.per,
         "price": span * price.price,
         "step": price.step,
         "below": None if price.below is None else span * price.below,

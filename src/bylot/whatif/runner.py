@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bylot._text import format_table, print_progress
+from bylot._text import format_percent, format_table, print_progress
 from bylot.errors import BylotWarning, PolicyError
 from bylot.harness import play_cell, summarize_play
 from bylot.parallel import ThreadEngine, show_progress
@@ -16,7 +16,12 @@ from bylot.scenario import describe_call_costs
 from bylot.whatif.figures import draw_whatif
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
-from bylot.whatif.report import build_whatif_report, describe_partial_period, whatif_title
+from bylot.whatif.report import (
+    build_whatif_report,
+    describe_partial_period,
+    describe_traffic,
+    whatif_title,
+)
 from bylot.whatif.results import WhatifResults, results_data
 from bylot.whatif.summary import make_advice, summarize_results
 
@@ -74,12 +79,15 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     refused: dict[str, str] = {}
     warned: dict[str, str] = {}
     rounds, seed = min(WARMUP_ROUNDS, plan.rounds), plan.seeds[0]
+    times, problem = plan.arrivals[seed], plan.played_problem_at(None)
+    assert problem is not None
     given = {"rounds": rounds, "seed": seed, **plan.play_settings}
+    given["times"] = None if times is None else times[:rounds]
     for n, spec in enumerate(plan.policies, 1):
         print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            played = play_cell(plan.problem, plan.environments[seed], spec, **given)
+            played = play_cell(problem, plan.environments[seed], spec, **given)
         if isinstance(played, PolicyError):
             refused[spec] = played.explain(plan.file.format_limit)
         for one in caught:
@@ -90,26 +98,33 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
 
 def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
     """The summary of a run, why its policy refuses, or a reference."""
-    problem = plan.problem_at(job.level)
+    problem, played_problem = plan.problem_at(job.level), plan.played_problem_at(job.level)
     assert problem is not None, "infeasible levels have no jobs"
+    assert played_problem is not None
     if job.seed is None:
         return compute_reference(plan, problem, job)
-    given = {"rounds": plan.rounds, "seed": job.seed, **plan.play_settings}
-    played = play_cell(problem, plan.environments[job.seed], job.name, **given)
+    times = plan.arrivals[job.seed]
+    given = {"rounds": plan.rounds, "seed": job.seed, "times": times, **plan.play_settings}
+    played = play_cell(played_problem, plan.environments[job.seed], job.name, **given)
     if isinstance(played, PolicyError):
         return played.explain(plan.file.format_limit)
-    return summarize_play(played, plan.period, plan.window, plan.file.rewards)
+    return summarize_play(played, plan.period, plan.window, plan.file.rewards, times)
 
 
 def render(output: WhatifOutput) -> str:
     """The text for people: the summary, a table, what was simulated, the paths of the report."""
     results, plan = output.results, output.results.plan
-    head = ("policy", "allowed", "reward", "±", "last tenth", "periods within limits")
+    units = plan.judged_units.replace("runs", "periods")
+    head = ["policy", "allowed", "reward", "±", "last tenth", f"{units} within limits"]
+    head += ["refused"] * plan.has_windows
     rows = []
     for one in results.ranked:
         reward, deviation, late, _, periods = one.cells
-        rows.append((one.policy, one.allowed, reward, deviation, late, periods))
+        more = [format_percent(one.refused)] * plan.has_windows
+        rows.append([one.policy, one.allowed, reward, deviation, late, periods, *more])
     about = [plan.scenario.description]
+    if plan.traffic is not None:
+        about.append(describe_traffic(plan))
     lines = [*output.data["summary"], "", *(format_table([head, *rows]) if rows else ())]
     lines = [*about, "", *lines] if plan.scenario.synthetic else [*lines, "", *about]
     if plan.rounds != plan.complete:

@@ -26,10 +26,7 @@ class LooserLimit(NamedTuple):
     step: float  # a power of ten, in the unit of the cost
     gain: float  # at most: the optimum gains it
     verdict: str  # of the check of the shadow price
-
-    @property
-    def words(self) -> str:
-        return f'"{self.limit} {self.side.replace("_", " ")} {self.bound:.4g} per {self.per}"'
+    words: str  # the limit in a sentence
 
 
 class Advice(NamedTuple):
@@ -57,7 +54,8 @@ def make_advice(results: WhatifResults) -> Advice | None:
     spend = {name: float(plan.mean_costs[name] @ one.asked) for name in plan.file.units}
     if plan.calls is not None:  # what limited calls did cost
         limited = zip(plan.problem.limits, one.spend.tolist(), strict=True)
-        spend |= {limit.name: cost for limit, cost in limited if limit.name in spend}
+        decided = 1.0 - one.refused
+        spend |= {limit.name: decided * cost for limit, cost in limited if limit.name in spend}
     reward = {"value": one.reward}
     if one.interval:
         reward |= {"low": one.interval[0], "high": one.interval[1]}
@@ -79,7 +77,8 @@ def find_limits_to_loosen(results: WhatifResults, requests: float) -> list[Loose
             step = 10.0 ** math.floor(math.log10(MAX_STEP * unit * requests))
             gain = gains[n] / (0.01 * unit) * step
             which = written.limit.name, written.limit.side, written.written, written.per
-            found.append(LooserLimit(*which, step, gain, prices[n].verdict))
+            words = f'"{written.words}"'
+            found.append(LooserLimit(*which, step, gain, prices[n].verdict, words))
     return found
 
 
@@ -91,6 +90,7 @@ def summarize_results(results: WhatifResults, advice: Advice | None) -> list[str
     parts = (
         describe_advice(results, advice),
         describe_reward(results),
+        describe_windows_used(results),
         describe_costs(results, advice),
         describe_broken(results),
         describe_blanks(results),
@@ -103,17 +103,15 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     one, plan = results.headline, results.plan
     count, per = len(plan.problem.limits), plan.per_requests
     limits = f"all {count} limits" if count > 1 else "the limit"
-    unit = "period" if plan.horizon is None else "run"
-    when = f"in every {unit}"
-    if not one.periods:
-        lead = f"No period of {plan.period:,} requests is complete, so no limit can be judged: use "
-        lead += f"--rounds {plan.period} or more. {one.policy} would earn"
+    when = f"in every {plan.judged_unit}"
+    if not one.keeps and not one.violated:
+        lead = f"{describe_unjudged(results)} {one.policy} would earn"
     elif not one.keeps:
         other = plan.policy_at("auto").name
         instead = "" if other in results.policies else f" (try {other})"
         lead = f"Do not go live like this: no policy kept {limits} {when}{instead}. "
-        lead += f"{one.policy}, which violated a limit in {one.bad_periods} of {one.periods} "
-        lead += f"{unit}s, would earn"
+        lead += f"{one.policy}, which violated a limit in {one.violated} of {one.judged} "
+        lead += f"{plan.judged_units}, would earn"
     else:
         kept = f"keeps {limits} {when}" if count else "has no limits to keep"
         rate = f"at {format_number(plan.per_day)} requests a day " if plan.per_day else ""
@@ -135,6 +133,35 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
         first = advice.loosen[0]
         looser = f"to earn more, loosen {first.words} first: {describe_gain(results, first)}"
     return f"{text}; {looser}."
+
+
+def describe_unjudged(results: WhatifResults) -> str:
+    """Why no limit can be judged, or not every one."""
+    plan = results.plan
+    if not results.headline.periods and plan.has_periods:
+        what = "no limit can be judged"
+        if plan.has_windows:
+            what = "not all limits can be judged"
+        text = f"No period of {plan.period:,} requests is complete, so {what}"
+        return f"{text}: use --rounds {plan.period} or more."
+    limits = [plan.file.limits[x.limit] for x in results.headline.runs[0].windows if not x.windows]
+    words = join_words((f'"{one.words}"' for one in limits), "and")
+    return f"No window of {words} is complete, so not all limits can be judged: use more --rounds."
+
+
+def describe_windows_used(results: WhatifResults) -> str:
+    """What budgets of the calendar were used for, and how many requests were refused."""
+    one, plan = results.headline, results.plan
+    if not plan.has_windows:
+        return ""
+    parts = []
+    for n, written in enumerate(plan.file.limits):
+        used = one.window_use(n)
+        if written.limit.is_total and used is not None:
+            parts.append(f'{format_percent(used)} of "{written.words}"')
+    text = f"{one.policy} used {join_words(parts, 'and')} in complete windows" if parts else ""
+    asked = f"refused {format_percent(one.refused)} of the requests"
+    return f"{text}, and {asked}." if text else f"{one.policy} {asked}."
 
 
 def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:
@@ -236,12 +263,11 @@ def describe_blanks(results: WhatifResults) -> str:
 
 def describe_broken(results: WhatifResults) -> str:
     """Policies and references that are no alternative, because they break limits."""
-    unit = "periods" if results.plan.horizon is None else "runs"
     parts = [
-        f"{one.policy} ({one.reward:.3f}; it violated a limit in {one.bad_periods} of "
-        f"{one.periods} {unit})"
+        f"{one.policy} ({one.reward:.3f}; it violated a limit in {one.violated} of "
+        f"{one.judged} {results.plan.judged_units})"
         for one in results.ranked
-        if one.bad_periods
+        if one.violated
     ]
     for name, label in COMPARED_REFERENCES.items():
         found = results.reference(name)

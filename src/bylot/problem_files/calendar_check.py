@@ -1,0 +1,116 @@
+"""What limits of the calendar mean: per request, at most for how many requests, and when spent.
+
+The bounds that policies are bound with are in `problem.window_bounds`; what they draw under follows
+the forecast of each window.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bylot._text import format_number
+from bylot.problem import Problem
+from bylot.problem.limits import WhenSpent
+from bylot.problem_files.problem_file import ProblemFile
+from bylot.problem_files.written_limit import WrittenLimit
+
+WHEN_SPENT_TEXTS: dict[WhenSpent, str] = {
+    "cheapest": "as it runs out, panels get cheaper, and requests are refused when not even the "
+    "cheapest fits",
+    "fewer": "as it runs out, panels get cheaper, then smaller, down to one member, and requests "
+    "are refused when no expert fits",
+    "refuse": "as it runs out, panels get little cheaper, and requests are refused sooner",
+}
+"""What happens as a budget runs out, in a sentence."""
+
+REQUESTS_TOLERANCE = 1e-9  # relative: 0.3 pays for three panels of 0.1
+
+
+def find_window_data(written: WrittenLimit, problem: Problem) -> dict[str, Any] | None:
+    """The window of a limit; None if it is for all requests.
+
+    requests:       of an average window, at the expected traffic; None: it is learned
+    per_request:    what a budget is for each of them
+    cheapest_panel: what no panel costs less than, as declared
+    most_requests:  how many panels of that cost a budget pays for; None: any number
+    """
+    limit = written.limit
+    if limit.per is None:
+        return None
+    found: dict[str, Any] = {"per": limit.per, "zone": limit.zone}
+    if not limit.is_total:
+        return found
+    row, most = np.sort(problem.costs[limit.name]), None
+    cheapest = float(row[: count_smallest_panel(problem)].sum())
+    if cheapest > 0:
+        most = math.floor(limit.bound / cheapest * (1 + REQUESTS_TOLERANCE))
+    return {
+        **found,
+        "when_spent": limit.when_spent,
+        "requests": written.requests,
+        "per_request": None if written.requests is None else limit.bound / written.requests,
+        "cheapest_panel": cheapest,
+        "most_requests": most,
+    }
+
+
+def count_smallest_panel(problem: Problem) -> int:
+    """The fewest members of a panel: one, if a budget allows that as it runs out."""
+    fewer = any(limit.when_spent == "fewer" for limit in problem.limits)
+    return 1 if fewer else problem.min_members
+
+
+def describe_windows(file: ProblemFile, found: dict[str, Any]) -> list[str]:
+    """A sentence or two on each limit of the calendar."""
+    pairs = zip(file.limits, found["limits"], strict=True)
+    return [
+        f"{written.words}, {' '.join(describe_window(file, written, one['window']))}"
+        for written, one in pairs
+        if one["window"] is not None
+    ]
+
+
+def describe_request_bounds(file: ProblemFile) -> list[str]:
+    """What budgets of the calendar are per request at the traffic, for optima."""
+    parts = []
+    for written, bound in zip(file.limits, file.problem.bounds.tolist(), strict=True):
+        if written.requests is not None:
+            fair = written.limit.bound / written.requests
+            text = f'"{written.words}" is {format_number(fair)} per request'
+            if bound > fair * (1 + REQUESTS_TOLERANCE):
+                text += ", less than the cheapest panels cost, so requests are refused: optima are "
+                text += f"at {format_number(bound)}"
+            parts.append(text)
+    if not parts:
+        return []
+    return [f"At {format_number(file.problem.traffic)} requests per day, {'; '.join(parts)}."]
+
+
+def describe_window(
+    file: ProblemFile, written: WrittenLimit, window: dict[str, Any]
+) -> Iterator[str]:
+    """What a limit means in its windows."""
+    per, zone = window["per"], f"by the calendar of {window['zone']}"
+    if not written.limit.is_total:
+        yield f"{zone}: the average over the requests of each {per}."
+        return
+    requests, most = window["requests"], window["most_requests"]
+    meaning = "what that is per request is learned from the requests (or give --traffic)"
+    if requests is not None:
+        share, traffic = format_number(window["per_request"]), file.problem.traffic
+        meaning = f"{share} per request at {format_number(traffic)} requests per day"
+        if per != "day":
+            meaning += f", {format_number(requests)} per {per}"
+    yield f"{zone}: {meaning}."
+    if most is None:
+        yield "The cheapest panel costs nothing, so it is never spent."
+        return
+    panel = f"The cheapest panel, of {count_smallest_panel(file.problem)},"
+    count = f"at most {most:,} request{'s' * (most != 1)} per {per}"
+    yield f"{panel} costs {format_number(window['cheapest_panel'])}, so it suffices for {count};"
+    yield f"{WHEN_SPENT_TEXTS[window['when_spent']]}."
+    if requests is not None and requests > most:
+        part = f"{requests - most:,.0f} of {format_number(requests)}"
+        yield f"At least {part} requests of an average {per} will be refused."

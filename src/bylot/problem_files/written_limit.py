@@ -1,0 +1,139 @@
+"""A limit as a problem file writes it: its words, its unit and its line.
+
+What limits mean together, and whether they can be kept, is left to `problem_file`.
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from bylot._text import format_number
+from bylot.outcome_tables.sheets import quote_field
+from bylot.problem import Limit, Share, share
+from bylot.problem.calendar import WINDOW_NAMES, check_zone
+from bylot.problem.limits import LOWER, UPPER, WINDOW_FIELDS
+from bylot.problem.validation import suggest_known_name
+from bylot.problem.window_bounds import count_window_requests
+from bylot.problem_files.document import Document, Keys
+from bylot.problem_files.experts import Entry, ExpertList, check_members
+
+
+class WrittenLimit(NamedTuple):
+    """One side of a limit as the file writes it: the bound, and what it is per."""
+
+    limit: Limit
+    line: int | None
+    per: str  # request or draw, or the window of the calendar
+    written: float
+    requests: float | None = None  # of an average window, if it is a total; None: not known
+
+    def at(self, written: float, draws: int) -> "WrittenLimit | None":
+        """The same with another bound; None if it is more than all draws."""
+        if self.per == "draw" and isinstance(self.limit.cost, Share) and written > 1:
+            return None
+        return self._replace(limit=self.limit.at(self.to_bound(written, draws)), written=written)
+
+    def at_traffic(self, traffic: float | None) -> "WrittenLimit":
+        """The same at so many requests per day; None: they are not known."""
+        return self._replace(requests=count_window_requests(self.limit, traffic))
+
+    def to_bound(self, written: float, draws: int) -> float:
+        """The bound of the limit for one in the unit of the file: per draw, the decimal product,
+        rounded once.
+        """
+        return float(Decimal(repr(written)) * (draws if self.per == "draw" else 1))
+
+    def unit(self, draws: int) -> float:
+        """What one of the unit of the bound is per request; NaN if the traffic is not known."""
+        if self.limit.is_total:
+            return float("nan") if self.requests is None else 1.0 / self.requests
+        return draws if self.per == "draw" else 1
+
+    @property
+    def per_words(self) -> str:
+        """What the bound is per: "per day", or of a share "per request in every week"."""
+        if self.limit.per is not None and not self.limit.is_total:
+            return f"per request in every {self.per}"
+        return f"per {self.per}"
+
+    def __str__(self) -> str:
+        return f"{self.limit.name!r} {self.limit.side} {self.written!r} {self.per_words}"
+
+    @property
+    def located(self) -> str:
+        return str(self) if self.line is None else f"{self} (line {self.line})"
+
+    @property
+    def entry(self) -> str:
+        """What to write and where: "at_most: 2.0 in line 15"."""
+        place = f"for {self.limit.name}" if self.line is None else f"in line {self.line}"
+        return f"{self.limit.side}: {self.written!r} {place}"
+
+    @property
+    def words(self) -> str:
+        """The limit in a sentence: "usd at most 2 per request"."""
+        side = self.limit.side.replace("_", " ")
+        bound = format_number(self.written) if self.limit.per else f"{self.written:.4g}"
+        return f"{self.limit.name} {side} {bound} {self.per_words}"
+
+
+def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iterator[WrittenLimit]:
+    for n, entry in enumerate(problem.get("limits", [])):
+        limited = limited_quantity(document, ("limits", n), entry, experts)
+        per, window = entry.get("per", "request"), read_window(document, ("limits", n), entry)
+        for side, sign in (("at_most", UPPER), ("at_least", LOWER)):
+            if side not in entry:
+                continue
+            keys, bound = ("limits", n, side), float(entry[side])
+            if per == "draw" and isinstance(limited, Share) and bound > 1:
+                expected = "a share of the draws from 0 to 1"
+                remedy = "write 0.04 for 4%, or per: request"
+                raise document.error(keys, side, got=bound, expected=expected, remedy=remedy)
+            with document.locate_errors(*keys):
+                limit = Limit(limited, bound, sign, **window)  # as written, for its error
+                written = WrittenLimit(limit, document.line(keys), per, bound)
+                limit = limit.at(written.to_bound(bound, problem["draws"]))
+            yield written._replace(limit=limit)
+
+
+def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
+    """The window of the calendar of a limit, and what depends on one; empty without a window."""
+    per, is_share = entry.get("per"), "cost" not in entry
+    if per not in WINDOW_NAMES:
+        for name in (name for name in ("zone", "when_spent") if name in entry):
+            what = f"{name} needs a window of the calendar, and the limit is per {per}"
+            remedy = f"write per: day, or leave {name} out"
+            raise document.error((*keys, name), what, remedy=remedy)
+        return {}
+    if "zone" in entry:
+        with document.locate_errors(*keys, "zone"):
+            check_zone(entry["zone"])
+    if is_share and "when_spent" in entry:
+        what = "when_spent has no meaning here: a share of requests is never spent"
+        remedy = "leave it out, or limit a cost of 1 for each member"
+        raise document.error((*keys, "when_spent"), what, remedy=remedy)
+    if "at_least" in entry and not is_share:
+        what = f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
+        what += "knows how many requests will come"
+        remedy = f"ask for a share of them: {{group: ..., at_least: 0.1, per: {per}}}"
+        raise document.error((*keys, "at_least"), what, remedy=remedy)
+    return {name: entry[name] for name in WINDOW_FIELDS if name in entry}
+
+
+def limited_quantity(
+    document: Document, keys: Keys, entry: Entry, experts: ExpertList
+) -> str | Share:
+    """What is limited: a cost by its name, or the share of a group."""
+    if "share" in entry:
+        what = f"share {quote_field(entry['share'])}"
+        members = check_members(document, (*keys, "members"), what, entry["members"], experts.names)
+        return share(entry["share"], members)
+    kind, other = ("cost", "group") if "cost" in entry else ("group", "cost")
+    name = entry[kind]
+    known = {"cost": list(experts.costs), "group": list(experts.groups)}
+    if name not in known[kind]:
+        remedy = suggest_known_name(name, known[kind], f"{kind}s")
+        if name in known[other]:
+            remedy = f"it is a {other}: write {other}: {name}"
+        raise document.error((*keys, kind), f"unknown {kind} {quote_field(name)}", remedy=remedy)
+    return name if kind == "cost" else share(name, experts.groups[name].members)

@@ -1,0 +1,90 @@
+"""What a simulation spent in each window of the calendar, and whether its limits were kept there.
+
+How a limit stands in the window of a running router is in `router.window_status`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.problem import Limit
+from bylot.problem.calendar import MAX_EDGES, Calendar, list_edges
+from bylot.simulation import Trace
+
+WINDOW_TOLERANCE = 1e-9  # relative; totals are sums of many costs
+
+
+class WindowResults(NamedTuple):
+    """One limit in the windows that had requests, in the order of the calendar.
+
+    A total must be within its bound in every window. The average of a share is judged only in
+    windows that are over, as later requests of a window may still correct it.
+    """
+
+    limit: int  # its place in the problem
+    starts: Ints  # (n,) in microseconds since 1970
+    requests: Ints  # (n,) that arrived, up to the end of each window
+    amounts: Floats  # (n,) the total of the window, or the average of the requests decided in it
+    judged: Bools  # (n,)
+    outside: Bools  # (n,) of the judged ones
+    complete: Bools  # (n,) windows that were played from their start to their end
+    bound: float
+
+    @property
+    def windows(self) -> int:
+        """The number of windows that are judged."""
+        return int(self.judged.sum())
+
+    @property
+    def bad(self) -> int:
+        """The number of windows outside the bound."""
+        return int(self.outside.sum())
+
+    @property
+    def used(self) -> float | None:
+        """The mean amount in complete windows, relative to the bound; None without any."""
+        if not self.complete.any() or self.bound <= 0:
+            return None
+        return float(self.amounts[self.complete].mean()) / self.bound
+
+
+def measure_windows(trace: Trace, times: Ints) -> tuple[WindowResults, ...]:
+    """The results of each limit of the calendar in a simulation with these arrivals."""
+    limits = enumerate(trace.problem.limits)
+    return tuple(measure_limit(trace, times, j, one) for j, one in limits if one.calendar)
+
+
+def measure_limit(trace: Trace, times: Ints, j: int, limit: Limit) -> WindowResults:
+    """The results of limit j in its windows."""
+    assert limit.calendar is not None
+    edges = list_edges_until(limit.calendar, int(times[0]), int(times[-1]))
+    place = np.searchsorted(edges, times, side="right") - 1
+    arrived = np.bincount(place, minlength=edges.size - 1)
+    decided = np.bincount(place, ~trace.refused, minlength=edges.size - 1)
+    amounts = np.asarray(np.bincount(place, trace.spend[:, j], edges.size - 1), np.float64)
+    over = edges[1:] <= times[-1]
+    judged = np.full(over.size, True)
+    if not limit.is_total:
+        amounts, judged = amounts / np.maximum(decided, 1.0), over & (decided > 0)
+    away = limit.sign * (limit.bound - amounts) > WINDOW_TOLERANCE * limit.bound
+    some = arrived > 0
+    return WindowResults(
+        limit=j,
+        starts=edges[:-1][some],
+        requests=np.cumsum(arrived)[some],
+        amounts=amounts[some],
+        judged=judged[some],
+        outside=(judged & away)[some],
+        complete=(over & (np.arange(over.size) > 0))[some],
+        bound=limit.bound,
+    )
+
+
+def list_edges_until(calendar: Calendar, first: int, last: int) -> Ints:
+    """The starts of the windows from one instant to another, and the end of the last."""
+    parts = [list_edges(calendar, first, MAX_EDGES)]
+    while parts[-1][-1] <= last:
+        parts.append(list_edges(calendar, int(parts[-1][-1]), MAX_EDGES)[1:])
+    edges = np.concatenate(parts)
+    return np.asarray(edges[: int(np.searchsorted(edges, last, side="right")) + 1])
