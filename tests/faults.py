@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ POOLS: dict[str, tuple[str, list[str | None]]] = {
     "triage": ("distinct", ["chest", "head", None]),
     "crowd": ("tangent", [None]),
     "slate": ("omd", ["phone", "desk"]),
+    "budget": ("noisy-or", [None]),
 }
 MAX_STANDSTILL_S = 180.0
 PROBLEM: dict[str, Any] = {
@@ -40,6 +42,16 @@ PROBLEM: dict[str, Any] = {
     ],
     "draws": 2,
 }
+BUDGETS: list[dict[str, Any]] = [  # that are never spent: a caller would wait for the next window
+    {"cost": "usd", "at_most": 1e6, "per": "hour", "zone": "Asia/Kolkata"},
+    {"cost": "usd", "at_most": 1e7, "per": "day", "zone": "Europe/Berlin"},
+    {"share": "new", "members": ["dee"], "at_least": 0.2, "per": "week"},
+]
+
+
+def make_problem(name: str) -> dict[str, Any]:
+    """The problem of a pool."""
+    return {**PROBLEM, "limits": BUDGETS} if name == "budget" else PROBLEM
 
 
 @dataclass
@@ -228,10 +240,25 @@ def compare_totals(
     stated = status["costs"]["usd"]["stated"]
     if not math.isclose(stated, spent, rel_tol=1e-9):
         observed.faults.append(f"{name}: the totals have {stated} USD, the log {spent}")
+    for limit in status["limits"]:
+        if limit["window"] is not None and limit["cost"] == "usd":
+            compare_window(name, limit["window"], log, observed)
     if (status["decisions"], status["rewards"]) != (len(decided), rewards):
         observed.faults.append(
             f"{name}: {status['decisions']} decisions, {len(decided)} in the log"
         )
+
+
+def compare_window(
+    name: str, window: dict[str, Any], log: list[dict[str, Any]], observed: ObservedAnswers
+) -> None:
+    """Compare what a window has spent with the decisions in it: nothing is charged twice."""
+    made = [(datetime.fromisoformat(one["at"]), one) for one in log if one["kind"] == "decided"]
+    inside = [one for at, one in made if at.timestamp() * 1e6 >= window["starts"]]
+    spent = math.fsum(one["body"]["spend"]["usd"] for one in inside)
+    if not math.isclose(window["spent"], spent, rel_tol=1e-9):
+        text = f"{name}: the {window['per']} has spent {window['spent']}, the log says {spent}"
+        observed.faults.append(text)
 
 
 def run_fault_injection(
@@ -241,7 +268,7 @@ def run_fault_injection(
     server = serve_store(address, log=folder / "server.log")
     try:
         for name, (policy, _) in POOLS.items():
-            body = {"name": name, "problem": PROBLEM, "policy": policy, "seed": seed}
+            body = {"name": name, "problem": make_problem(name), "policy": policy, "seed": seed}
             while is_compiling(
                 made := httpx.post(f"{server.url}/v1/routers", json=body, timeout=60)
             ):

@@ -11,6 +11,7 @@ import bylot
 from bylot.environments import Traffic
 from bylot.errors import BudgetSpent
 from bylot.policies import windows
+from live_server import ServerClient
 from logged_aggregate import LoggedRouter, decode_decision, make_config
 from test_calendar_limits import COSTS, EXPERTS, ZONE, make_problem, sum_windows
 
@@ -108,6 +109,27 @@ def test_settled_spend_of_every_window_equals_the_log() -> None:
     assert status.limits[0].current is not None
     assert status.limits[0].current.promise == "certain"
     assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
+
+
+def test_over_http_a_spent_budget_is_429_until_its_window_ends(server: ServerClient) -> None:
+    limit = {"cost": "usd", "at_most": 12.0, "per": "day", "when_spent": "refuse"}
+    problem = {"experts": EXPERTS, "costs": COSTS, "limits": [limit], "draws": 2}
+    path = server.create_router(problem=problem)
+    answers = [server.post(f"{path}/decisions", json={}) for _ in range(40)]
+    made = [one.json() for one in answers if one.status_code == 201]
+    refused = [one for one in answers if one.status_code != 201]
+    assert 1 <= len(made) < 12
+    assert sum(one["spend"]["usd"] for one in made) <= 12.0
+    assert {one.status_code for one in refused} == {429}
+    error = refused[0].json()["error"]
+    assert error["code"] == "budget_spent"
+    assert "00:00 UTC" in error["message"]
+    assert 1 <= int(refused[0].headers["retry-after"]) <= 86_400
+    batch = server.post(f"{path}/decisions:batch", json={"decisions": [{}, {}]}).json()
+    assert {one["error"]["code"] for one in batch["results"]} == {"budget_spent"}
+    status = server.get(f"{path}/status").json()
+    assert status["limits"][0]["verdict"] == "spent"
+    assert status["counters"]["refused"] == len(refused) + 2
 
 
 def test_a_cancelled_decision_leaves_its_window() -> None:

@@ -36,9 +36,9 @@ from bylot_bench.http_load import ServerProcess
 from cluster_servers import CLUSTER_KEY, post, stop_if_running, wait_for_members
 from faults import (
     POOLS,
-    PROBLEM,
     ObservedAnswers,
     compare_log_with_answers,
+    make_problem,
     post_until_answered,
     run_caller,
     wait_for_progress,
@@ -287,7 +287,7 @@ def test_faults_of_servers_network_and_database_lose_and_repeat_nothing(tmp_path
     start = time.monotonic()
     with run_namespace_cluster(tmp_path) as campaign:
         for name, (policy, _) in POOLS.items():
-            body = {"name": name, "problem": PROBLEM, "policy": policy}
+            body = {"name": name, "problem": make_problem(name), "policy": policy}
             assert post(campaign.servers[0], "/v1/routers", body).status_code == 201
         asyncio.run(campaign.run())
         counts = compare_log_with_answers(campaign.servers[-1], campaign.observed)

@@ -523,10 +523,16 @@ class RouterAggregate:
                 name: structs.replace(cost, stated=self.stated[name])
                 for name, cost in status.costs.items()
             },
-            counters=copy.deepcopy(self.counters),
+            counters=self.count_with_refused(),
             distributions=self.core.list_distributions(self.active),
             timeline=self.timeline.points(status.decisions),
         )
+
+    def count_with_refused(self) -> Counters:
+        """The counters, with requests that were refused since the last decision."""
+        counters = copy.deepcopy(self.counters)
+        counters.refused += sum(self.refused.values())
+        return counters
 
     def describe_place(self, seq: int) -> str:
         """Where an event is, for messages."""

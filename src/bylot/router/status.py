@@ -145,7 +145,8 @@ class Counters(Struct):
     cancelled:  decisions that were never used
     replaced:   panels that the guard replaced
     failed:     members that failed and were replaced
-    refused:    requests for which no budget of the calendar left a panel, up to the last decision
+    refused:    requests for which no budget of the calendar left a panel; a server that is killed
+                forgets those since the last decision
     infeasible: decisions at which a limit would have been missed
     earned:     sum of the rewards that were learned, each above the lowest of its range
     booked:     stated costs of all decisions, by name
