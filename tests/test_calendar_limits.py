@@ -191,3 +191,60 @@ def test_a_simulation_with_limits_of_the_calendar_needs_times() -> None:
 def test_limits_survive_data() -> None:
     for limit in make_problem(when_spent="refuse").limits:
         assert bylot.Limit.from_data(limit.to_data()) == limit
+
+
+def make_clocked_router(*limits: bylot.Limit) -> tuple[bylot.Router, list[float]]:
+    """A router under these limits, and its clock."""
+    now = [datetime(2026, 5, 10, 12, tzinfo=UTC).timestamp()]
+    problem = bylot.Problem(EXPERTS, COSTS, limits, draws=2)
+    return bylot.Router(problem, clock=lambda: now[0]), now
+
+
+def spend_all(router: bylot.Router) -> float:
+    """Decide until a request is refused; what that cost."""
+    spent = 0.0
+    while True:
+        try:
+            spent += router.decide().spend["usd"]
+        except BudgetSpent:
+            return spent
+
+
+def test_a_budget_below_the_cheapest_panel_refuses_every_request() -> None:
+    router, now = make_clocked_router(bylot.at_most("usd", 1.1, per="day"))
+    for day in (11, 12, 13):
+        with pytest.raises(BudgetSpent, match=f"after 2026-05-{day} 00:00 UTC") as refused:
+            router.decide()
+        assert refused.value.reset_s == 43_200
+        now[0] += 86_400
+
+
+def test_a_new_day_is_not_refused_for_what_the_day_before_has_spent() -> None:
+    router, now = make_clocked_router(
+        bylot.at_most("usd", 10.0, per="day"), bylot.at_most("usd", 12.0, per="month")
+    )
+    first = spend_all(router)
+    assert 8.8 < first <= 10.0
+    now[0] += 86_400
+    second = spend_all(router)
+    assert second > 0, "the month leaves a cheap panel or two"
+    assert first + second <= 12.0
+
+
+def test_of_two_spent_budgets_the_later_reset_is_named() -> None:
+    router, _ = make_clocked_router(
+        bylot.at_most("usd", 10.0, per="day"), bylot.at_most("usd", 10.0, per="month")
+    )
+    spend_all(router)
+    with pytest.raises(BudgetSpent, match="2026-06-01 00:00 UTC"):
+        router.decide()
+
+
+def test_a_window_with_few_requests_has_a_bound_of_its_own_at_once() -> None:
+    times = Traffic("flat", per_day=240, start="2026-05-04").arrivals(2_400, 0)  # ten an hour
+    problem = bylot.Problem(EXPERTS, COSTS, [bylot.at_most("usd", 20.0, per="hour")], draws=2)
+    trace = bylot.simulate(problem, Noisy(MEANS), rounds=2_400, times=times)
+    hours = (times - times[0] + times[0] % 3_600_000_000) // 3_600_000_000
+    spent = np.bincount(hours, trace.spend[:, 0])[24:]
+    assert spent.max() <= 20.0 * (1 + 1e-12)
+    assert spent.mean() > 0.75 * 20.0

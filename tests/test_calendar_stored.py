@@ -9,11 +9,11 @@ import pytest
 
 import bylot
 from bylot.environments import Traffic
-from bylot.errors import BudgetSpent
+from bylot.errors import BudgetSpent, InfeasibleLimits
 from bylot.policies import windows
 from live_server import ServerClient
 from logged_aggregate import LoggedRouter, decode_decision, make_config
-from test_calendar_limits import COSTS, EXPERTS, ZONE, make_problem, sum_windows
+from test_calendar_limits import COSTS, EXPERTS, PARTNER, ZONE, make_problem, sum_windows
 
 POLICIES = ["distinct", "noisy-or", "tangent"]
 
@@ -162,3 +162,67 @@ def test_an_edit_keeps_windows_and_what_was_learned_about_the_traffic() -> None:
     play(logged, [times[-1] + n for n in range(50)])
     assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
     assert make_config(make_problem(800.0)).problem == logged.aggregate.config.problem
+
+
+def test_experts_can_be_paused_under_budgets_of_several_windows() -> None:
+    logged, at = LoggedRouter(make_problem(100.0)), 1_777_000_000_000_000
+    logged.decide(at)
+    logged.edit(at=at, paused=("e0", "e1"))
+    for n in range(20):
+        panel = decode_decision(logged.log[logged.decide(at + n)]).draws
+        assert not {"e0", "e1"} & set(panel)
+    with pytest.raises(InfeasibleLimits, match="paused"):
+        logged.edit(at=at, paused=("e2", "e4"))  # the partners
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
+
+
+HOUR, DAY = 3_600_000_000, 86_400_000_000
+EDITS = [
+    [bylot.at_most("usd", 150.0, per="day", zone=ZONE)],
+    [bylot.at_most("usd", 90.0, per="day", zone=ZONE)],
+    [bylot.at_most("usd", 150.0, per="day", zone="America/New_York")],
+    [bylot.at_most("usd", 30.0, per="hour"), bylot.at_most("usd", 150.0, per="day", zone=ZONE)],
+    [bylot.at_most("usd", 600.0, per="week", zone="Asia/Kolkata")],
+    [bylot.at_most("usd", 900.0, per="month"), bylot.at_least(PARTNER, 0.1, per="week")],
+]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_windows_agree_with_what_was_paid(seed: int) -> None:
+    """Random decisions, cancellations, reports, pauses and edits of bounds, windows and zones."""
+    rng, at = np.random.default_rng(seed), 1_774_000_000_000_000
+    logged = LoggedRouter(bylot.Problem(EXPERTS, COSTS, EDITS[0], draws=2))
+    paid: dict[int, tuple[int, float]] = {}  # decisions: when, and what they cost by now
+    for _ in range(250):
+        at += int(rng.choice([60, 1_800, 20_000, 100_000], p=[0.6, 0.3, 0.08, 0.02])) * 1_000_000
+        what = rng.random()
+        if what < 0.75:
+            try:
+                seq = logged.decide(at, defer=what < 0.1)
+            except BudgetSpent:
+                continue
+            made = decode_decision(logged.log[seq])
+            paid[seq] = at, made.spend["usd"]
+            if what < 0.1 and rng.random() < 0.7:
+                logged.append(logged.aggregate.cancel(at, seq))
+                del paid[seq]
+            elif what > 0.1:
+                cost = float(made.spend["usd"] * rng.uniform(0.2, 1.0))
+                logged.reward(seq, 0.5, at, spend={"usd": cost})
+                paid[seq] = at, cost
+        elif what < 0.8:
+            limits = EDITS[rng.integers(len(EDITS))]
+            logged.edit(bylot.Problem(EXPERTS, COSTS, limits, draws=2), at)
+        core = logged.aggregate.core
+        assert core.policy.is_valid_state(core.rule, core.state)
+        for one in logged.aggregate.status(at).limits:
+            if one.window is not None and one.cost == "usd":
+                assert one.window.starts <= at < one.window.ends
+                start = one.window.starts
+                least, most = (
+                    sum(cost for when, cost in paid.values() if when >= since)
+                    for since in (start, start - start % HOUR)
+                )
+                assert least - 1e-6 <= one.window.spent <= most + 1e-6, (one, least, most)
+    logged.reopen()
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()

@@ -18,11 +18,11 @@ from bylot.environments import Outcomes, Traffic
 from bylot.errors import BylotError
 from bylot.harness import summarize_play
 from bylot.optima import ValueStack, best_mixture
-from bylot.problem.calendar import Calendar, list_edges
+from bylot.problem.calendar import Calendar, list_edges, list_edges_until
 from bylot.problem_files import read
 from bylot.simulation import Trace
 from bylot.whatif.plan import parse_sweep
-from bylot.window_results import list_edges_until, measure_windows
+from bylot.window_results import measure_windows
 from test_report import find_tables, is_rectangular
 
 POOL = """\

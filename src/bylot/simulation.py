@@ -34,7 +34,7 @@ from bylot.policies.base import (
 )
 from bylot.policies.compiled_handle import scale_scores
 from bylot.policies.guard import advance, find_spent, note_refused
-from bylot.policies.retargeting import find_next_check, find_stop, follow_calendar
+from bylot.policies.retargeting import fill_due_tables, find_next_check, find_stop, retarget
 from bylot.policies.validation import (
     FeedbackKind,
     check_at_least_one,
@@ -420,20 +420,22 @@ def simulate(
     table = bind_call_costs(calls, problem, rule)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     low, high, start, bound = terms.low, terms.high, 0, BoundPolicy(problem, rule, state)
+    checked = 0  # the last decision before which the traffic was looked at
     while start < rounds:
         stop, until = min((start // CHUNK_ROUNDS + 1) * CHUNK_ROUNDS, rounds), rounds
         if arrivals.size:
-            number = int(find_number(record.numbers, start))
-            bound = follow_calendar(settings, bound, arrivals, start, number, terms)
-            table = bind_call_costs(calls, bound.problem, rule)  # in the units of its rows
-            stop = min(stop, find_stop(bound, arrivals, start))
-            until = find_next_check(number)
+            fill_due_tables(bound, int(arrivals[start]))
+            stop, until = min(stop, find_stop(bound, arrivals, start)), find_next_check(checked)
         values, contexts = read_rounds(environment, start, stop, seed)
         chunk = rows, values, contexts, seed, start, low, high - low, mail, table
         with announce_compilation(settings.name):
             when = Arrivals(arrivals[start:stop], until)
             play = choose_runner(play_rounds, rule)
             stop = start + play(bound.rule, bound.state, *chunk, when, record)
+        if stop < start + len(values):  # before the next check
+            checked = until
+            bound = retarget(settings, bound, terms.horizon, terms.feedback) or bound
+            table = bind_call_costs(calls, bound.problem, rule)  # in the units of its rows
         check_range("rewards", record.rewards[start:stop], low, high)
         check_range("scores of members", record.scores[start:stop], low, high)
         start = stop

@@ -9,7 +9,7 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.problem import Limit
-from bylot.problem.calendar import MAX_EDGES, Calendar, list_edges
+from bylot.problem.calendar import list_edges_until
 from bylot.simulation import Trace
 
 WINDOW_TOLERANCE = 1e-9  # relative; totals are sums of many costs
@@ -79,12 +79,3 @@ def measure_limit(trace: Trace, times: Ints, j: int, limit: Limit) -> WindowResu
         complete=(over & (np.arange(over.size) > 0))[some],
         bound=limit.bound,
     )
-
-
-def list_edges_until(calendar: Calendar, first: int, last: int) -> Ints:
-    """The starts of the windows from one instant to another, and the end of the last."""
-    parts = [list_edges(calendar, first, MAX_EDGES)]
-    while parts[-1][-1] <= last:
-        parts.append(list_edges(calendar, int(parts[-1][-1]), MAX_EDGES)[1:])
-    edges = np.concatenate(parts)
-    return np.asarray(edges[: int(np.searchsorted(edges, last, side="right")) + 1])

@@ -391,7 +391,9 @@ class RouterAggregate:
         self.open.close(seq)
         return self.append(at, body, of=seq)
 
-    def edit(self, at: int, command: commands.EditRouter) -> Event:
+    def edit(
+        self, at: int, command: commands.EditRouter, replayed: events.ConfigChanged | None = None
+    ) -> Event:
         """Continue under another configuration, the next version; what was learned is kept."""
         if command.prepared is not None:
             config, core = command.prepared
@@ -408,7 +410,12 @@ class RouterAggregate:
         config = structs.replace(config, version=self.config.version + 1)
         config_validation.check_config_edit(self.config, config)
         old = self.core.problem
-        same_pool = self.core.change_problem(problem, rule)
+        same_pool = self.core.change_problem(
+            problem,
+            rule,
+            at=self.local_time(at),
+            tables=None if replayed is None else replayed.tables,
+        )
         self.core.max_contexts = config.max_contexts
         if problem == old:  # perhaps with its costs in another order
             config = structs.replace(config, problem=self.config.problem)
@@ -417,7 +424,8 @@ class RouterAggregate:
             self.stated = {name: self.stated.get(name, 0.0) for name in problem.costs}
         self.config = config
         self.active = config_validation.mask_active_experts(self.core, config)
-        event = self.append(at, events.ConfigChanged(config, by=command.by))
+        tables = None if self.core.tables is None else tuple(map(tuple, self.core.tables))
+        event = self.append(at, events.ConfigChanged(config, tables=tables, by=command.by))
         if not same_pool:
             self.pool_since = event.seq
             for _, one in self.open:
@@ -491,7 +499,8 @@ class RouterAggregate:
             case events.DecisionClosed():
                 return self.close_due(at)
             case events.ConfigChanged():
-                return self.edit(at, commands.EditRouter(self.name, body.config, by=body.by))
+                edit = commands.EditRouter(self.name, body.config, by=body.by)
+                return self.edit(at, edit, replayed=body)
             case events.SegmentSealed():
                 return self.seal_segment()[1]
             case events.RouterCopied():

@@ -109,19 +109,27 @@ def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
 
 
 def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
-    """Check that some of the experts can keep the limits."""
+    """Check that some of the experts can keep the limits; a budget of the calendar can be kept by
+    refusing requests.
+    """
     problem, experts = parts.problem, [parts.problem.experts[i] for i in active]
     if len(active) == 1:  # its only panel is known
         for limit, cost in zip(problem.limits, problem.rows[:, active[0]].tolist(), strict=True):
-            if limit.sign * (cost - limit.bound) < 0:
+            if limit.sign * (cost - limit.bound) < 0 and not limit.is_total:
                 raise errors.InfeasibleLimits(f"{experts[0]!r} alone costs {cost}, not {limit}")
         return
     costs, most = (
         {name: row[active] for name, row in rows.items()}
         for rows in (problem.costs, problem.max_costs)
     )
-    # A share becomes a plain cost of 1, as no member of its group may be left.
-    limits = [Limit(one.name, one.bound, one.sign) for one in problem.limits]
+    # A share becomes a plain cost of 1, as no member of its group may be left; an average in
+    # windows becomes a limit of its own on all requests.
+    limits = []
+    for one, row in zip(problem.limits, problem.rows[:, active], strict=True):
+        if not one.is_total:
+            name = one.name if one.per is None else f"{one.name} per {one.per}"
+            costs[name] = row
+            limits.append(Limit(name, one.bound, one.sign))
     with warnings.catch_warnings():  # of policies that do not guard their limits
         warnings.simplefilter("ignore", errors.BylotWarning)
         smaller = problem.replace(experts=experts, costs=costs, limits=limits, max_costs=most)

@@ -54,6 +54,8 @@ class RouterCopied(ConfigRecorded, frozen=True):
 class ConfigChanged(ConfigRecorded, frozen=True):
     """Another configuration from here on."""
 
+    tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
+
 
 class SegmentSealed(ConfigRecorded, frozen=True):
     """A segment of the log ended before this event. With a snapshot of that moment, the log can be

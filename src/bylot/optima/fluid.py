@@ -17,9 +17,8 @@ from bylot.numerics.jit import Floats, Ints
 from bylot.optima.objective import RELATIVE_GAP, ValueStack, stack_values
 from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
-from bylot.problem.calendar import Calendar, list_edges
+from bylot.problem.calendar import list_edges_until
 
-MAX_EDGES_PER_LIST = 4_096
 MAX_ITERATIONS = 200
 
 
@@ -101,7 +100,7 @@ def cut_windows(problem: Problem, times: Ints) -> tuple[Ints, Ints, Ints]:
     """The intervals between all edges that have requests: starts, requests, and for each limit the
     number of the window that each is in, (d, I); 0 for a limit on all requests.
     """
-    edges = {one: list_all_edges(one, int(times[0]), int(times[-1])) for one in problem.calendars}
+    edges = {one: list_edges_until(one, int(times[0]), int(times[-1])) for one in problem.calendars}
     cuts = np.unique(np.concatenate([[int(times[0])], *edges.values()]))
     places = np.searchsorted(cuts, times, side="right") - 1
     used, requests = np.unique(places, return_counts=True)
@@ -110,15 +109,6 @@ def cut_windows(problem: Problem, times: Ints) -> tuple[Ints, Ints, Ints]:
         if limit.calendar is not None:
             windows[j] = np.searchsorted(edges[limit.calendar], starts, side="right") - 1
     return starts, requests, windows
-
-
-def list_all_edges(calendar: Calendar, first: int, last: int) -> Ints:
-    """The edges of all windows between two instants."""
-    edges = list_edges(calendar, first, 2)
-    while edges[-1] <= last:
-        more = list_edges(calendar, int(edges[-1]), MAX_EDGES_PER_LIST)
-        edges = np.concatenate([edges[:-1], more])
-    return edges[: int(np.searchsorted(edges, last, side="right"))]
 
 
 class FluidProgram:

@@ -31,7 +31,9 @@ from bylot.policies.windows import (
     TOTAL,
     WindowRule,
     WindowState,
+    book_hour,
     count_requests,
+    enter_hour,
     enter_window,
     find_level,
     forecast_windows,
@@ -81,6 +83,7 @@ class Budget(NamedTuple):
         same = change.same_limits
         new.missed[there[same]] = self.missed[here[same]]
         new.rounds[:] = self.rounds
+        new.windows.first[:] = self.rounds[0]
         migrate_learned_costs(self.costs, new.costs, change)
         self.windows.migrate(new.windows, change)
 
@@ -179,8 +182,10 @@ def find_allowance(guard: Guard, budget: Budget, j: int, requests: int) -> float
 def advance_windows(guard: Guard, budget: Budget, at: int) -> None:
     """Close the windows that are over at this instant, count the request, and forecast the rest."""
     windows = budget.windows
+    enter_hour(windows, at)
     for c in range(windows.place.size):
         if enter_window(windows, c, at):
+            windows.begun[0] = True
             for j in range(guard.b.size):
                 if guard.windows.calendar[j] == c:
                     close_window(guard, budget, j)
@@ -208,7 +213,9 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
     waiting, kind = budget.costs.waiting, guard.windows.kind
     for j in range(cost.size):
         budget.spent[j] += cost[j]
-        budget.windows.requests[j] += 1
+        if kind[j] != PERIOD:
+            budget.windows.requests[j] += 1
+            book_hour(budget.windows, j, cost[j])
         for place in range(members.size):
             waiting[j, members[place]] += is_first_draw(members, place)
     budget.left[0] -= 1
@@ -366,26 +373,18 @@ def migrate_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) ->
 
 
 def migrate_window_spend(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-    """Keep what was spent in windows. A new limit begins with what is known of its cost: the most
-    that the window of another limit on it has spent.
+    """Keep what was spent in windows that go on, and in those before them if bounds are the same;
+    `begin_new_windows` says what others have spent.
     """
-    was, now = old.state.budget, new.state.budget
-    unit, units = compute_row_units(change.old), compute_row_units(change.new)
-    kinds = old.rule.guard.windows.kind, new.rule.guard.windows.kind
-    origin = dict(zip(change.limits[1].tolist(), change.limits[0].tolist(), strict=True))
-    for j in np.flatnonzero(kinds[1] != PERIOD).tolist():
-        limit, sources = change.new.limits[j], [origin[j]] if j in origin else []
-        if not sources and kinds[1][j] == TOTAL:
-            sources = [
-                i
-                for i, one in enumerate(change.old.limits)
-                if (one.name, one.sign) == (limit.name, limit.sign) and kinds[0][i] == TOTAL
-            ]
-        for name in ("spent", "before"):
-            amounts = [float(getattr(was, name)[i] * unit[i] / units[j]) for i in sources]
-            getattr(now, name)[j] = (
-                max(amounts, default=0.0) if kinds[1][j] == TOTAL else sum(amounts)
-            )
+    was, now, kinds = old.state.budget, new.state.budget, new.rule.guard.windows.kind
+    units = compute_row_units(change.old), compute_row_units(change.new)
+    pairs = zip(*(one.tolist() for one in change.limits), change.same_limits.tolist(), strict=True)
+    for i, j, same in pairs:
+        if kinds[j] != PERIOD and change.old.limits[i].calendar == change.new.limits[j].calendar:
+            ratio = units[0][i] / units[1][j]
+            now.spent[j], now.before[j] = was.spent[i] * ratio, was.before[i] * ratio
+            if not same:
+                now.before[j], now.windows.first[j, 1] = 0.0, now.windows.first[j, 0]
 
 
 def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
@@ -437,6 +436,7 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
     known = budget.spent.copy()
     if budget.windows.place.size > 0:
         forecast_windows(guard.windows, budget.windows)
+        budget.windows.begun[0] = False
     if costs.plans[2] > 0:
         margin = min(margin, max(costs.margin[0], 0.0))
     for j in range(bounds.size):

@@ -243,6 +243,9 @@ def decide_distinct(
     if state.shared.decisions[0] % rule.ascent.batch == 0:
         fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
         move_shared(rule, state)
+    elif state.budget.windows.begun[0]:
+        fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
+        state.moved[:] = -1  # every context follows the bounds of the new window
     follow_shared(rule, state, context)
     state.visits[context] += 1
     state.shared.decisions[0] += 1

@@ -242,6 +242,8 @@ def compute_row_excess(
     from this place on adds. A window may end after any request: nothing comes after it. Where calls
     may cost more than declared, `compute_later_cost` sets aside the rest.
     """
+    if guard.windows.kind[j] == TOTAL and cost <= 0.0:
+        return 0.0  # it is free, whatever was spent
     n = budget.left[0] - 1 if guard.windows.kind[j] == PERIOD else 0
     later = compute_later_cost(guard, budget, j, n, place, members)
     most = find_allowance(guard, budget, j, budget.windows.requests[j] + 1)
@@ -318,6 +320,8 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
                 panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
             elif overrun.spent > 0.0:
                 panel, then = find_fitting_panel(guard, budget, available), place
+            else:
+                break
             if panel.size > 0:
                 paid = compute_panel_cost(guard.A, panel)
                 counted = compute_guarded_cost(guard, budget, panel) if varies else paid
@@ -391,19 +395,59 @@ def find_spent_limit(guard: Guard, budget: Budget, at: int, available: Bools) ->
 
     Nothing changes, not even the window: requests that are refused leave no trace in a log.
     """
-    kind, windows, nearest, room = guard.windows.kind, budget.windows, -1, np.inf
+    kind, near, ended = guard.windows.kind, False, False
     for j in range(kind.size):
-        if kind[j] == TOTAL and at < find_window_end(windows, guard.windows.calendar[j]):
-            no_members = np.empty(0, np.int64)
-            later = compute_later_cost(guard, budget, j, 0, 0, no_members)
-            left = guard.windows.amount[j] - budget.spent[j] - later
+        if kind[j] == TOTAL:
+            over = at >= find_window_end(budget.windows, guard.windows.calendar[j])
             dearest = guard.most * get_guarded_row(guard.risk, budget.costs, j).max()
-            if left - dearest < room:
-                nearest, room = j, left - dearest
-    near = nearest >= 0 and room < 0.0 and guard.on
-    if near and find_fitting_panel(guard, budget, available).size == 0:
-        return nearest
-    return -1
+            near |= find_room(guard, budget, j, over) < dearest
+            ended |= over
+    if not (near and guard.on):
+        return -1
+    if not ended:
+        return choose_spent_limit(guard, budget, available)
+    spent, waiting = budget.spent.copy(), budget.costs.waiting.copy()
+    for j in range(kind.size):
+        if kind[j] == TOTAL and at >= find_window_end(budget.windows, guard.windows.calendar[j]):
+            budget.spent[j] = 0.0  # as the next window will begin
+            budget.costs.waiting[j, :] = 0
+    found = choose_spent_limit(guard, budget, available)
+    budget.spent[:] = spent
+    budget.costs.waiting[:, :] = waiting
+    return found
+
+
+@jit
+def find_room(guard: Guard, budget: Budget, j: int, ended: bool) -> float:
+    """What the budget of a window leaves for panels; all of it in a window that begins."""
+    amount = guard.windows.amount[j]
+    if ended:
+        return float(amount)
+    later = compute_later_cost(guard, budget, j, 0, 0, np.empty(0, np.int64))
+    return float(amount - budget.spent[j] - later)
+
+
+@jit
+def choose_spent_limit(guard: Guard, budget: Budget, available: Bools) -> int:
+    """If no panel fits: of the budgets too small for their cheapest panel, that of the longest
+    windows; if each would do by itself, the one with the least room. -1 if a panel fits.
+    """
+    if find_fitting_panel(guard, budget, available).size > 0:
+        return -1
+    found, longest, least, tightest = -1, 0.0, np.inf, -1
+    some = count_available(available) if available.size > 0 else guard.A.shape[1]
+    for j in range(guard.windows.kind.size):
+        if guard.windows.kind[j] != TOTAL:
+            continue
+        members = 1 if guard.windows.fewer.any() else guard.fewest
+        row = get_guarded_row(guard.risk, budget.costs, j)
+        cheapest = row[choose_top_m(-row, min(members, some), available)].sum()
+        room, length = find_room(guard, budget, j, False), guard.windows.length[j]
+        if room < cheapest and length >= longest:
+            found, longest = j, length
+        if room / max(guard.windows.amount[j], 1e-300) < least:
+            tightest, least = j, room / max(guard.windows.amount[j], 1e-300)
+    return found if found >= 0 else tightest
 
 
 @jit

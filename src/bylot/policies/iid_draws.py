@@ -233,7 +233,7 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
 
 def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
     """`decide`: a step every batch, then M draws, or the guard's panel in their place."""
-    if state.visits[context] % rule.ascent.batch == 0:
+    if state.visits[context] % rule.ascent.batch == 0 or state.budget.windows.begun[0]:
         move_iid(rule, state, context)
     state.visits[context] += 1
     q, mass, costs = state.q[context], state.mass[context], state.bounds

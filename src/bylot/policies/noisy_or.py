@@ -242,7 +242,7 @@ def decide_noisy_or(
 ) -> Ticket:
     """`decide`: `distinct` in a random share of the rounds, else the model."""
     s, explorer, learned = open_stream(rng, MODEL_STREAM), rule.explorer, state.explorer
-    due = state.rounds[0] % rule.batch == 0
+    due = state.rounds[0] % rule.batch == 0 or learned.budget.windows.begun[0]
     note_context(state, context)
     if due:
         before = learned.bounds.copy()

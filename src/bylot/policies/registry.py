@@ -140,7 +140,8 @@ def resolve_policy(policy: AnyPolicy, problem: Problem, feedback: FeedbackKind =
     found = find_policy(policy)
     chosen = found.resolve(problem, feedback) if isinstance(found, Auto) else found
     if problem.calendars and not chosen.keeps_windows:
-        users = [name for name, one in POLICIES.items() if one.keeps_windows]
+        guarded = {name: one for name, one in POLICIES.items() if getattr(one, "guard", True)}
+        users = [name for name, one in guarded.items() if one.keeps_windows]
         raise PolicyError(
             f"{chosen.name} does not keep limits per hour, day, week or month",
             remedy=f"use one of {', '.join(users)}",

@@ -7,10 +7,10 @@ and are made again when it turns out to be another.
 
 import numpy as np
 
+from bylot.errors import PolicyError
 from bylot.numerics.jit import Ints, announce_compilation
 from bylot.policies.base import BoundPolicy, FeedbackKind, Policy
 from bylot.policies.traffic_forecast import compute_daily_requests
-from bylot.policies.validation import RunConfig
 from bylot.policies.windows import fill_tables, list_tables, needs_edges
 from bylot.problem.validation import MAX_TRAFFIC, MIN_TRAFFIC
 from bylot.problem.window_bounds import mark_totals
@@ -39,39 +39,36 @@ def find_next_check(t: int) -> int:
 def retarget(
     policy: Policy,
     bound: BoundPolicy,
-    at: int,
     horizon: int | None = None,
     feedback: FeedbackKind = "panel",
 ) -> BoundPolicy | None:
-    """The policy bound for the traffic that is expected now; None if bounds stay about the same."""
-    problem, windows = bound.problem, bound.state.budget.windows
-    offset = int(windows.offsets[windows.place[0]])
-    daily = float(compute_daily_requests(windows.traffic, at + offset))
-    daily = min(max(float(f"{daily:.{TRAFFIC_DIGITS}g}"), MIN_TRAFFIC), MAX_TRAFFIC)
-    other, totals = problem.replace(traffic=daily), mark_totals(problem)
+    """The policy bound for the traffic that is expected since the last decision.
+
+    None if bounds stay about the same, or the policy cannot be bound for it.
+    """
+    problem, windows, totals = bound.problem, bound.state.budget.windows, mark_totals(bound.problem)
     if not totals.any():
         return None
+    at = int(windows.now[0] + windows.offsets[windows.place[0]])
+    daily = float(compute_daily_requests(windows.traffic, at))
+    daily = min(max(float(f"{daily:.{TRAFFIC_DIGITS}g}"), MIN_TRAFFIC), MAX_TRAFFIC)
+    other = problem.replace(traffic=daily)
     was, now = problem.bounds[totals], other.bounds[totals]
     if ((now <= MAX_BOUND_RATIO * was) & (was <= MAX_BOUND_RATIO * now)).all():
         return None
-    rule = policy.bind(other, horizon, feedback)
+    try:
+        rule = policy.bind(other, horizon, feedback)
+    except PolicyError:  # as a period too short for such bounds
+        return None
     with announce_compilation(policy.name):
         return BoundPolicy(other, rule, policy.migrate(bound, other, rule))
 
 
-def follow_calendar(
-    policy: Policy, bound: BoundPolicy, times: Ints, start: int, number: int, run: RunConfig
-) -> BoundPolicy:
-    """What a router does before a decision: bind the policy anew if the traffic is not what it was
-    bound for, and fill the tables of windows.
-    """
-    if is_check_due(number):
-        last = int(times[start - 1])
-        bound = retarget(policy, bound, last, run.horizon, run.feedback) or bound
-    windows, at = bound.state.budget.windows, int(times[start])
+def fill_due_tables(bound: BoundPolicy, at: int) -> None:
+    """Fill the tables of windows, if they end before this instant."""
+    windows = bound.state.budget.windows
     if needs_edges(windows, at):
         fill_tables(windows, list_tables(bound.problem.calendars, windows, at))
-    return bound
 
 
 def find_stop(bound: BoundPolicy, times: Ints, start: int) -> int:

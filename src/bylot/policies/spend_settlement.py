@@ -27,7 +27,7 @@ from bylot.policies.learned_costs import (
     learn_noise,
 )
 from bylot.policies.schedule_planning import fill_schedule, find_quota
-from bylot.policies.windows import PERIOD
+from bylot.policies.windows import PERIOD, book_hour
 from bylot.problem import Problem
 
 FIRST_PLAN_REPORTS, LAST_PLAN_REPORTS = 10, 500  # between two schedules, at least and at most
@@ -44,6 +44,8 @@ def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -
     first, before = find_first_decisions(guard, budget, j)
     if t >= first:
         budget.spent[j] += more
+        if guard.windows.kind[j] != PERIOD:
+            book_hour(budget.windows, j, more)
     elif t >= before:
         most = find_allowance(guard, budget, j, first - before)
         budget.missed[j] -= budget.before[j] > most
@@ -151,7 +153,7 @@ def make_planning_rows(guard: Guard, means: Floats) -> Floats:
     """(d, K) the most that calls can cost under limits that are certain, else these means."""
     rows = means.copy()
     for j in range(rows.shape[0]):
-        if guard.risk.certain[j]:
+        if guard.risk.certain[j] and guard.windows.kind[j] == PERIOD:
             rows[j, :] = guard.risk.worst[j]
     return rows
 
@@ -272,8 +274,8 @@ def cancel_round(
         if not math.isnan(amount):
             book_correction(guard, budget, made, j, amount)
         forget_calls(guard, budget, made, j, members)
-        if t >= budget.windows.first[j, 0]:
-            budget.windows.requests[j] -= 1
+        if not plain and t >= budget.windows.first[j, 0]:
+            budget.windows.requests[j] = max(budget.windows.requests[j] - 1, 0)
     budget.left[0] += in_period
 
 

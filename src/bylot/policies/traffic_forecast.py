@@ -18,6 +18,7 @@ FIRST_HOUR = 72  # of the week, Monday first, at which 1970 began: a Thursday
 MAX_WEEKS = 5.0  # that the mean of an hour counts as: older ones are forgotten
 DAY_SHAPE_WEEKS = 1.0  # that the mean of the same hour on other days counts as
 FLAT_WEEKS = 0.25  # that the mean of all hours counts as, beside those of one hour of the day
+DECLARED_WEEKS = 0.1  # that a declared traffic counts as
 MAX_GAP_HOURS = 744  # without a request that are learned as empty; a longer gap says nothing
 RECENT_US = 600_000_000.0  # over which the traffic of the moment is averaged
 DEVIATION_KEPT = 0.6  # of its deviation from the usual traffic, an hour later
@@ -44,18 +45,30 @@ class TrafficState(NamedTuple):
         return all(bool((one >= 0).all()) for one in amounts)
 
 
-def make_traffic() -> TrafficState:
-    """Nothing is known."""
+def make_traffic(per_day: float = 0.0) -> TrafficState:
+    """Nothing is known but, if it is more than 0, how many requests per day are expected."""
+    mean, weeks = per_day / DAY_HOURS, DECLARED_WEEKS * (per_day > 0.0)
     return TrafficState(
-        means=np.zeros(WEEK_HOURS),
-        weeks=np.zeros(WEEK_HOURS),
-        rates=np.zeros(WEEK_HOURS),
-        sums=np.zeros(WEEK_HOURS + 1),
+        means=np.full(WEEK_HOURS, mean),
+        weeks=np.full(WEEK_HOURS, weeks),
+        rates=np.full(WEEK_HOURS, mean),
+        sums=mean * np.arange(WEEK_HOURS + 1, dtype=np.float64),
         hour=np.full(2, -1, np.int64),
         since=np.zeros(2, np.int64),
         requests=np.zeros(2),
         recent=np.zeros(2),
     )
+
+
+def shift_traffic(traffic: TrafficState, offset: int) -> None:
+    """Continue in another local time, later by so many microseconds."""
+    hours = round(offset / HOUR_US)
+    for hourly in (traffic.means, traffic.weeks, traffic.rates):
+        hourly[:] = np.roll(hourly, hours)
+    traffic.sums[1:] = np.cumsum(traffic.rates)
+    if traffic.hour[0] >= 0:
+        traffic.hour[:] += hours
+        traffic.since[:] += offset
 
 
 @jit

@@ -11,7 +11,9 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies.base import ProblemChange
+from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.traffic_forecast import (
+    HOUR_US,
     TrafficState,
     forecast_requests,
     make_traffic,
@@ -29,6 +31,7 @@ TABLE_EDGES = 64  # windows that the table reaches ahead
 LEAST_BOUND_SHARE = 0.03  # of the way from the cheapest panels to the bound: room for exploration
 USUAL_SHARE = 0.5  # of the usual bound, which "refuse" is not paced below
 US_PER_DAY = 86_400e6
+HISTORY_HOURS = 768  # more than a month
 MAX_SLICES = 800  # inner windows of one window: more than the hours of a month
 LEVEL_HALVINGS = 30
 MEAN_ROUNDS = 200.0  # in which an average in a window is brought back to its bound
@@ -46,6 +49,7 @@ class WindowRule(NamedTuple):
     inner: Ints  # (d,) the limit on the same cost in shorter windows, of a TOTAL; -1: none
     length: Floats  # (d,) microseconds of an average window
     unit: Floats  # (d,) of the rows
+    traffic: float  # requests per day that are expected at first; 0: unknown
 
 
 class WindowState(NamedTuple):
@@ -57,12 +61,14 @@ class WindowState(NamedTuple):
     requests: Ints  # (d,) of the current window
     left: Floats  # (d,) requests to come in it, the next one included
     now: Ints  # the time of the last request
+    begun: Bools  # has a window begun since bounds were set?
     first: Ints  # (d, 2) decisions before this window, and before the one before
+    history: Floats  # (d, 768) what the last hours cost under each TOTAL; (0, 768) without windows
+    hour: Ints  # the last of these hours, since 1970
     traffic: TrafficState
 
     def migrate(self, new: "WindowState", change: ProblemChange) -> None:
-        """Windows of the same calendar go on; tables of others are filled at the next request."""
-        here, there = change.limits
+        """Windows of the same calendar go on; `begin_new_windows` begins the others."""
         old_calendars, new_calendars = change.old.calendars, change.new.calendars
         for c, calendar in enumerate(new_calendars):
             if calendar in old_calendars:
@@ -70,11 +76,21 @@ class WindowState(NamedTuple):
                 new.edges[c], new.place[c] = self.edges[was], self.place[was]
         if self.offsets.size and new.offsets.size:
             new.offsets[:] = self.offsets
-        new.now[:] = self.now
-        for name in ("requests", "left", "first"):
-            getattr(new, name)[there] = getattr(self, name)[here]
-        for known, array in zip(self.traffic, new.traffic, strict=True):
-            array[:] = known
+        new.now[:], new.begun[:], new.hour[:] = self.now, new.offsets.size > 0, self.hour
+        here, there = change.limits
+        for i, j in zip(here.tolist(), there.tolist(), strict=True):
+            if change.old.limits[i].calendar == change.new.limits[j].calendar:
+                for name in ("requests", "left", "first"):
+                    getattr(new, name)[j] = getattr(self, name)[i]
+        if self.history.size and new.history.size:
+            units = compute_row_units(change.old), compute_row_units(change.new)
+            for j, limit in enumerate(change.new.limits):
+                i = find_source(change.old.limits, limit)
+                if limit.is_total and i is not None:
+                    new.history[j] = self.history[i] * (units[0][i] / units[1][j])
+        if self.offsets.size:
+            for known, array in zip(self.traffic, new.traffic, strict=True):
+                array[:] = known
 
     def is_valid(self, rule: Any) -> bool:
         counted = (self.requests >= 0).all() and (self.left >= 0).all() and (self.first >= 0).all()
@@ -104,6 +120,7 @@ def make_window_rule(problem: Problem, units: Floats) -> WindowRule:
         low=low,
         aside=aside,
         fewer=np.array([one.is_total and one.when_spent == "fewer" for one in limits], np.bool_),
+        traffic=problem.traffic or 0.0,
         inner=np.array([find_inner_limit(limits, j) for j in range(len(limits))], np.int64),
         length=np.array([US_PER_DAY * DAYS_PER_WINDOW.get(one.per or "", 0.0) for one in limits]),
         unit=np.array(units),
@@ -121,14 +138,17 @@ def find_needed_cost(problem: Problem, j: int) -> float:
 
 def find_inner_limit(limits: Sequence[Limit], j: int) -> int:
     """The budget of the same cost in the longest of shorter windows, by its place; -1: none."""
-    outer, found = limits[j], -1
-    for i, one in enumerate(limits):
-        days = DAYS_PER_WINDOW[one.per or "month"]
-        shorter = one.is_total and outer.is_total and days < DAYS_PER_WINDOW[outer.per or "hour"]
-        if one.name == outer.name and shorter:
-            longer = found < 0 or days > DAYS_PER_WINDOW[limits[found].per or "hour"]
-            found = i if longer else found
-    return found
+    if not limits[j].is_total:
+        return -1
+    budgets = [i for i, one in enumerate(limits) if one.is_total and one.name == limits[j].name]
+    days = {i: DAYS_PER_WINDOW[limits[i].per or ""] for i in budgets}
+    return max((i for i in budgets if days[i] < days[j]), key=days.__getitem__, default=-1)
+
+
+def find_source(limits: Sequence[Limit], wanted: Limit) -> int | None:
+    """The place of a budget on the same cost, of the same windows if there is one."""
+    found = [i for i, one in enumerate(limits) if one.is_total and one.name == wanted.name]
+    return min(found, key=lambda i: limits[i].key != wanted.key, default=None)
 
 
 def make_plain_windows(limits: int) -> WindowRule:
@@ -137,7 +157,7 @@ def make_plain_windows(limits: int) -> WindowRule:
     plain = np.zeros(limits, np.int64)
     marks, nowhere = np.zeros(limits, np.bool_), np.full(limits, -1)
     zeros = (none, none.copy(), none.copy(), marks, nowhere.copy(), none.copy(), np.ones(limits))
-    return WindowRule(plain, nowhere, *zeros)
+    return WindowRule(plain, nowhere, *zeros, 0.0)
 
 
 def find_kind(is_total: bool, calendar: Calendar | None) -> int:
@@ -155,8 +175,11 @@ def make_window_state(rule: WindowRule) -> WindowState:
         requests=np.zeros(d, np.int64),
         left=np.zeros(d),
         now=np.zeros(1, np.int64),
+        begun=np.zeros(1, np.bool_),
         first=np.zeros((d, 2), np.int64),
-        traffic=make_traffic(),
+        history=np.zeros((d if calendars else 0, HISTORY_HOURS)),
+        hour=np.zeros(1, np.int64),
+        traffic=make_traffic(rule.traffic),
     )
 
 
@@ -183,6 +206,42 @@ def list_tables(calendars: Sequence[Calendar], state: WindowState, at: int) -> l
 def fill_tables(state: WindowState, tables: Sequence[Sequence[int]]) -> None:
     """Write what `list_tables` returned; each table begins with its current window."""
     state.edges[:], state.place[:], state.offsets[:] = tables[:-1], 0, tables[-1]
+
+
+def begin_new_windows(
+    old: Problem, problem: Problem, rule: WindowRule, state: WindowState, spent: Floats, t: int
+) -> None:
+    """After an edit: what the current windows of new limits have spent so far, by the hours of the
+    history. The hour in which a window began counts as a whole. Decisions before the edit are
+    not of these windows for anything that is reported about them later.
+
+    t: decisions so far
+    """
+    known = {one.key: one.calendar for one in old.limits}
+    for j, limit in enumerate(problem.limits):
+        if limit.calendar is None or known.get(limit.key) == limit.calendar:
+            continue
+        start = int(state.edges[rule.calendar[j], 0]) // HOUR_US
+        hours = range(max(start, int(state.hour[0]) - HISTORY_HOURS + 1), int(state.hour[0]) + 1)
+        spent[j] = sum(float(state.history[j, hour % HISTORY_HOURS]) for hour in hours)
+        state.requests[j], state.first[j] = 0, t
+
+
+@jit
+def enter_hour(windows: WindowState, at: int) -> None:
+    """Forget the oldest hours of the history for those that have passed."""
+    hour, size = at // HOUR_US, windows.history.shape[1]
+    for passed in range(max(windows.hour[0] + 1, hour - size + 1), hour + 1):
+        for j in range(windows.history.shape[0]):
+            windows.history[j, passed % size] = 0.0
+    windows.hour[0] = max(hour, windows.hour[0])
+
+
+@jit
+def book_hour(windows: WindowState, j: int, cost: float) -> None:
+    """Add to what the current hour costs."""
+    if windows.history.shape[0] > 0:
+        windows.history[j, windows.hour[0] % windows.history.shape[1]] += cost
 
 
 @jit

@@ -144,6 +144,15 @@ def list_edges(calendar: Calendar, at: int, count: int) -> Ints:
     return starts[:-1][np.diff(starts) > 0][:count]  # a skipped day would start with the next one
 
 
+def list_edges_until(calendar: Calendar, first: int, last: int) -> Ints:
+    """The starts of the windows from one instant to another, and the end of the last."""
+    parts = [list_edges(calendar, first, MAX_EDGES)]
+    while parts[-1][-1] <= last:
+        parts.append(list_edges(calendar, int(parts[-1][-1]), MAX_EDGES)[1:])
+    edges = np.concatenate(parts)
+    return np.asarray(edges[: int(np.searchsorted(edges, last, side="right")) + 1])
+
+
 def compute_utc_offset(zone: str, at: int) -> int:
     """How far the local clock is ahead of UTC, in microseconds.
 

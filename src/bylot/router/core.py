@@ -26,15 +26,16 @@ from bylot.policies.base import (
     has_same_pool,
 )
 from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.traffic_forecast import shift_traffic
 from bylot.policies.validation import RunConfig, check_run_config
 from bylot.policies.windows import (
+    begin_new_windows,
     fill_tables,
-    find_window_end,
     list_tables,
     needs_edges,
 )
 from bylot.problem import Problem
-from bylot.problem.calendar import format_instant
+from bylot.problem.calendar import find_window, format_instant
 from bylot.problem.validation import suggest_known_name
 from bylot.router import price_average
 from bylot.router import status as statuses
@@ -81,7 +82,7 @@ class RouterCore:
     skipped:    visits by context that a change of the problem has added: see `count_visits`
     prices:     of the limits, averaged since their bounds last changed
     at:         time of the last decision under limits of the calendar
-    tables:     of windows, if the last decision had to fill them
+    tables:     of windows, if the last decision or edit had to fill them
     """
 
     def __init__(
@@ -174,32 +175,22 @@ class RouterCore:
         now = max(at, self.at)
         j = compiled.find_spent_budget(self._handle, now, available)
         if j >= 0:
-            limit, end = self.problem.limits[j], self.find_window_end(j)
+            limit = self.problem.limits[j]
+            assert limit.calendar is not None
+            end = find_window(limit.calendar, now).end
             raise BudgetSpent(
-                f"{limit} is spent",
-                remedy=f"try again after {format_instant(end, limit.zone)}",
+                f"{limit} leaves no panel",
+                remedy=f"try again after {format_instant(end, limit.zone)}, or raise it",
                 limit=limit,
                 resets_at=end,
                 reset_s=(end - now) / 1e6,
             )
 
-    def find_window_end(self, j: int) -> int:
-        """The instant at which the current window of a limit ends."""
-        guard, windows = self.rule.guard, self.state.budget.windows
-        return int(find_window_end(windows, guard.windows.calendar[j]))
-
-    def enter_time(self, at: int, tables: Tables | None = None) -> Tables | None:
-        """Let windows that are over end, and count a request. Returns the tables of windows if they
-        had to be filled, which a replay hands in again.
-        """
-        self.at = max(at, self.at)
-        windows = self.state.budget.windows
-        if tables is None and needs_edges(windows, self.at):
-            tables = list_tables(self.problem.calendars, windows, self.at)
-        if tables is not None:
-            fill_tables(windows, tables)
-        compiled.advance_time(self._handle, self.at)
-        return tables
+    def list_due_tables(self, at: int) -> Tables | None:
+        """The tables of windows for this time, if they have to be filled; nothing changes."""
+        windows, now = self.state.budget.windows, max(at, self.at)
+        due = needs_edges(windows, now)
+        return list_tables(self.problem.calendars, windows, now) if due else None
 
     def count_refused(self, at: int, requests: int) -> None:
         """Count requests that were refused: they are traffic too."""
@@ -209,7 +200,7 @@ class RouterCore:
         """Bind the policy anew if the traffic is not what it was bound for."""
         bound = BoundPolicy(self.problem, self.rule, self.state)
         run = self.run
-        found = retargeting.retarget(self.policy, bound, self.at, run.horizon, run.feedback)
+        found = retargeting.retarget(self.policy, bound, run.horizon, run.feedback)
         if found is not None:
             self.change_problem(found.problem, found.rule, found.state)
 
@@ -226,15 +217,20 @@ class RouterCore:
 
         at:      the time, for windows of the calendar
         refused: times and numbers of requests that were refused since the last decision
-        tables:  as `enter_time` returned them
+        tables:  of windows, in a replay: as they were when the decision was made
         """
+        if self.problem.calendars and tables is None:
+            tables = self.list_due_tables(at)  # may raise an error, as the next line may
         row, t = self.find_context(context), self.t  # may replace the handle
         if self.problem.calendars:
             for when, requests in refused:
                 self.count_refused(when, requests)
             if retargeting.is_check_due(t):
                 self.follow_traffic()
-            self.tables = self.enter_time(at, tables)
+            self.at, self.tables = max(at, self.at), tables
+            if tables is not None:
+                fill_tables(self.state.budget.windows, tables)
+            compiled.advance_time(self._handle, self.at)
         booked = self._decide(self._handle, row, self.run.seed, t, available)
         guard = getattr(self.rule, "guard", None)
         if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
@@ -358,15 +354,26 @@ class RouterCore:
         learned = self.problem.traffic
         return problem.replace(traffic=learned) if problem.calendars and learned else problem
 
-    def change_problem(self, problem: Problem, rule: Any = None, state: Any = None) -> bool:
+    def change_problem(
+        self,
+        problem: Problem,
+        rule: Any = None,
+        state: Any = None,
+        *,
+        at: int = 0,
+        tables: Tables | None = None,
+    ) -> bool:
         """Continue under another problem with all that was learned; whether the pool is the same.
 
         Limits that cannot be kept raise an error, and nothing was changed.
 
-        rule: the policy bound to this problem, if that was done before; state: migrated to it
+        rule:   the policy bound to this problem, if that was done before; state: migrated to it
+        at:     the time, for windows of the calendar
+        tables: of windows, in a replay: as they were when the problem was changed
         """
         run = self.run
         check_run_config(problem, run.seed, run.horizon, (run.low, run.high), run.feedback)
+        self.tables = None
         if problem == self.problem:
             return True
         old, bind = self.problem, self.policy.bind
@@ -374,10 +381,12 @@ class RouterCore:
             rule = bind(problem, run.horizon, run.feedback) if rule is None else rule
         except PolicyError as error:
             raise error.for_running_router() from None
-        if state is None:
+        edited = state is None
+        if edited:
             before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
             with announce_compilation(self.policy.name):
                 state = self.policy.migrate(before, problem, rule)
+            self._begin_windows(problem, rule, state, at, tables)
         sums = self.name_costs(self.totals.spent), self.name_costs(self.totals.expected)
         spent, expected = (
             np.array([by_name.get(name, 0.0) for name in problem.costs]) for by_name in sums
@@ -393,10 +402,30 @@ class RouterCore:
         self._bind(problem, rule, state, totals)
         self.prices = [priced.get(limit, PriceAverage()) for limit in problem.limits]
         self.skipped = (state.visits[: visits.size] - visits).tolist()
-        self.period = PeriodStart(t, t - budget.count_played_rounds(rule, state))
+        offset = t - budget.count_played_rounds(rule, state)
+        if edited or offset != self.period.offset:
+            self.period = PeriodStart(t, offset)
         for name in problem.costs.keys() - old.costs.keys():
             self.before_period.pop(name, None)
         return has_same_pool(old, problem)
+
+    def _begin_windows(
+        self, problem: Problem, rule: Any, state: Any, at: int, tables: Tables | None
+    ) -> None:
+        """Begin the windows of new limits with what they have spent; others go on."""
+        if not problem.calendars or self.at == 0:  # or they begin with the first request
+            return
+        self.at = max(at, self.at)
+        guard, windows, old = rule.guard, state.budget.windows, self.state.budget.windows
+        self.tables = tables or list_tables(problem.calendars, windows, self.at)
+        fill_tables(windows, self.tables)
+        begin = self.problem, problem, guard.windows, windows, state.budget.spent, self.t
+        begin_new_windows(*begin)
+        if old.offsets.size:
+            offset = int(windows.offsets[0] - old.offsets[old.place[0]])
+            same = problem.calendars[0].zone == self.problem.calendars[0].zone
+            if not same and offset:
+                shift_traffic(windows.traffic, offset)
 
     def _shrink_state(self, size: int) -> Any:
         """The state without spare rows, if they would not fit with so many experts."""

@@ -351,7 +351,7 @@ class Router:
         """
         with self._lock:
             old, problem = list(self.core.problem.costs), self.core.keep_traffic(problem)
-            if not self.core.change_problem(problem):
+            if not self.core.change_problem(problem, at=self._read_clock()):
                 kept = self.open.items()
                 self.open = {t: one for t, one in kept if not isinstance(one, BookedDecision)}
                 self.settled = {t: one for t, one in self.settled.items() if t in self.open}

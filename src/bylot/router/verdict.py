@@ -64,6 +64,8 @@ def judge_average(limit: Limit, mean: float | None) -> LimitVerdict:
     """
     if mean is None:
         return LimitVerdict("not started", "no decisions yet")
+    if limit.is_total:
+        return LimitVerdict("not started", f"a budget per {limit.per} is judged in its windows")
     name: VerdictName = "inside" if is_within_bound(limit, mean) else "outside"
     return LimitVerdict(name, f"average {describe_average(limit, mean)}")
 
@@ -128,11 +130,12 @@ def judge_window(
             return LimitVerdict("on track", f"inside now ({average}), until {until}")
         return LimitVerdict("recovering", f"outside now ({average}); the guard corrects it")
     spent = f"{format_number(window.spent)} of at most {format_number(limit.bound)} {this}"
-    if is_spent:
-        return LimitVerdict("spent", f"{spent}; requests are refused until {until}")
     if window.spent > limit.bound * (1 + AVERAGE_TOLERANCE):
         sentence = f"{spent}: calls were reported to cost more than was reserved for them"
-        return LimitVerdict("missed", sentence)
+        refused = f"; requests are refused until {until}" * is_spent
+        return LimitVerdict("missed", f"{sentence}{refused}")
+    if is_spent:
+        return LimitVerdict("spent", f"{spent}; requests are refused until {until}")
     assert window.projected is not None
     lasts = f"about {format_number(window.projected)} at its end, {until}"
     if window.lasts_until is not None:
