@@ -45,14 +45,17 @@ class TrafficState(NamedTuple):
         return all(bool((one >= 0).all()) for one in amounts)
 
 
-def make_traffic(per_day: float = 0.0) -> TrafficState:
-    """Nothing is known but, if it is more than 0, how many requests per day are expected."""
+def make_traffic(per_day: float = 0.0, size: int = WEEK_HOURS) -> TrafficState:
+    """Nothing is known but, if it is more than 0, how many requests per day are expected.
+
+    size: 0 if no limit needs a forecast
+    """
     mean, weeks = per_day / DAY_HOURS, DECLARED_WEEKS * (per_day > 0.0)
     return TrafficState(
-        means=np.full(WEEK_HOURS, mean),
-        weeks=np.full(WEEK_HOURS, weeks),
-        rates=np.full(WEEK_HOURS, mean),
-        sums=mean * np.arange(WEEK_HOURS + 1, dtype=np.float64),
+        means=np.full(size, mean),
+        weeks=np.full(size, weeks),
+        rates=np.full(size, mean),
+        sums=mean * np.arange(size + 1, dtype=np.float64),
         hour=np.full(2, -1, np.int64),
         since=np.zeros(2, np.int64),
         requests=np.zeros(2),

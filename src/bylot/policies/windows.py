@@ -14,6 +14,7 @@ from bylot.policies.base import ProblemChange
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.traffic_forecast import (
     HOUR_US,
+    WEEK_HOURS,
     TrafficState,
     forecast_requests,
     make_traffic,
@@ -88,7 +89,7 @@ class WindowState(NamedTuple):
                 i = find_source(change.old.limits, limit)
                 if limit.is_total and i is not None:
                     new.history[j] = self.history[i] * (units[0][i] / units[1][j])
-        if self.offsets.size:
+        if self.offsets.size and new.offsets.size:
             for known, array in zip(self.traffic, new.traffic, strict=True):
                 array[:] = known
 
@@ -179,7 +180,7 @@ def make_window_state(rule: WindowRule) -> WindowState:
         first=np.zeros((d, 2), np.int64),
         history=np.zeros((d if calendars else 0, HISTORY_HOURS)),
         hour=np.zeros(1, np.int64),
-        traffic=make_traffic(rule.traffic),
+        traffic=make_traffic(rule.traffic, WEEK_HOURS if calendars else 0),
     )
 
 

@@ -352,7 +352,8 @@ class RouterCore:
     def keep_traffic(self, problem: Problem) -> Problem:
         """The problem at the traffic that was learned, if it has limits of the calendar."""
         learned = self.problem.traffic
-        return problem.replace(traffic=learned) if problem.calendars and learned else problem
+        known = learned is not None and isinstance(problem, Problem) and problem.calendars
+        return problem.replace(traffic=learned) if known else problem
 
     def change_problem(
         self,

@@ -12,6 +12,7 @@ from bylot.problem import Problem
 from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
 
 LASTS_HALVINGS, MINUTE_US = 30, 60_000_000
+NEARLY_OVER = 50  # a budget that lasts until a 50th of its window before the end lasts long enough
 FEW_REQUESTS = 20  # of a window, whose mean cost says little yet
 
 
@@ -79,7 +80,8 @@ def measure_window(
             for _ in range(LASTS_HALVINGS):
                 middle = (low + high) // 2
                 low, high = (middle, high) if count_until(middle) < affordable else (low, middle)
-            lasts = high - high % MINUTE_US if high < ends else None
+            early = ends - high > (ends - starts) // NEARLY_OVER
+            lasts = high - high % MINUTE_US if early else None
         shown = {
             "reserved": reserved,
             "left": max(limit.bound - spent - reserved, 0.0),
