@@ -24,13 +24,14 @@ from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, r
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
 from bylot.numerics.jit import Bools
+from bylot.problem.calendar import FULL_HOUR_US
 from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.status import Counters, RouterStatus
 from bylot.store import DecisionEvents, Event, Segment, Snapshot
 
-US_PER_S, HOUR_US = 1_000_000, 3_600_000_000
+US_PER_S = 1_000_000
 MAX_RECENT_DECISIONS = 100  # no longer open ones, kept in memory after a reward
 PLAIN_FIELDS = ("seq", "at", "seal", "pool_since", "timeline", "counters", "stated")
 
@@ -184,7 +185,7 @@ class RouterAggregate:
         try:
             self.core.check_budgets(now, available)
         except errors.BudgetSpent:
-            hour = now - now % HOUR_US
+            hour = now - now % FULL_HOUR_US
             self.refused[hour] = self.refused.get(hour, 0) + 1
             raise
 
@@ -424,7 +425,7 @@ class RouterAggregate:
             self.stated = {name: self.stated.get(name, 0.0) for name in problem.costs}
         self.config = config
         self.active = config_validation.mask_active_experts(self.core, config)
-        tables = None if self.core.tables is None else tuple(map(tuple, self.core.tables))
+        tables = history.read_tables(self.core)
         event = self.append(at, events.ConfigChanged(config, tables=tables, by=command.by))
         if not same_pool:
             self.pool_since = event.seq

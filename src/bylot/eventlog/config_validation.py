@@ -13,6 +13,7 @@ from bylot.policies.registry import fill_auto_contexts
 from bylot.policies.validation import RunConfig, check_at_least_one, is_reward_in_range
 from bylot.problem import Limit, Problem
 from bylot.problem.validation import suggest_known_name
+from bylot.problem.window_bounds import name_request_cost
 from bylot.router.config import RouterConfig
 from bylot.router.core import ALL_AVAILABLE, RouterCore
 from bylot.router.persistence import problem_to_data
@@ -127,7 +128,7 @@ def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
     limits = []
     for one, row in zip(problem.limits, problem.rows[:, active], strict=True):
         if not one.is_total:
-            name = one.name if one.per is None else f"{one.name} per {one.per}"
+            name = name_request_cost(one)
             costs[name] = row
             limits.append(Limit(name, one.bound, one.sign))
     with warnings.catch_warnings():  # of policies that do not guard their limits

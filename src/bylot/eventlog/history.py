@@ -30,7 +30,7 @@ def body_from_ticket(
     booked: BookedDecision, core: RouterCore, version: int, command: MakeDecision, refused: Refusals
 ) -> DecisionMade:
     """The body of a decision's event, just made by this core."""
-    problem, tables = core.problem, core.tables
+    problem = core.problem
     ticket, experts, names = booked.ticket, problem.experts, problem.costs
     seats, known = ticket.draws.tolist(), not math.isnan(booked.propensity)
     spend, expected = booked.costs.tolist()
@@ -54,9 +54,14 @@ def body_from_ticket(
         spend=dict(zip(names, spend, strict=True)),
         expected=dict(zip(names, expected, strict=True)),
         refused=tuple(refused),
-        tables=None if tables is None else tuple(tuple(one) for one in tables),
+        tables=read_tables(core),
         by=command.by,
     )
+
+
+def read_tables(core: RouterCore) -> tuple[tuple[int, ...], ...] | None:
+    """The tables of windows that a decision or an edit has just filled, if it had to."""
+    return None if core.tables is None else tuple(map(tuple, core.tables))
 
 
 class CurrentDecision(NamedTuple):

@@ -51,10 +51,14 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     window: WindowStatus | None = None
 
     @property
+    def subject(self) -> str:
+        """The cost and its window."""
+        return self.cost if self.window is None else f"{self.cost} per {self.window.per}"
+
+    @property
     def label(self) -> str:
         """The cost, its window and the side, as a cost may be limited in several ways."""
-        per = "" if self.window is None else f" per {self.window.per}"
-        return f"{self.cost}{per} {'<=' if self.side == 'at_most' else '>='}"
+        return f"{self.subject} {'<=' if self.side == 'at_most' else '>='}"
 
     @property
     def needs_sentence(self) -> bool:
@@ -63,8 +67,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
         return edited or self.window is not None or self.verdict not in QUIET_VERDICTS
 
     def __str__(self) -> str:
-        per = "" if self.window is None else f" per {self.window.per}"
-        return f"{self.cost}{per} {self.verdict}: {self.sentence}"
+        return f"{self.subject} {self.verdict}: {self.sentence}"
 
 
 class CostStatus(Struct, frozen=True):
