@@ -13,6 +13,7 @@ from bylot.policies.validation import FeedbackKind
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision
 from bylot.router.status import RouterStatus
+from bylot.router.tenants import TenantWindow
 
 MAX_TEXT_CHARS = 200  # of a context, a key or the name of an expert
 MAX_BATCH_ITEMS = 1_000
@@ -128,13 +129,15 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     available: the experts that are available now, all if omitted; key: idempotency key, also
     accepted as header Idempotency-Key: the same request with the same key returns the same
-    decision; defer: the decision starts to wait for its reward when it is activated
+    decision; defer: the decision starts to wait for its reward when it is activated; tenant: whose
+    limits with scope tenant count the request too
     """
 
     context: ShortText | None = None
     available: ExpertNames | None = None
     key: IdempotencyKey | None = None
     defer: bool = False
+    tenant: LabelText | None = None
 
 
 class ReplaceRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -259,6 +262,14 @@ class RouterView(RouterSummary, frozen=True):
     seq: int  # of the last event of its log
     config: RouterConfig
     status: RouterStatus
+
+
+class TenantView(Struct, frozen=True):
+    """A tenant of a router in the current window of each limit with scope tenant."""
+
+    router: str
+    tenant: str
+    windows: tuple[TenantWindow, ...]
 
 
 class RouterList(Struct, frozen=True):

@@ -33,7 +33,7 @@ from bylot.policies.base import (
     learn,
 )
 from bylot.policies.compiled_handle import scale_scores
-from bylot.policies.guard import advance, find_spent, note_refused
+from bylot.policies.guard import advance, enter, find_spent, note_refused
 from bylot.policies.retargeting import fill_due_tables, find_next_check, find_stop, retarget
 from bylot.policies.validation import (
     FeedbackKind,
@@ -272,6 +272,7 @@ def play_rounds(
         t = start + n
         context = contexts[n]
         number = t
+        enter(rule, state, context)
         if times.size > 0:
             number = find_number(numbers, t)
             if find_spent(rule, state, times[n], everyone) >= 0:
@@ -303,6 +304,7 @@ def play_rounds(
             known = scale_scores(scores[then], low, span) if scores.shape[0] > 0 else unknown
             winner = winners[then] if winners.size > 0 else NO_WINNER
             if calls.reported < 2:
+                enter(rule, state, rewarded.context)
                 settle_simulated_calls(rule, state, rewarded, rows, calls, RngKey(seed, then))
             feedback = Feedback((rewards[then] - low) / span, known, winner)
             learn(rule, state, rewarded, feedback)

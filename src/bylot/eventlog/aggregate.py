@@ -24,6 +24,7 @@ from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived, r
 from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.eventlog.timeline import Timeline
 from bylot.numerics.jit import Bools
+from bylot.problem import Limit
 from bylot.problem.calendar import FULL_HOUR_US
 from bylot.router import feedback
 from bylot.router.config import RouterConfig
@@ -156,18 +157,22 @@ class RouterAggregate:
         if context not in core.contexts:
             commands.check_storable_text("context", context)
         commands.check_storable_text("key", command.key)
+        commands.check_storable_text("tenant", command.tenant)
         refused, tables = tuple(self.refused.items()), None
         if replayed is not None:
             refused, tables = replayed.refused, replayed.tables
         else:
-            self.check_budgets(now, mask)
-        booked = core.decide(context, mask, now, refused=refused, tables=tables)
+            self.check_budgets(now, mask, command)
+        booked = core.decide(
+            context, mask, now, tenant=command.tenant, refused=refused, tables=tables
+        )
         body = history.body_from_ticket(booked, core, self.config.version, command, refused)
         self.refused.clear()
         self.counters.refused += sum(requests for _, requests in refused)
         event = self.append(at, body, key=command.key)
         due = NOT_STARTED if command.defer else self.deadline(event.at)
         opened = OpenDecision(body.t, due, booked.ticket, body.spend, body.draws, seal=event.seal)
+        opened.labels = history.labels_from_body(body)
         self.open.add(event.seq, opened)
         self.timeline.add_decision(body.t, event.at, body.spend)
         for name, cost in body.spend.items():
@@ -180,10 +185,10 @@ class RouterAggregate:
         self.latest = event, body
         return event
 
-    def check_budgets(self, now: int, available: Bools) -> None:
+    def check_budgets(self, now: int, available: Bools, command: commands.MakeDecision) -> None:
         """Refuse a request, and count it by the hour, if a budget leaves no panel."""
         try:
-            self.core.check_budgets(now, available)
+            self.core.check_budgets(now, available, command.context, command.tenant)
         except errors.BudgetSpent:
             hour = now - now % FULL_HOUR_US
             self.refused[hour] = self.refused.get(hour, 0) + 1
@@ -199,7 +204,8 @@ class RouterAggregate:
             what = f"experts were added or removed since decision {command.id} was made"
             raise errors.NoSubstitute(what, remedy="go on with the other members")
         failed, added = substitution.choose_substitute(core, self.active, current, command)
-        more = core.exchange_call(one.t, failed, added)  # nothing is refused any more
+        labels = history.labels_from_body(current.made)
+        more = core.exchange_call(one.t, failed, added, labels)  # nothing is refused any more
         for name, cost in more.items():
             self.stated[name] += cost
         self.counters.failed += 1
@@ -260,9 +266,9 @@ class RouterAggregate:
             again = {name: more for name, more in corrections.items() if name in known}
             if new:  # the first report of a cost teaches what calls cost
                 ticket = one.ticket if of > self.pool_since else None
-                self.core.settle(ticket, new, body.member_spend, t=one.t)
+                self.core.settle(ticket, new, body.member_spend, t=one.t, labels=one.labels)
             if again:
-                self.core.settle(None, again, t=one.t)
+                self.core.settle(None, again, t=one.t, labels=one.labels)
             self.counters.count_corrections(corrections)
             self.timeline.add_cost(one.t, corrections)
         if body.receipt == "learned" and body.value is not None:
@@ -301,7 +307,7 @@ class RouterAggregate:
     def fill_panel(self, of: int, one: OpenDecision, current: history.CurrentDecision) -> None:
         """Set the panel of a decision, its stated cost and, if it is of this pool, its ticket."""
         made = current.made
-        one.spend, one.panel = made.spend, made.draws
+        one.spend, one.panel, one.labels = made.spend, made.draws, history.labels_from_body(made)
         if of > self.pool_since:  # else it is noted: nothing is learned from it
             one.ticket = history.ticket_from_current(current, self.core.contexts[made.context])
 
@@ -354,7 +360,8 @@ class RouterAggregate:
             raise errors.DecisionStateError(f"{what}; it cannot be cancelled any more")
         body = self.decision_body(of)
         panel = body.draws if of > self.pool_since else ()
-        booked = self.core.cancel(body.t, body.spend, body.expected, panel)
+        labels = history.labels_from_body(body)
+        booked = self.core.cancel(body.t, body.spend, body.expected, panel, labels)
         self.timeline.cancel_decision(body.t, booked)
         for name, cost in booked.items():
             self.stated[name] -= cost
@@ -433,6 +440,13 @@ class RouterAggregate:
                 one.ticket = None
         return event
 
+    def set_tenant(self, at: int, command: commands.SetTenant) -> Event:
+        """Give a tenant bounds of its own."""
+        commands.check_storable_text("tenant", command.tenant)
+        self.core.set_tenant(command.tenant, command.limits)
+        limits = tuple(limit.to_data() for limit in command.limits)
+        return self.append(at, events.TenantChanged(command.tenant, limits, by=command.by))
+
     def append(
         self, at: int, body: events.EventBody, of: int | None = None, key: str | None = None
     ) -> Event:
@@ -494,7 +508,7 @@ class RouterAggregate:
         at, of, body = event.at, event.of, BODY_DECODERS[event.kind](event.body)
         match body:
             case DecisionMade():
-                inputs = body.context, body.available, event.key, body.defer
+                inputs = body.context, body.available, event.key, body.defer, body.tenant
                 command = commands.MakeDecision(self.name, *inputs, by=body.by)
                 return self.decide(at, command, replayed=body)
             case events.DecisionClosed():
@@ -502,6 +516,10 @@ class RouterAggregate:
             case events.ConfigChanged():
                 edit = commands.EditRouter(self.name, body.config, by=body.by)
                 return self.edit(at, edit, replayed=body)
+            case events.TenantChanged():
+                limits = tuple(Limit.from_data(one) for one in body.limits)
+                changed = commands.SetTenant(self.name, body.tenant, limits, by=body.by)
+                return self.set_tenant(at, changed)
             case events.SegmentSealed():
                 return self.seal_segment()[1]
             case events.RouterCopied():

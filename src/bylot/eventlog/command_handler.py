@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from bylot import errors
-from bylot.api import DecisionRecord, RewardReceipt, RouterView
+from bylot.api import DecisionRecord, RewardReceipt, RouterView, TenantView
 from bylot.eventlog import commands
 from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
 from bylot.eventlog.commands import decision_id_from_text
@@ -270,6 +270,21 @@ class CommandHandler:
         found = router.decision_events(seq)
         return decision_record_from_events(router.name, found, router.open.get(seq))
 
+    def set_tenant(self, command: commands.SetTenant) -> TenantView:
+        """Give a tenant bounds of its own, and say where it stands."""
+        router = self.repository.get(command.name, self.at)
+        self.repository.add(router.set_tenant(self.at, command))
+        return self.view_tenant(router, command.tenant)
+
+    def get_tenant(self, command: commands.GetTenant) -> TenantView:
+        """What a tenant has spent in the current windows."""
+        return self.view_tenant(self.repository.get(command.name, self.at), command.tenant)
+
+    def view_tenant(self, router: RouterAggregate, tenant: str) -> TenantView:
+        """A tenant of a router."""
+        windows = router.core.measure_tenant(tenant, router.local_time(self.at))
+        return TenantView(router=router.name, tenant=tenant, windows=tuple(windows))
+
     def find_decision(self, id: str) -> tuple[RouterAggregate, int]:
         """The router of a decision, and the seq of its event."""
         which = decision_id_from_text(id)
@@ -327,6 +342,8 @@ class CommandHandler:
         commands.ActivateDecision: activate_or_cancel,
         commands.CancelDecision: activate_or_cancel,
         commands.GetDecision: get_decision,
+        commands.SetTenant: set_tenant,
+        commands.GetTenant: get_tenant,
     }
 
 
@@ -340,7 +357,7 @@ OWN_TRANSACTION_COMMANDS = (commands.CreateRouter, commands.DeleteRouter)
 def check_same_request(before: Event, command: commands.MakeDecision) -> None:
     """A key stands for one request: the decision made under it must be of the same."""
     body = BODY_DECODERS["decided"](before.body)
-    was = body.context, body.available, body.defer
-    if was != (command.context, command.available, command.defer):
+    was = body.context, body.available, body.defer, body.tenant
+    if was != (command.context, command.available, command.defer, command.tenant):
         what = f"key {command.key!r} was used for another request to router {command.name!r}"
         raise errors.IdempotencyKeyReused(what, remedy="use a new key for each request")

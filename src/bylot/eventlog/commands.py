@@ -8,6 +8,7 @@ from msgspec import Struct
 from bylot.api import NAME_PATTERN
 from bylot.errors import DecisionError, StoreError
 from bylot.eventlog.config_validation import PreparedConfig
+from bylot.problem import Limit
 from bylot.router.config import RouterConfig
 from bylot.router.feedback import SpendReport
 from bylot.store import Event
@@ -75,6 +76,20 @@ class MakeDecision(RouterCommand, frozen=True):
     available: tuple[str, ...] | None = None
     key: str | None = None
     defer: bool = False
+    tenant: str | None = None
+
+
+class SetTenant(RouterCommand, frozen=True):
+    """Give a tenant bounds of its own; without limits, those of all apply again. -> TenantView"""
+
+    tenant: str
+    limits: tuple[Limit, ...] = ()
+
+
+class GetTenant(RouterCommand, frozen=True):
+    """-> TenantView"""
+
+    tenant: str
 
 
 class RecordReward(DecisionCommand, frozen=True):

@@ -57,6 +57,13 @@ class ConfigChanged(ConfigRecorded, frozen=True):
     tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
 
 
+class TenantChanged(EventBody, frozen=True):
+    """A tenant has bounds of its own from here on; without limits, those of all apply again."""
+
+    tenant: str
+    limits: tuple[dict[str, Any], ...]
+
+
 class SegmentSealed(ConfigRecorded, frozen=True):
     """A segment of the log ended before this event. With a snapshot of that moment, the log can be
     continued and verified from here on without the events before.
@@ -92,6 +99,7 @@ class DecisionMade(EventBody, frozen=True, omit_defaults=True):
     expected: dict[str, float]  # before the draw
     refused: tuple[tuple[int, int], ...] = ()  # requests since the last decision: hour, how many
     tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
+    tenant: str | None = None  # whose limits count it too
 
 
 class RewardReceived(EventBody, frozen=True, omit_defaults=True):
@@ -143,6 +151,7 @@ EVENT_BODIES: Mapping[str, type[EventBody]] = {
     "cancelled": DecisionCancelled,
     "closed": DecisionClosed,
     "edited": ConfigChanged,
+    "tenant": TenantChanged,
     "sealed": SegmentSealed,
 }
 EVENT_KINDS = {body: kind for kind, body in EVENT_BODIES.items()}

@@ -20,7 +20,7 @@ from bylot.eventlog.open_decisions import OpenDecision
 from bylot.numerics.jit import Floats
 from bylot.policies.base import Ticket
 from bylot.policies.compiled_handle import BookedDecision
-from bylot.router.core import Refusals, RouterCore
+from bylot.router.core import Refusals, RequestLabels, RouterCore
 from bylot.router.decision import Decision
 from bylot.router.feedback import SpendReport
 from bylot.store import DecisionEvents, Event
@@ -55,8 +55,14 @@ def body_from_ticket(
         expected=dict(zip(names, expected, strict=True)),
         refused=tuple(refused),
         tables=read_tables(core),
+        tenant=command.tenant,
         by=command.by,
     )
+
+
+def labels_from_body(body: DecisionMade) -> RequestLabels:
+    """The labels of the request that a decision was made for."""
+    return RequestLabels(body.context, body.tenant)
 
 
 def read_tables(core: RouterCore) -> tuple[tuple[int, ...], ...] | None:
@@ -165,6 +171,7 @@ def decision_from_body(id: str, made: DecisionMade, **stored: Any) -> Decision:
         inclusion=None if p is None else dict(zip(made.draws, p, strict=True)),
         propensity=made.propensity,
         replaced=made.replaced,
+        tenant=made.tenant,
         **stored,
     )
 

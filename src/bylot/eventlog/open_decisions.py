@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from bylot.eventlog.events import RewardReceived
 from bylot.policies.base import Ticket
+from bylot.router.core import NO_LABELS, RequestLabels
 
 NO_DEADLINE = -1
 NOT_STARTED = -2  # the wait of a deferred decision
@@ -26,6 +27,7 @@ class OpenDecision(Struct):
     panel: tuple[str, ...] = ()  # the name of each draw, likewise
     rewards: dict[str | None, RewardReceived] = {}  # all reports so far, by their keys
     seal: bytes = b""  # of its event; empty: it is in the log only
+    labels: RequestLabels = NO_LABELS  # of the request, once the panel is known
 
     @property
     def is_deferred(self) -> bool:

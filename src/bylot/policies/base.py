@@ -332,6 +332,7 @@ class Policy:
     checks: ClassVar[Mapping[str, SettingKind]] = {}  # what each setting may be
     uses_limits: ClassVar[bool] = True
     keeps_windows: ClassVar[bool] = False  # of the calendar? Only a policy with a budget can
+    keeps_groups: ClassVar[bool] = False  # limits of some contexts, or of each tenant?
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel",)
     """Kinds of feedback of which it uses everything that is reported."""
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies

@@ -35,8 +35,10 @@ from bylot.policies.windows import (
     count_requests,
     enter_hour,
     enter_window,
+    fill_requests_left,
     find_level,
     forecast_windows,
+    learn_group_shares,
     make_window_state,
 )
 from bylot.problem import Problem
@@ -94,7 +96,7 @@ class Budget(NamedTuple):
         return bool(placed and counted and self.windows.is_valid(rule))
 
 
-def open_budget(guard: Guard) -> Budget:
+def open_budget(guard: Guard, contexts: int) -> Budget:
     """The budget before the first round."""
     return Budget(
         spent=np.zeros(guard.b.size),
@@ -107,7 +109,7 @@ def open_budget(guard: Guard) -> Budget:
         short=np.zeros(guard.b.size, np.bool_),
         alarm=np.zeros(1, np.bool_),
         costs=start_learned_costs(guard.A, guard.risk, guard.most),
-        windows=make_window_state(guard.windows),
+        windows=make_window_state(guard.windows, contexts),
     )
 
 
@@ -174,22 +176,27 @@ def find_allowance(guard: Guard, budget: Budget, j: int, requests: int) -> float
     """
     kind = guard.windows.kind[j]
     if kind == TOTAL:
-        return float(guard.windows.amount[j] * (1.0 + SUM_TOLERANCE))
+        return float(budget.windows.amount[j] * (1.0 + SUM_TOLERANCE))
     return compute_allowance(requests if kind == MEAN else guard.period, guard.b[j])
 
 
 @jit
 def advance_windows(guard: Guard, budget: Budget, at: int) -> None:
-    """Close the windows that are over at this instant, count the request, and forecast the rest."""
+    """Close the windows that are over at this instant, and count the request."""
     windows = budget.windows
     enter_hour(windows, at)
     for c in range(windows.place.size):
+        start = windows.edges[c, windows.place[c]]
         if enter_window(windows, c, at):
             windows.begun[0] = True
+            windows.previous[c] = start
+            windows.passed[c, 1] = windows.passed[c, 0]
+            windows.passed[c, 0] = 0
             for j in range(guard.b.size):
                 if guard.windows.calendar[j] == c:
                     close_window(guard, budget, j)
     count_requests(windows, at, 1.0)
+    learn_group_shares(guard.windows, windows, budget.rounds[0])
     windows.now[0] = at
 
 
@@ -203,23 +210,43 @@ def close_window(guard: Guard, budget: Budget, j: int) -> None:
     windows.requests[j] = 0
     windows.first[j, 1] = windows.first[j, 0]
     windows.first[j, 0] = budget.rounds[0]
+    budget.costs.open[j] = 0.0
     for i in range(waiting.shape[1]):
         waiting[j, i] = 0
 
 
 @jit
+def wait_for_report(guard: Guard, budget: Budget, j: int, i: int) -> None:
+    """Wait for a report of what a call of expert i costs in row j. For each tenant, only the sum of
+    what calls can cost beyond what is declared is known.
+    """
+    if guard.windows.scoped[j]:
+        if guard.risk.certain[j]:
+            budget.costs.open[j] += guard.risk.worst[j, i] - guard.A[j, i]
+    else:
+        budget.costs.waiting[j, i] += 1
+
+
+@jit
 def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> None:
     """Charge a round; after the last of a period the next one begins with nothing spent."""
-    waiting, kind = budget.costs.waiting, guard.windows.kind
+    waiting, kind, windows = budget.costs.waiting, guard.windows.kind, budget.windows
     for j in range(cost.size):
+        if not windows.applies[j]:
+            continue
         budget.spent[j] += cost[j]
         if kind[j] != PERIOD:
-            budget.windows.requests[j] += 1
-            book_hour(budget.windows, j, cost[j])
+            windows.requests[j] += 1
+            book_hour(windows, j, cost[j])
         for place in range(members.size):
-            waiting[j, members[place]] += is_first_draw(members, place)
+            if is_first_draw(members, place):
+                wait_for_report(guard, budget, j, members[place])
     budget.left[0] -= 1
     budget.rounds[0] += 1
+    for j in range(cost.size):  # a period of a group has as many requests of its own
+        of_group = kind[j] == MEAN and guard.windows.calendar[j] < 0
+        if of_group and windows.requests[j] == guard.period:
+            close_window(guard, budget, j)
     if budget.left[0] == 0:
         budget.left[0] = guard.period
         budget.rounds[2] = budget.rounds[1]
@@ -432,37 +459,60 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
     Of the budget of a window: (amount - spent) / n with n requests to come by the forecast. An
     average in a window, whose end nobody knows in requests, is kept inside all the time.
     """
-    P, n, costs, margin = guard.period, budget.left[0], budget.costs, pace.margin
-    known = budget.spent.copy()
+    known = np.empty(bounds.size)
     if budget.windows.place.size > 0:
         forecast_windows(guard.windows, budget.windows)
         budget.windows.begun[0] = False
-    if costs.plans[2] > 0:
-        margin = min(margin, max(costs.margin[0], 0.0))
     for j in range(bounds.size):
-        b, spent, kind = guard.b[j], budget.spent[j], guard.windows.kind[j]
-        bounds[j] = b
-        if is_varying(guard.risk, costs, j):
-            spent += compute_open_cost(costs, j, costs.means[j], guard.A[j])
-        if is_uncertain(guard.risk, costs, j):
-            quota, no_members = get_schedule(guard, budget).quota, np.empty(0, np.int64)
-            spent += compute_reserve(guard.risk, costs, j, 0, quota, no_members)
-        known[j] = spent
-        if kind == TOTAL:
-            continue
-        if pace.high > 0.0:
-            fair = (P * b - pace.most[j] - spent) / n
-            if kind == MEAN:
-                rounds = min(max(budget.windows.left[j], 1.0), MEAN_ROUNDS)
-                fair = b + (budget.windows.requests[j] * b - pace.most[j] - spent) / rounds
-            low, high = b - 0.5 * margin * abs(b), b + (pace.high - 1.0) * abs(b)
-            bounds[j] = min(max(fair, low), high)
-            if kind == PERIOD and b < 0.0 and pace.high > 1.0 and spent <= P * b:
-                bounds[j] = 0.0
+        known[j] = compute_known_cost(guard, budget, j)
     for j in range(bounds.size):
-        if guard.windows.kind[j] == TOTAL:
-            fair = find_level(guard.windows, budget.windows, known, j)
-            bounds[j] = max(fair, guard.windows.low[j])
+        bounds[j] = compute_paced_bound(guard, budget, pace, j, known)
+
+
+@jit
+def fill_tenant_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
+    """Write the bounds in force of the limits for each tenant, for the tenant of this request."""
+    known = np.empty(bounds.size)
+    for j in range(bounds.size):
+        if guard.windows.scoped[j]:
+            known[j] = compute_known_cost(guard, budget, j)
+            fill_requests_left(guard.windows, budget.windows, j)
+            bounds[j] = compute_paced_bound(guard, budget, pace, j, known)
+
+
+@jit
+def compute_known_cost(guard: Guard, budget: Budget, j: int) -> float:
+    """What was spent under a limit, with what open calls are expected to cost, and a reserve."""
+    spent, costs = budget.spent[j], budget.costs
+    if is_varying(guard.risk, costs, j):
+        spent += compute_open_cost(costs, j, costs.means[j], guard.A[j])
+    if is_uncertain(guard.risk, costs, j):
+        quota, no_members = get_schedule(guard, budget).quota, np.empty(0, np.int64)
+        spent += compute_reserve(guard.risk, costs, j, 0, quota, no_members)
+    return float(spent)
+
+
+@jit
+def compute_paced_bound(guard: Guard, budget: Budget, pace: Pace, j: int, known: Floats) -> float:
+    """The bound in force of one limit; known: (d,) what was spent under each."""
+    P, n, b, kind = guard.period, budget.left[0], guard.b[j], guard.windows.kind[j]
+    windows, spent = budget.windows, known[j]
+    if kind == TOTAL:
+        return float(max(find_level(guard.windows, windows, known, j), guard.windows.low[j]))
+    if pace.high <= 0.0:
+        return float(b)
+    fair = (P * b - pace.most[j] - spent) / n
+    if kind == MEAN:
+        to_come = windows.left[j] if guard.windows.calendar[j] >= 0 else P - windows.requests[j]
+        rounds = min(max(to_come, 1.0), MEAN_ROUNDS)
+        fair = b + (windows.requests[j] * b - pace.most[j] - spent) / rounds
+    margin = pace.margin
+    if budget.costs.plans[2] > 0:
+        margin = min(margin, max(budget.costs.margin[0], 0.0))
+    if kind == PERIOD and b < 0.0 and pace.high > 1.0 and spent <= P * b:
+        return 0.0
+    low, high = b - 0.5 * margin * abs(b), b + (pace.high - 1.0) * abs(b)
+    return float(min(max(fair, low), high))
 
 
 @jit

@@ -26,9 +26,10 @@ from bylot.policies.base import (
     decide,
     learn,
 )
-from bylot.policies.guard import advance, find_spent, note_refused
+from bylot.policies.guard import advance, enter, find_spent, note_refused
 from bylot.policies.iid_draws import compute_iid_propensity
 from bylot.policies.spend_settlement import settle
+from bylot.policies.tenant_ledgers import Ledgers, begin_tenant, load_tenant, store_tenant
 
 
 class Totals(NamedTuple):
@@ -118,6 +119,7 @@ class BookedDecision(NamedTuple):
 @jit_entry
 def decide_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) -> BookedDecision:
     """Decide in context x and charge the cost, whether or not a reward comes."""
+    enter(handle.rule, handle.state, x)
     ticket = decide(handle.rule, handle.state, x, RngKey(seed, t), available)
     costs = np.zeros((2, handle.costs.shape[0]))
     inclusion = compute_inclusion(handle.rule, handle.state, ticket)
@@ -167,6 +169,37 @@ def advance_time(handle: Any, at: int) -> None:
 def find_spent_budget(handle: Any, at: int, available: Bools) -> int:
     """The limit whose budget leaves no panel at this instant, by its place; -1: none does."""
     return find_spent(handle.rule, handle.state, at, available)
+
+
+@jit_entry
+def find_spent_tenant(
+    handle: Any, at: int, available: Bools, ledgers: Ledgers, slot: int, tenants: int
+) -> int:
+    """`find_spent_budget` for a tenant; nothing changes."""
+    load_tenant(handle.rule, handle.state, ledgers, slot)
+    begin_tenant(handle.rule, handle.state, ledgers, slot, tenants, False)
+    found = find_spent(handle.rule, handle.state, at, available)
+    store_tenant(handle.rule, handle.state, ledgers, -1)
+    return found
+
+
+@jit_entry
+def load_ledger(handle: Any, ledgers: Ledgers, slot: int) -> None:
+    """Make the rows of limits for each tenant those of one (`tenant_ledgers.load_rows`)."""
+    load_tenant(handle.rule, handle.state, ledgers, slot)
+
+
+@jit_entry
+def begin_ledger(handle: Any, ledgers: Ledgers, slot: int, tenants: int) -> None:
+    """The same for a decision: windows that are over end (`tenant_ledgers.begin_windows`)."""
+    load_tenant(handle.rule, handle.state, ledgers, slot)
+    begin_tenant(handle.rule, handle.state, ledgers, slot, tenants, True)
+
+
+@jit_entry
+def store_ledger(handle: Any, ledgers: Ledgers, slot: int) -> None:
+    """Write the rows back into the ledger (`tenant_ledgers.store_rows`)."""
+    store_tenant(handle.rule, handle.state, ledgers, slot)
 
 
 @jit_entry

@@ -44,30 +44,31 @@ def make_dual_prices(rows: int) -> DualPrices:
 
 
 @jit
-def fill_expert_prices(out: Floats, dual: DualPrices, A: Floats) -> None:
-    """Write the price of every expert under all rows, sum_j lam_j A_ji."""
+def fill_expert_prices(out: Floats, dual: DualPrices, A: Floats, applies: Bools) -> None:
+    """Write the price of every expert under the rows that apply, sum_j lam_j A_ji."""
     for i in range(out.size):
         out[i] = 0.0
     for j in range(A.shape[0]):
         price = dual.price[j]
-        if price > 0.0:
+        if price > 0.0 and applies[j]:
             for i in range(out.size):
                 out[i] += price * A[j, i]
 
 
 @jit
 def update_dual_prices(
-    dual: DualPrices, A: Floats, members: Ints, b: Floats, short: Bools, kept: float
+    dual: DualPrices, A: Floats, members: Ints, b: Floats, fixed: Bools, kept: float
 ) -> None:
     """g = A(panel) - b, G2 = kept G2 + min(g^2, max^2), lam += step g / sqrt(G2), clipped.
 
-    kept: of the squares before; less than 1 where bounds in force change all the time
+    fixed: rows whose price stays
+    kept:  of the squares before; less than 1 where bounds in force change all the time
     Squares are clipped and not g: else prices would settle where *clipped* costs are right on
     average. One panel of a thousand times the usual excess would shorten all later steps as much.
     The price of a limit that the available experts cannot satisfy would rise for nothing.
     """
     for j in range(b.size):
-        if short[j]:
+        if fixed[j]:
             continue
         g = -b[j]
         for i in members:

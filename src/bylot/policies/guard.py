@@ -29,6 +29,7 @@ from bylot.policies.budget import (
 )
 from bylot.policies.constraint_rows import (
     ConstraintRows,
+    SlaterPoint,
     compute_row_units,
     find_slater_point,
     make_constraint_rows,
@@ -54,6 +55,7 @@ from bylot.policies.windows import (
     TOTAL,
     WindowRule,
     count_requests,
+    enter_context,
     find_window_end,
     make_plain_windows,
     make_window_rule,
@@ -115,7 +117,7 @@ def make_guard(
 def bind_guard(problem: Problem, horizon: int | None, fewest: int, on: bool) -> tuple[Guard, float]:
     """The guard of a problem for panels of `fewest` members or more, and delta."""
     rows, period = make_constraint_rows(problem), get_period(problem, horizon)
-    margin, quota = find_slater_point(problem, fewest)
+    margin, quota = find_common_point(problem, fewest, rows)
     risk, plan = plan_certain_schedule(problem, rows, fewest, period)
     if plan is None:
         plan = plan_schedule(rows, quota, period)
@@ -126,6 +128,17 @@ def bind_guard(problem: Problem, horizon: int | None, fewest: int, on: bool) -> 
         raise PolicyError(what, remedy="use guard=true")
     guard = make_guard(rows, plan, period, fewest, on, risk, windows)
     return guard._replace(most=min(problem.draws, problem.size)), margin
+
+
+def find_common_point(problem: Problem, fewest: int, rows: ConstraintRows) -> SlaterPoint:
+    """The Slater point of all limits or, if limits of some contexts conflict with others, of those
+    that count all requests.
+    """
+    found = find_slater_point(problem, fewest)
+    if problem.has_groups and found.margin <= 0.0:
+        plain = np.array([not limit.where for limit in problem.limits])
+        found = find_slater_point(problem, fewest, ConstraintRows(rows.A[plain], rows.b[plain]))
+    return found
 
 
 def plan_certain_schedule(
@@ -262,6 +275,8 @@ def compute_overrun(
     """
     spent, certain, reserved, aside = 0.0, 0.0, 0.0, 0.0
     for j in range(cost.size):
+        if not budget.windows.applies[j]:
+            continue
         excess = compute_row_excess(guard, budget, j, members, cost[j], place)
         if guard.windows.kind[j] == TOTAL:
             spent += excess
@@ -277,7 +292,7 @@ def compute_overrun(
 def compute_aside_excess(guard: Guard, budget: Budget, j: int, cost: float) -> float:
     """By how much a panel takes from what later requests need for the cheapest panels."""
     later = guard.windows.aside[j] * max(budget.windows.left[j] - 1.0, 0.0)
-    return float(max(budget.spent[j] + cost + later - guard.windows.amount[j], 0.0))
+    return float(max(budget.spent[j] + cost + later - budget.windows.amount[j], 0.0))
 
 
 @jit
@@ -342,6 +357,8 @@ def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bool
     place, scores = budget.place[0], np.zeros(guard.A.shape[1])
     no_members, kind = np.empty(0, np.int64), guard.windows.kind
     for j in range(guard.b.size):
+        if not budget.windows.applies[j]:
+            continue
         n = budget.left[0] if kind[j] == PERIOD else 0
         usual = max(guard.b[j], 0.0) if kind[j] != PERIOD else 0.0
         usual += guard.windows.aside[j] * max(budget.windows.left[j] - 1.0, 0.0)
@@ -366,22 +383,22 @@ def find_fitting_panel(guard: Guard, budget: Budget, available: Bools) -> Ints:
     the cheapest in units of what each has left, then the cheapest of each. Where a budget allows
     it, panels of fewer members are tried, down to one.
     """
-    K, kind = guard.A.shape[1], guard.windows.kind
+    K, kind, applies = guard.A.shape[1], guard.windows.kind, budget.windows.applies
     most = min(guard.fewest, count_available(available) if available.size > 0 else K)
     least, no_members = most, np.empty(0, np.int64)
     for j in range(kind.size):
-        least = 1 if guard.windows.fewer[j] else least
+        least = 1 if guard.windows.fewer[j] and applies[j] else least
     for size in range(most, least - 1, -1):
         for chosen in range(-1, kind.size):
             scores = np.zeros(K)
             for j in range(kind.size):
-                if kind[j] == TOTAL and chosen in (-1, j):
+                if kind[j] == TOTAL and applies[j] and chosen in (-1, j):
                     later = compute_later_cost(guard, budget, j, 0, 0, no_members)
-                    room = max(guard.windows.amount[j] - budget.spent[j] - later, 1e-300)
+                    room = max(budget.windows.amount[j] - budget.spent[j] - later, 1e-300)
                     row = get_guarded_row(guard.risk, budget.costs, j)
                     for i in range(K):
                         scores[i] -= row[i] / room
-            if chosen == -1 or kind[chosen] == TOTAL:
+            if chosen == -1 or (kind[chosen] == TOTAL and applies[chosen]):
                 panel = choose_top_m(scores, size, available)
                 cost = compute_guarded_cost(guard, budget, panel)
                 if compute_overrun(guard, budget, panel, cost, budget.place[0]).spent <= 0.0:
@@ -397,7 +414,7 @@ def find_spent_limit(guard: Guard, budget: Budget, at: int, available: Bools) ->
     """
     kind, near, ended = guard.windows.kind, False, False
     for j in range(kind.size):
-        if kind[j] == TOTAL:
+        if kind[j] == TOTAL and budget.windows.applies[j]:
             over = at >= find_window_end(budget.windows, guard.windows.calendar[j])
             dearest = guard.most * get_guarded_row(guard.risk, budget.costs, j).max()
             near |= find_room(guard, budget, j, over) < dearest
@@ -406,21 +423,23 @@ def find_spent_limit(guard: Guard, budget: Budget, at: int, available: Bools) ->
         return -1
     if not ended:
         return choose_spent_limit(guard, budget, available)
-    spent, waiting = budget.spent.copy(), budget.costs.waiting.copy()
+    costs = budget.costs
+    spent, waiting, pending = budget.spent.copy(), costs.waiting.copy(), costs.open.copy()
     for j in range(kind.size):
         if kind[j] == TOTAL and at >= find_window_end(budget.windows, guard.windows.calendar[j]):
-            budget.spent[j] = 0.0  # as the next window will begin
-            budget.costs.waiting[j, :] = 0
+            budget.spent[j] = costs.open[j] = 0.0  # as the next window will begin
+            costs.waiting[j, :] = 0
     found = choose_spent_limit(guard, budget, available)
     budget.spent[:] = spent
-    budget.costs.waiting[:, :] = waiting
+    costs.waiting[:, :] = waiting
+    costs.open[:] = pending
     return found
 
 
 @jit
 def find_room(guard: Guard, budget: Budget, j: int, ended: bool) -> float:
     """What the budget of a window leaves for panels; all of it in a window that begins."""
-    amount = guard.windows.amount[j]
+    amount = budget.windows.amount[j]
     if ended:
         return float(amount)
     later = compute_later_cost(guard, budget, j, 0, 0, np.empty(0, np.int64))
@@ -437,7 +456,7 @@ def choose_spent_limit(guard: Guard, budget: Budget, available: Bools) -> int:
     found, longest, least, tightest = -1, 0.0, np.inf, -1
     some = count_available(available) if available.size > 0 else guard.A.shape[1]
     for j in range(guard.windows.kind.size):
-        if guard.windows.kind[j] != TOTAL:
+        if guard.windows.kind[j] != TOTAL or not budget.windows.applies[j]:
             continue
         members = 1 if guard.windows.fewer.any() else guard.fewest
         row = get_guarded_row(guard.risk, budget.costs, j)
@@ -445,8 +464,8 @@ def choose_spent_limit(guard: Guard, budget: Budget, available: Bools) -> int:
         room, length = find_room(guard, budget, j, False), guard.windows.length[j]
         if room < cheapest and length >= longest:
             found, longest = j, length
-        if room / max(guard.windows.amount[j], 1e-300) < least:
-            tightest, least = j, room / max(guard.windows.amount[j], 1e-300)
+        if room / max(budget.windows.amount[j], 1e-300) < least:
+            tightest, least = j, room / max(budget.windows.amount[j], 1e-300)
     return found if found >= 0 else tightest
 
 
@@ -467,7 +486,8 @@ def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floa
         needed = (compute_allowance(guard.period, guard.b[j]) - budget.spent[j]) / n
         if kind[j] != PERIOD:
             needed = bounds[j] if kind[j] == MEAN else np.inf  # requests are refused instead
-        budget.short[j] = costs[j] > max(bounds[j], needed) + LIMIT_TOLERANCE
+        short = costs[j] > max(bounds[j], needed) + LIMIT_TOLERANCE
+        budget.short[j] = short and budget.windows.applies[j]
         some |= budget.short[j]
     budget.alarm[0] = some
     return some
@@ -492,6 +512,11 @@ def substitute_panel(guard: Guard, budget: Budget, members: Ints, available: Boo
             chosen[i] = True
             n += 1
     return out[:n]
+
+
+def enter(rule: Any, state: Any, x: int) -> None:
+    """`enter_context` of a policy with a budget; nothing for others."""
+    raise NotImplementedError("compiled code only")
 
 
 def advance(rule: Any, state: Any, at: int) -> None:
@@ -527,6 +552,15 @@ def find_nothing_spent(rule: Any, state: Any, at: int, available: Bools) -> int:
     return -1
 
 
+def ignore_context(rule: Any, state: Any, x: int) -> None:
+    """`enter`: nothing."""
+
+
+def enter_budget(rule: Any, state: Any, x: int) -> None:
+    """`enter`: in the budget of the state."""
+    enter_context(state.budget.windows, x)
+
+
 def advance_budget(rule: Any, state: Any, at: int) -> None:
     """`advance`: the windows of the budget in the state."""
     advance_windows(rule.guard, state.budget, at)
@@ -537,6 +571,7 @@ def find_spent_budget(rule: Any, state: Any, at: int, available: Bools) -> int:
     return find_spent_limit(rule.guard, state.budget, at, available)
 
 
+dispatch_by_type(enter, default=ignore_context)
 dispatch_by_type(advance, default=ignore_time)
 dispatch_by_type(find_spent, default=find_nothing_spent)
 dispatch_by_type(note_refused, default=ignore_refused)

@@ -68,6 +68,7 @@ class LearnedCosts(NamedTuple):
     peak: Floats  # (d,) the largest excess of a report over its mean, in sizes of the largest call
     reports: Ints  # (d,) decisions whose cost was reported
     waiting: Ints  # (d, K) calls of this period whose cost in a row was not reported
+    open: Floats  # (d,) what such calls of one tenant can cost beyond what is declared
     planned: Floats  # (d, K) the means that the schedule was computed from
     margin: Floats  # one number: of the schedule
     plans: Ints  # decisions settled; at how many the next schedule is due; schedules put to use
@@ -90,6 +91,7 @@ def start_learned_costs(A: Floats, risk: CostRisk, members: int) -> LearnedCosts
         peak=np.ones(d),
         reports=np.zeros(d, np.int64),
         waiting=np.zeros((d, K), np.int64),
+        open=np.zeros(d),
         planned=A.copy(),
         margin=np.zeros(1),
         plans=np.zeros(3, np.int64),
@@ -116,6 +118,7 @@ def migrate_learned_costs(old: LearnedCosts, new: LearnedCosts, change: ProblemC
     if old.waiting.shape[0] > 0:
         new.waiting[:, yours] = old.waiting[:, mine].max(axis=0)  # of a cost without a limit so far
         new.waiting[np.ix_(there, yours)] = old.waiting[np.ix_(here, mine)]
+        new.waiting[[limit.scope is not None for limit in change.new.limits]] = 0
     new.plans[0] = old.plans[0]
 
 
@@ -216,7 +219,7 @@ def compute_noise(costs: LearnedCosts, j: int) -> float:
 @jit
 def compute_open_cost(costs: LearnedCosts, j: int, row: Floats, declared: Floats) -> float:
     """By how much calls without a report are expected to exceed the declared costs in this row."""
-    total = 0.0
+    total = costs.open[j]
     for i in range(row.size):
         if costs.waiting[j, i] > 0:
             total += costs.waiting[j, i] * (row[i] - declared[i])

@@ -17,6 +17,8 @@ from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.guard import (
     advance,
     advance_budget,
+    enter,
+    enter_budget,
     find_spent,
     find_spent_budget,
     note_refused,
@@ -225,6 +227,7 @@ def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -
 def register_budget(rule: type) -> None:
     """Let the policy of this rule learn what calls cost, and keep budgets of the calendar."""
     step(settle, rule)(settle_budget)
+    step(enter, rule)(enter_budget)
     step(advance, rule)(advance_budget)
     step(find_spent, rule)(find_spent_budget)
     step(note_refused, rule)(note_refused_budget)
@@ -265,7 +268,7 @@ class AscentPolicy(Policy):
             "visits": np.zeros(contexts, np.int64),
             "gradient": make_gradient_state(contexts, guard.A.shape[1]),
             "multipliers": MultiplierAverage(np.zeros(guard.b.size), np.zeros(1)),
-            "budget": open_budget(guard),
+            "budget": open_budget(guard, contexts),
             "bounds": guard.b.copy(),
         }
 

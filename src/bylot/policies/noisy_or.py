@@ -41,6 +41,7 @@ from bylot.policies.budget import (
     Guard,
     advance_windows,
     fill_paced_bounds,
+    fill_tenant_bounds,
     get_mean_rows,
 )
 from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
@@ -55,6 +56,7 @@ from bylot.policies.dual_prices import (
 )
 from bylot.policies.guard import (
     advance,
+    enter,
     find_spent,
     find_spent_limit,
     forecast_shortfall,
@@ -62,9 +64,26 @@ from bylot.policies.guard import (
     note_refused,
 )
 from bylot.policies.panel_sizes import bind_explorer, compute_least_costs
+from bylot.policies.price_curves import (
+    CURVE_PRICES,
+    PriceCurves,
+    find_curve_price,
+    forget_curves,
+    make_price_curves,
+    note_panel,
+)
 from bylot.policies.spend_settlement import settle, settle_calls
+from bylot.policies.tenant_ledgers import (
+    Ledgers,
+    begin_tenant,
+    begin_windows,
+    load_rows,
+    load_tenant,
+    store_rows,
+    store_tenant,
+)
 from bylot.policies.validation import SHARE, SettingKind, is_number_in
-from bylot.policies.windows import count_requests
+from bylot.policies.windows import count_requests, enter_context
 from bylot.problem import Problem
 
 REHEARSAL_BATCH = 10  # decisions between two rehearsals
@@ -88,6 +107,7 @@ class NoisyOrRule(NamedTuple):
     A: Floats  # (d, K) the rows of the guard, in price units
     units: Floats  # (d,) row units over price units
     kept: float  # of the squares that shorten steps of prices, after each panel
+    tenants: bool  # has each tenant limits of its own?
     explorer: DistinctRule
 
     @property
@@ -105,6 +125,7 @@ class NoisyOrState(NamedTuple):
     recent: Ints  # (64,) contexts of the last rounds
     model: panel_model.PanelModel
     dual_prices: DualPrices
+    curves: PriceCurves  # of limits for each tenant
     explorer: DistinctState  # of its rounds; its budget is of all rounds
 
     @property
@@ -149,10 +170,30 @@ def choose_best_set(
     """The set with the least of what it misses under a sampled model, plus its price under A."""
     prices, most = np.empty(b.size), rule.most
     weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
-    fill_expert_prices(prices, state.dual_prices, A)
+    fill_expert_prices(prices, state.dual_prices, A, get_counting_limits(state, x))
     if available.size > 0:
         most = min(most, count_available(available))
     return choose_greedy_set(weights, miss, prices, min(rule.fewest, most), most, available), s
+
+
+@jit
+def get_counting_limits(state: NoisyOrState, x: int) -> Bools:
+    """(d,) which limits count requests of context x."""
+    windows = state.explorer.budget.windows
+    return windows.by_context[x] if windows.by_context.shape[0] > 0 else windows.applies
+
+
+@jit
+def mark_fixed_prices(rule: NoisyOrRule, state: NoisyOrState, x: int) -> Bools:
+    """(d,) the limits whose prices a panel of context x does not move: those that do not count it,
+    those that the available experts cannot satisfy, and those of tenants.
+    """
+    budget, scoped = state.explorer.budget, rule.explorer.guard.windows.scoped
+    counting = get_counting_limits(state, x)
+    fixed = budget.short.copy()
+    for j in range(fixed.size):
+        fixed[j] |= scoped[j] or not counting[j]
+    return fixed
 
 
 @jit
@@ -176,14 +217,50 @@ def rehearse_prices(
     """Every batch: fit prices to the model by panels that are chosen and charged, not played."""
     s, dual, bounds = stream, state.dual_prices, state.explorer.bounds * rule.units
     if bounds.size > 0:
-        count = FIRST_REHEARSAL_PANELS if dual.moves[0] == 0 else LATER_REHEARSAL_PANELS
+        new = dual.moves[0] == 0 or (rule.tenants and state.curves.panels.max() == 0.0)
+        count = FIRST_REHEARSAL_PANELS if new else LATER_REHEARSAL_PANELS
         contexts, s = draw_recent_contexts(state, x, count, s)
         miss, s = panel_model.sample_models(state.model, contexts, rule.most, s)
         A = get_price_rows(rule, state)
         for n in range(count):
             members, s = choose_best_set(rule, state, contexts[n], miss[n], A, available, s)
-            update_dual_prices(dual, A, members, bounds, state.explorer.budget.short, rule.kept)
+            fixed = mark_fixed_prices(rule, state, contexts[n])
+            update_dual_prices(dual, A, members, bounds, fixed, rule.kept)
+            if rule.tenants:
+                s = rehearse_curve(rule, state, n, contexts[n], miss[n], A, available, s)
     return s
+
+
+@jit
+def rehearse_curve(
+    rule: NoisyOrRule,
+    state: NoisyOrState,
+    n: int,
+    x: int,
+    b: Floats,
+    A: Floats,
+    available: Bools,
+    stream: Xoshiro,
+) -> Xoshiro:
+    """Choose a panel at another price of a limit for each tenant, and learn what it costs."""
+    dual, s, turn = state.dual_prices, stream, state.rounds[0] + n
+    for j in range(A.shape[0]):
+        if rule.explorer.guard.windows.scoped[j] and get_counting_limits(state, x)[j]:
+            price, place = dual.price[j], turn % CURVE_PRICES.size
+            dual.price[j] = CURVE_PRICES[place]
+            members, s = choose_best_set(rule, state, x, b, A, available, s)
+            note_panel(state.curves, A, j, place, members)
+            dual.price[j] = price
+    return s
+
+
+@jit
+def fill_tenant_prices(rule: NoisyOrRule, state: NoisyOrState) -> None:
+    """Set the prices of limits for each tenant to those of its bounds in force."""
+    for j in range(rule.units.size):
+        if rule.explorer.guard.windows.scoped[j]:
+            bound = state.explorer.bounds[j] * rule.units[j]
+            state.dual_prices.price[j] = find_curve_price(state.curves, j, bound)
 
 
 @jit
@@ -209,8 +286,8 @@ def choose_model_panel(
     members, _ = choose_best_set(rule, state, x, miss[0], A, available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        b = bounds * rule.units
-        update_dual_prices(state.dual_prices, A, members, b, budget.short, rule.kept)
+        b, fixed = bounds * rule.units, mark_fixed_prices(rule, state, x)
+        update_dual_prices(state.dual_prices, A, members, b, fixed, rule.kept)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
     kept = admitted.kept and not budget.alarm[0]
@@ -227,12 +304,12 @@ def note_context(state: NoisyOrState, x: int) -> None:
 
 
 @jit
-def has_jumped(before: Floats, bounds: Floats) -> bool:
+def has_jumped(before: Floats, bounds: Floats, scoped: Bools) -> bool:
     """Is any bound in force far from what it was, as in a new window of the calendar?"""
     jumped = False
     for j in range(bounds.size):
         low, high = min(before[j], bounds[j]), max(before[j], bounds[j])
-        jumped |= low >= 0.0 and high > MAX_BOUND_JUMP * low
+        jumped |= low >= 0.0 and high > MAX_BOUND_JUMP * low and not scoped[j]
     return jumped
 
 
@@ -247,8 +324,13 @@ def decide_noisy_or(
     if due:
         before = learned.bounds.copy()
         fill_paced_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
-        if rule.kept < 1.0 and has_jumped(before, learned.bounds):
+        scoped = explorer.guard.windows.scoped
+        if rule.kept < 1.0 and has_jumped(before, learned.bounds, scoped):
             restart_prices(state.dual_prices, 1.0)
+    elif rule.tenants:
+        fill_tenant_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
+    if rule.tenants:
+        fill_tenant_prices(rule, state)
     forecast_available(rule, state, available)
     if due:
         s = rehearse_prices(rule, state, context, available, s)
@@ -287,6 +369,7 @@ def learn_report(
         panel_model.forget_some(state.model, ticket.context, rule.growth)
     if panel_model.learn_panel(state.model, rule.kind, ticket, feedback):
         restart_prices(state.dual_prices, width / interval[1])
+        forget_curves(state.curves)
 
 
 @step(settle, NoisyOrRule)
@@ -295,6 +378,32 @@ def settle_noisy_or(
 ) -> None:
     """`settle`: in the budget of all rounds."""
     settle_calls(rule.explorer.guard, state.explorer.budget, t, members, more, spend)
+
+
+@step(enter, NoisyOrRule)
+def enter_noisy_or(rule: NoisyOrRule, state: NoisyOrState, x: int) -> None:
+    """`enter`: in the budget of all rounds."""
+    enter_context(state.explorer.budget.windows, x)
+
+
+@step(load_tenant, NoisyOrRule)
+def load_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ledgers: Ledgers, slot: int) -> None:
+    """`load_tenant`: into the budget of all rounds."""
+    load_rows(rule.explorer.guard, state.explorer.budget, ledgers, slot)
+
+
+@step(store_tenant, NoisyOrRule)
+def store_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ledgers: Ledgers, slot: int) -> None:
+    """`store_tenant`: from the budget of all rounds."""
+    store_rows(rule.explorer.guard, state.explorer.budget, ledgers, slot)
+
+
+@step(begin_tenant, NoisyOrRule)
+def begin_noisy_or(
+    rule: NoisyOrRule, state: NoisyOrState, ledgers: Ledgers, slot: int, tenants: int, keep: bool
+) -> None:
+    """`begin_tenant`: in the budget of all rounds."""
+    begin_windows(rule.explorer.guard, state.explorer.budget, ledgers, slot, tenants, keep)
 
 
 @step(advance, NoisyOrRule)
@@ -351,6 +460,7 @@ class NoisyOr(base.Policy):
     derived = Distinct.derived
     restarted = Distinct.restarted
     keeps_windows = True
+    keeps_groups = True
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "explore": SHARE,
@@ -366,6 +476,9 @@ class NoisyOr(base.Policy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> NoisyOrRule:
+        if self.explore > 0 and (problem.has_groups or problem.has_tenants):
+            what = "rounds of exploration know no limits of some contexts or of each tenant"
+            raise PolicyError(what, remedy="use explore=0, or limits for all requests")
         settings = Distinct(pace=self.pace, guard=self.guard)
         explorer = bind_explorer(problem, horizon, settings, self.explore > 0)
         scale = compute_row_units(problem) / compute_price_units(problem)
@@ -379,6 +492,7 @@ class NoisyOr(base.Policy):
             A=explorer.guard.A * scale[:, None],
             units=scale,
             kept=CALENDAR_KEPT_SQUARES if problem.calendars else 1.0,
+            tenants=problem.has_tenants,
             explorer=explorer,
         )
 
@@ -400,6 +514,7 @@ class NoisyOr(base.Policy):
             recent=np.zeros(RECENT_CONTEXTS, np.int64),
             model=panel_model.make_panel_model(rule.kind, contexts, K, rule.most),
             dual_prices=make_dual_prices(d),
+            curves=make_price_curves(d if rule.tenants else 0),
             explorer=Distinct().start(rule.explorer, contexts),
         )
 

@@ -87,6 +87,8 @@ class Auto:
         of members is declared and propensities are not needed, or one is above 1; else `tangent`.
         """
         model = NoisyOr()
+        if problem.has_groups or problem.has_tenants:  # the only one that keeps them
+            return model
         remembered = (self.contexts or 1) <= model.max_contexts(problem.size)
         fits = problem.size <= MAX_NOISY_OR_EXPERTS and remembered
         recorded = self.propensities
@@ -139,14 +141,25 @@ def resolve_policy(policy: AnyPolicy, problem: Problem, feedback: FeedbackKind =
     """The policy that plays on a problem with this feedback; `auto` is resolved."""
     found = find_policy(policy)
     chosen = found.resolve(problem, feedback) if isinstance(found, Auto) else found
-    if problem.calendars and not chosen.keeps_windows:
+    check_kept_limits(chosen, problem)
+    return chosen
+
+
+def check_kept_limits(policy: Policy, problem: Problem) -> None:
+    """Refuse a policy that does not keep all kinds of limits of a problem."""
+    if problem.calendars and not policy.keeps_windows:
         guarded = {name: one for name, one in POLICIES.items() if getattr(one, "guard", True)}
         users = [name for name, one in guarded.items() if one.keeps_windows]
         raise PolicyError(
-            f"{chosen.name} does not keep limits per hour, day, week or month",
+            f"{policy.name} does not keep limits per hour, day, week or month",
             remedy=f"use one of {', '.join(users)}",
         )
-    return chosen
+    if (problem.has_groups or problem.has_tenants) and not policy.keeps_groups:
+        users = [name for name, one in POLICIES.items() if one.keeps_groups]
+        raise PolicyError(
+            f"{policy.name} does not keep limits of some contexts or of each tenant",
+            remedy=f"use {' or '.join(users)}",
+        )
 
 
 def describe_ignored_feedback(

@@ -14,6 +14,7 @@ from bylot.policies.budget import (
     compute_allowance,
     find_allowance,
     migrate_period,
+    wait_for_report,
 )
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.fallback_schedule import FallbackSchedule
@@ -39,8 +40,10 @@ def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -
     """Book in row j what decision t cost beyond what is booked, in its period or window.
 
     In the current one pacing and guard continue from it. The one before is judged again. Of an
-    older one nothing is known any more.
+    older one nothing is known any more. A limit that does not count this request ignores it.
     """
+    if not budget.windows.applies[j]:
+        return
     first, before = find_first_decisions(guard, budget, j)
     if t >= first:
         budget.spent[j] += more
@@ -142,10 +145,15 @@ def learn_calls(
 @jit
 def forget_calls(guard: Guard, budget: Budget, t: int, j: int, members: Ints) -> None:
     """Wait no longer for a report of the costs of decision t in row j."""
-    waiting = budget.costs.waiting
-    if t >= find_first_decisions(guard, budget, j)[0]:
-        for i in members:
-            waiting[j, i] = max(waiting[j, i] - 1, 0)
+    costs, of_now = budget.costs, t >= find_first_decisions(guard, budget, j)[0]
+    if not (of_now and budget.windows.applies[j]):
+        return
+    for i in members:
+        if guard.windows.scoped[j]:
+            more = guard.risk.worst[j, i] - guard.A[j, i] if guard.risk.certain[j] else 0.0
+            costs.open[j] = max(costs.open[j] - more, 0.0)
+        else:
+            costs.waiting[j, i] = max(costs.waiting[j, i] - 1, 0)
 
 
 @jit
@@ -274,7 +282,7 @@ def cancel_round(
         if not math.isnan(amount):
             book_correction(guard, budget, made, j, amount)
         forget_calls(guard, budget, made, j, members)
-        if not plain and t >= budget.windows.first[j, 0]:
+        if not plain and budget.windows.applies[j] and t >= budget.windows.first[j, 0]:
             budget.windows.requests[j] = max(budget.windows.requests[j] - 1, 0)
     budget.left[0] += in_period
 
@@ -283,9 +291,9 @@ def exchange_call(rule: Any, state: Any, t: int, failed: int, added: int) -> Non
     """Wait for a report of what one expert cost in decision t instead of another."""
     guard, budget = rule.guard, state.budget
     for j in range(guard.b.size):
-        if t >= find_first_decisions(guard, budget, j)[0]:
+        if budget.windows.applies[j] and t >= find_first_decisions(guard, budget, j)[0]:
             forget_calls(guard, budget, t, j, np.array([failed], np.int64))
-            budget.costs.waiting[j, added] += 1
+            wait_for_report(guard, budget, j, added)
 
 
 def continue_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:

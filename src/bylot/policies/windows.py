@@ -35,6 +35,7 @@ US_PER_DAY = 86_400e6
 HISTORY_HOURS = 768  # more than a month
 MAX_SLICES = 800  # inner windows of one window: more than the hours of a month
 LEVEL_HALVINGS = 30
+FIRST_SHARE_REQUESTS, MAX_SHARE_REQUESTS = 10.0, 2_000.0  # that the share of a group counts as
 MEAN_ROUNDS = 200.0  # in which an average in a window is brought back to its bound
 
 
@@ -50,6 +51,8 @@ class WindowRule(NamedTuple):
     inner: Ints  # (d,) the limit on the same cost in shorter windows, of a TOTAL; -1: none
     length: Floats  # (d,) microseconds of an average window
     unit: Floats  # (d,) of the rows
+    scoped: Bools  # (d,) does it apply to each tenant by itself?
+    grouped: Bools  # (d,) does it count the requests of some contexts only?
     traffic: float  # requests per day that are expected at first; 0: unknown
 
 
@@ -60,7 +63,14 @@ class WindowState(NamedTuple):
     place: Ints  # (calendars,) the current window
     offsets: Ints  # (64,) of local time over UTC, at the edges of the first calendar
     requests: Ints  # (d,) of the current window
-    left: Floats  # (d,) requests to come in it, the next one included
+    left: Floats  # (d,) requests to come in it that count, the next one included
+    ahead: Floats  # (calendars,) all requests to come in it
+    passed: Ints  # (calendars, 2) all requests of it so far; of the one before
+    previous: Ints  # (calendars,) when the window before began
+    share: Floats  # (d,) of all requests that count, or are of the tenant of this request
+    amount: Floats  # (d,) what a window may cost, of a TOTAL: the rule's, or the tenant's own
+    applies: Bools  # (d,) which limits count this request?
+    by_context: Bools  # (X, d) and requests of each context; (0, d) without groups
     now: Ints  # the time of the last request
     begun: Bools  # has a window begun since bounds were set?
     first: Ints  # (d, 2) decisions before this window, and before the one before
@@ -75,13 +85,15 @@ class WindowState(NamedTuple):
             if calendar in old_calendars:
                 was = old_calendars.index(calendar)
                 new.edges[c], new.place[c] = self.edges[was], self.place[was]
+                new.ahead[c], new.passed[c] = self.ahead[was], self.passed[was]
+                new.previous[c] = self.previous[was]
         if self.offsets.size and new.offsets.size:
             new.offsets[:] = self.offsets
         new.now[:], new.begun[:], new.hour[:] = self.now, new.offsets.size > 0, self.hour
         here, there = change.limits
         for i, j in zip(here.tolist(), there.tolist(), strict=True):
             if change.old.limits[i].calendar == change.new.limits[j].calendar:
-                for name in ("requests", "left", "first"):
+                for name in ("requests", "left", "first", "share"):
                     getattr(new, name)[j] = getattr(self, name)[i]
         if self.history.size and new.history.size:
             units = compute_row_units(change.old), compute_row_units(change.new)
@@ -94,7 +106,8 @@ class WindowState(NamedTuple):
                 array[:] = known
 
     def is_valid(self, rule: Any) -> bool:
-        counted = (self.requests >= 0).all() and (self.left >= 0).all() and (self.first >= 0).all()
+        amounts = self.requests, self.left, self.first, self.ahead, self.passed, self.share
+        counted = all(bool((one >= 0).all()) for one in amounts)
         placed = ((self.place >= 0) & (self.place < TABLE_EDGES)).all()
         return bool(counted and placed and self.traffic.is_valid(rule))
 
@@ -112,7 +125,7 @@ def make_window_rule(problem: Problem, units: Floats) -> WindowRule:
         needed = np.array([find_needed_cost(problem, j) for j in range(len(limits))])
         aside = np.where(totals, needed, 0.0) / units
     return WindowRule(
-        kind=np.array([find_kind(one.is_total, one.calendar) for one in limits], np.int64),
+        kind=np.array([find_kind(one) for one in limits], np.int64),
         calendar=np.array(
             [-1 if one.calendar is None else calendars.index(one.calendar) for one in limits],
             np.int64,
@@ -125,6 +138,8 @@ def make_window_rule(problem: Problem, units: Floats) -> WindowRule:
         inner=np.array([find_inner_limit(limits, j) for j in range(len(limits))], np.int64),
         length=np.array([US_PER_DAY * DAYS_PER_WINDOW.get(one.per or "", 0.0) for one in limits]),
         unit=np.array(units),
+        scoped=np.array([one.scope == "tenant" for one in limits], np.bool_),
+        grouped=np.array([bool(one.where) for one in limits], np.bool_),
     )
 
 
@@ -139,16 +154,20 @@ def find_needed_cost(problem: Problem, j: int) -> float:
 
 def find_inner_limit(limits: Sequence[Limit], j: int) -> int:
     """The budget of the same cost in the longest of shorter windows, by its place; -1: none."""
-    if not limits[j].is_total:
+    if not limits[j].is_total or limits[j].scope:
         return -1
-    budgets = [i for i, one in enumerate(limits) if one.is_total and one.name == limits[j].name]
+    same = [one.key._replace(per="") == limits[j].key._replace(per="") for one in limits]
+    budgets = [i for i, one in enumerate(limits) if one.is_total and same[i]]
     days = {i: DAYS_PER_WINDOW[limits[i].per or ""] for i in budgets}
     return max((i for i in budgets if days[i] < days[j]), key=days.__getitem__, default=-1)
 
 
 def find_source(limits: Sequence[Limit], wanted: Limit) -> int | None:
-    """The place of a budget on the same cost, of the same windows if there is one."""
-    found = [i for i, one in enumerate(limits) if one.is_total and one.name == wanted.name]
+    """The place of a budget on the same cost of the same requests, of the same windows if there is
+    one.
+    """
+    same = [one.key._replace(per="") == wanted.key._replace(per="") for one in limits]
+    found = [i for i, one in enumerate(limits) if one.is_total and same[i]]
     return min(found, key=lambda i: limits[i].key != wanted.key, default=None)
 
 
@@ -158,15 +177,17 @@ def make_plain_windows(limits: int) -> WindowRule:
     plain = np.zeros(limits, np.int64)
     marks, nowhere = np.zeros(limits, np.bool_), np.full(limits, -1)
     zeros = (none, none.copy(), none.copy(), marks, nowhere.copy(), none.copy(), np.ones(limits))
-    return WindowRule(plain, nowhere, *zeros, 0.0)
+    return WindowRule(plain, nowhere, *zeros, marks.copy(), marks.copy(), 0.0)
 
 
-def find_kind(is_total: bool, calendar: Calendar | None) -> int:
-    """What a limit is for."""
-    return TOTAL if is_total else PERIOD if calendar is None else MEAN
+def find_kind(limit: Limit) -> int:
+    """What a limit is for. How many requests of some contexts a period will have is not known
+    either, so an average over them is kept as that of a window.
+    """
+    return TOTAL if limit.is_total else PERIOD if limit.per is None and not limit.where else MEAN
 
 
-def make_window_state(rule: WindowRule) -> WindowState:
+def make_window_state(rule: WindowRule, contexts: int) -> WindowState:
     """No window has begun."""
     d, calendars = rule.kind.size, int(rule.calendar.max(initial=-1)) + 1
     return WindowState(
@@ -175,6 +196,13 @@ def make_window_state(rule: WindowRule) -> WindowState:
         offsets=np.zeros(TABLE_EDGES if calendars else 0, np.int64),
         requests=np.zeros(d, np.int64),
         left=np.zeros(d),
+        ahead=np.zeros(calendars),
+        passed=np.zeros((calendars, 2), np.int64),
+        previous=np.zeros(calendars, np.int64),
+        share=np.ones(d),
+        amount=rule.amount.copy(),
+        applies=np.ones(d, np.bool_),
+        by_context=np.ones((contexts if rule.grouped.any() else 0, d), np.bool_),
         now=np.zeros(1, np.int64),
         begun=np.zeros(1, np.bool_),
         first=np.zeros((d, 2), np.int64),
@@ -182,6 +210,12 @@ def make_window_state(rule: WindowRule) -> WindowState:
         hour=np.zeros(1, np.int64),
         traffic=make_traffic(rule.traffic, WEEK_HOURS if calendars else 0),
     )
+
+
+def fill_groups(state: WindowState, limits: Sequence[Limit], x: int, label: str | None) -> None:
+    """Write which limits count requests of context x, by its label."""
+    if len(state.by_context):
+        state.by_context[x] = [limit.counts(label) for limit in limits]
 
 
 def needs_edges(state: WindowState, at: int) -> bool:
@@ -220,7 +254,7 @@ def begin_new_windows(
     """
     known = {one.key: one.calendar for one in old.limits}
     for j, limit in enumerate(problem.limits):
-        if limit.calendar is None or known.get(limit.key) == limit.calendar:
+        if limit.calendar is None or limit.scope or known.get(limit.key) == limit.calendar:
             continue
         start = int(state.edges[rule.calendar[j], 0]) // HOUR_US
         hours = range(max(start, int(state.hour[0]) - HISTORY_HOURS + 1), int(state.hour[0]) + 1)
@@ -266,6 +300,8 @@ def enter_window(windows: WindowState, c: int, at: int) -> bool:
 def count_requests(windows: WindowState, at: int, requests: float) -> None:
     """Count requests of this instant, whether or not they are answered."""
     note_request(windows.traffic, at + windows.offsets[windows.place[0]], requests)
+    for c in range(windows.place.size):
+        windows.passed[c, 0] += int(requests)
 
 
 @jit
@@ -276,7 +312,7 @@ def find_level(rule: WindowRule, windows: WindowState, spent: Floats, j: int) ->
     windows caps what some of them can spend: with n_s requests and at most c_s in the s-th of
     these, the level x solves sum_s min(n_s x, c_s) = left.
     """
-    left, i = rule.amount[j] - spent[j], rule.inner[j]
+    left, i = windows.amount[j] - spent[j], rule.inner[j]
     level = left / max(windows.left[j], 1.0)
     if i < 0 or left <= 0.0:
         return float(level)
@@ -288,7 +324,8 @@ def find_level(rule: WindowRule, windows: WindowState, spent: Floats, j: int) ->
     requests[0], caps[0], n = windows.left[i], max(rule.amount[i] - spent[i], 0.0) * scale, 1
     while stop < end and n < MAX_SLICES:
         start, stop = stop, min(stop + int(rule.length[i]), end)
-        requests[n], caps[n] = sum_rates(windows.traffic, start, stop), rule.amount[i] * scale
+        requests[n] = windows.share[i] * sum_rates(windows.traffic, start, stop)
+        caps[n] = rule.amount[i] * scale
         n += 1
     total, most = 0.0, 0.0
     for s in range(n):
@@ -312,8 +349,33 @@ def find_level(rule: WindowRule, windows: WindowState, spent: Floats, j: int) ->
 def forecast_windows(rule: WindowRule, windows: WindowState) -> None:
     """Forecast the requests to come in every window."""
     offset, at = windows.offsets[windows.place[0]], windows.now[0]
+    for c in range(windows.place.size):
+        end = find_window_end(windows, c)
+        windows.ahead[c] = forecast_requests(windows.traffic, at + offset, end + offset)
     for j in range(rule.kind.size):
-        c = rule.calendar[j]
-        if c >= 0:
-            end = find_window_end(windows, c)
-            windows.left[j] = forecast_requests(windows.traffic, at + offset, end + offset)
+        fill_requests_left(rule, windows, j)
+
+
+@jit
+def fill_requests_left(rule: WindowRule, windows: WindowState, j: int) -> None:
+    """The requests to come in the window of a limit that count: their share of all, at least 1."""
+    if rule.calendar[j] >= 0:
+        windows.left[j] = max(windows.share[j] * windows.ahead[rule.calendar[j]], 1.0)
+
+
+@jit
+def enter_context(windows: WindowState, x: int) -> None:
+    """Say which limits count a request of context x."""
+    if windows.by_context.shape[0] > 0:
+        for j in range(windows.applies.size):
+            windows.applies[j] = windows.by_context[x, j]
+
+
+@jit
+def learn_group_shares(rule: WindowRule, windows: WindowState, decisions: int) -> None:
+    """Learn how many of the requests count under limits of some contexts; at first, all do."""
+    for j in range(rule.kind.size):
+        if rule.grouped[j] and not rule.scoped[j]:
+            known = min(decisions + FIRST_SHARE_REQUESTS, MAX_SHARE_REQUESTS)
+            counted = 1.0 if windows.applies[j] else 0.0
+            windows.share[j] += (counted - windows.share[j]) / known

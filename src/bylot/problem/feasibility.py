@@ -50,6 +50,32 @@ def find_conflict(
     return Conflict(tuple(limits[j] for j in places), proven)
 
 
+def find_group_conflict(
+    polytope: LimitPolytope, limits: Sequence[Limit], max_programs: int = MAX_PROOF_PROGRAMS
+) -> Conflict | None:
+    """Find a conflict between limits that count the same requests, None if there is none.
+
+    Whatever the mix of contexts, all limits are kept if those of each context can be kept in it.
+    """
+    for places in list_counting_limits(limits):
+        conflict = find_conflict(polytope.select(places), [limits[j] for j in places], max_programs)
+        if conflict is not None:
+            return conflict
+    return None
+
+
+def list_counting_limits(limits: Sequence[Limit]) -> list[list[int]]:
+    """The places of the limits that count requests of each context, each combination once.
+
+    >>> from bylot.problem.limits import at_most
+    >>> list_counting_limits([at_most("usd", 2), at_most("usd", 3, where={"context": ["icu"]})])
+    [[0], [0, 1]]
+    """
+    contexts = [None, *dict.fromkeys(label for limit in limits for label in limit.where)]
+    found = (tuple(j for j, one in enumerate(limits) if one.counts(x)) for x in contexts)
+    return [list(places) for places in dict.fromkeys(found)]
+
+
 def find_irreducible_conflict(polytope: LimitPolytope) -> list[int]:
     """Find a conflict in which every limit is necessary: drop each limit that is not."""
     needed = polytope.find_culprits()
@@ -210,12 +236,19 @@ def require_feasible(problem: "Problem") -> None:
 
     Budgets of the calendar can always be kept, by refusing requests.
     """
-    polytope, limits = reachable_polytope(problem), problem.limits
-    if any(limit.is_total for limit in limits):
-        kept = [j for j, limit in enumerate(limits) if not limit.is_total]
-        rows, bounds = polytope.rows[kept], polytope.bounds[kept]
-        polytope = replace(polytope, rows=rows, bounds=bounds, signs=polytope.signs[kept])
-        limits = tuple(limits[j] for j in kept)
+    everything, budgets = reachable_polytope(problem), mark_budgets(problem.limits)
+    for places in list_counting_limits(problem.limits):
+        kept = [j for j in places if j not in budgets]
+        require_polytope(problem, everything.select(kept), [problem.limits[j] for j in kept])
+
+
+def mark_budgets(limits: Sequence[Limit]) -> set[int]:
+    """The places of budgets of the calendar."""
+    return {j for j, limit in enumerate(limits) if limit.is_total}
+
+
+def require_polytope(problem: "Problem", polytope: LimitPolytope, limits: Sequence[Limit]) -> None:
+    """Raise InfeasibleLimits if these limits cannot be kept together."""
     conflict = find_conflict(polytope, limits)
     if conflict is None:
         return

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -29,6 +29,12 @@ WhenSpent = Literal["cheapest", "fewer", "refuse"]
 """What to do as a budget of the calendar runs out: ask the cheapest panels, and refuse requests
 when none fits any more; before that ask fewer experts, down to one; or refuse requests rather than
 ask much cheaper panels than usual."""
+
+ScopeName = Literal["tenant"]
+"""What a limit applies to separately: each tenant, by a label that comes with the request."""
+
+Where = Mapping[str, Sequence[str]] | None
+"""Which requests a limit counts, as callers write it: {"context": ["icu", "er"]}."""
 
 DEFAULT_WHEN_SPENT: WhenSpent = "cheapest"
 DEFAULT_ZONE = "UTC"
@@ -122,6 +128,10 @@ class Limit:
         The time zone of that calendar, by its name in the IANA database.
     when_spent : {"cheapest", "fewer", "refuse"}
         What happens as a total runs out.
+    scope : {"tenant"}, optional
+        With it, the bound applies to each tenant by itself; it needs a window.
+    where : tuple of str
+        The contexts whose requests count; all if it is empty. ``{"context": ["icu"]}`` is read too.
 
     Raises
     ------
@@ -142,6 +152,8 @@ class Limit:
     per: WindowName | None = None
     zone: str = DEFAULT_ZONE
     when_spent: WhenSpent = DEFAULT_WHEN_SPENT
+    scope: ScopeName | None = None
+    where: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, str | DerivedCost):
@@ -152,6 +164,9 @@ class Limit:
             what, remedy = f"sign of the limit on {self.name!r}", "use at_most or at_least"
             raise ProblemError(what, got=self.sign, expected="-1 or +1", remedy=remedy)
         self._check_window()
+        object.__setattr__(self, "where", check_where(self.where, self.name))
+        if self.scope is not None:
+            self._check_scope()
         value, advice = float_from_real(self.bound), None
         if value is not None and (value == 0 or MIN_POSITIVE_COST <= value <= MAX_COST):
             object.__setattr__(self, "bound", value)
@@ -193,6 +208,16 @@ class Limit:
                 f"per={self.per!r})",
             )
 
+    def _check_scope(self) -> None:
+        """Require a scope that there is, with a window."""
+        if self.scope not in get_args(ScopeName):
+            what = f"scope of the limit on {self.name!r}"
+            raise ProblemError(what, got=self.scope, expected="'tenant', or none for all requests")
+        if self.per is None:
+            what = f"the limit on {self.name!r} for each tenant has no window"
+            remedy = "add per='day', 'week' or 'month'"
+            raise ProblemError(what, remedy=remedy)
+
     @property
     def name(self) -> str:
         """The name of the cost that is limited."""
@@ -204,9 +229,13 @@ class Limit:
         return "at_most" if self.sign == UPPER else "at_least"
 
     @property
-    def key(self) -> tuple[str, int, str]:
-        """What a problem limits at most once: a cost, on one side, in one kind of window."""
-        return self.name, self.sign, self.per or ""
+    def key(self) -> "LimitKey":
+        """What a problem limits at most once."""
+        return LimitKey(self.name, self.sign, self.per or "", self.scope or "", self.where)
+
+    def counts(self, context: str | None) -> bool:
+        """Whether the limit counts requests of a context."""
+        return not self.where or context in self.where
 
     @property
     def calendar(self) -> Calendar | None:
@@ -265,10 +294,10 @@ class Limit:
 
     @property
     def window_data(self) -> dict[str, Any]:
-        """The fields that say when the bound applies, where they are not the defaults."""
-        return {
-            name: x for name in WINDOW_FIELDS if (x := getattr(self, name)) != LIMIT_DEFAULTS[name]
-        }
+        """The fields that say when, and to what, the bound applies, where they are not defaults."""
+        given = {name: getattr(self, name) for name in WINDOW_FIELDS}
+        data = {name: x for name, x in given.items() if x != LIMIT_DEFAULTS[name]}
+        return data | ({"where": {"context": list(self.where)}} if self.where else {})
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -285,7 +314,45 @@ class Limit:
 
 
 LIMIT_DEFAULTS = {field.name: field.default for field in fields(Limit)}
-WINDOW_FIELDS = ("per", "zone", "when_spent")
+WINDOW_FIELDS = ("per", "zone", "when_spent", "scope", "where")
+
+
+class LimitKey(NamedTuple):
+    """What a problem limits at most once: a cost, on one side, in one kind of window, in one scope,
+    for one group of requests.
+    """
+
+    name: str
+    sign: int
+    per: str = ""
+    scope: str = ""
+    where: tuple[str, ...] = ()
+
+
+def check_where(given: object, name: str) -> tuple[str, ...]:
+    """The contexts of a limit on a cost of this name: a tuple of labels, or {"context": labels}.
+
+    >>> check_where({"context": ["icu", "er"]}, "usd"), check_where((), "usd")
+    (('icu', 'er'), ())
+    """
+    if given is None:
+        return ()
+    what, form = f"where of the limit on {name!r}", "{'context': ['icu']}"
+    if isinstance(given, Mapping):
+        if set(given) != {"context"}:
+            raise ProblemError(what, got=dict(given), expected=form)
+        given = given["context"]
+        given = [given] if isinstance(given, str) else given
+        if not given:
+            raise ProblemError(what, got=given, expected="at least one context")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ProblemError(what, got=given, expected=form)
+    labels = tuple(given)
+    if not all(isinstance(one, str) and one for one in labels):
+        raise ProblemError(what, got=list(labels), expected="names of contexts")
+    if len(set(labels)) < len(labels):
+        raise ProblemError(f"{what} names a context twice", remedy="name each once")
+    return labels
 
 
 def at_most(
@@ -295,6 +362,8 @@ def at_most(
     per: WindowName | None = None,
     zone: str = DEFAULT_ZONE,
     when_spent: WhenSpent = DEFAULT_WHEN_SPENT,
+    scope: ScopeName | None = None,
+    where: Where = None,
 ) -> Limit:
     """Keep a cost at or below a bound: on average per request, or in every window of the calendar.
 
@@ -313,6 +382,10 @@ def at_most(
         What happens as a total runs out. 'cheapest': panels get cheaper, and requests are refused
         when not even the cheapest fits; 'fewer': before that they get smaller, down to one member;
         'refuse': panels get little cheaper than usual, and requests are refused sooner.
+    scope : {"tenant"}, optional
+        With it, each tenant has this bound by itself: give `tenant` with every request.
+    where : mapping, optional
+        Which requests count: ``{"context": ["icu"]}``; by default all.
 
     Returns
     -------
@@ -329,8 +402,12 @@ def at_most(
     at_most('usd', 2.0)
     >>> print(at_most("usd", 500, per="day", zone="Europe/Berlin"))
     at_most('usd', 500.0, per='day', zone='Europe/Berlin')
+    >>> print(at_most("usd", 20, per="month", scope="tenant"))
+    at_most('usd', 20.0, per='month', scope='tenant')
+    >>> print(at_most("usd", 3, where={"context": ["icu"]}))
+    at_most('usd', 3.0, where={'context': ['icu']})
     """
-    return Limit(cost, bound, UPPER, per, zone, when_spent)
+    return Limit(cost, bound, UPPER, per, zone, when_spent, scope, check_where(where, str(cost)))
 
 
 def at_least(
@@ -339,6 +416,8 @@ def at_least(
     *,
     per: WindowName | None = None,
     zone: str = DEFAULT_ZONE,
+    scope: ScopeName | None = None,
+    where: Where = None,
 ) -> Limit:
     """Keep the average of a cost per request at or above a bound, also in windows of the calendar.
 
@@ -348,6 +427,8 @@ def at_least(
         As of `at_most`, but the bound is the smallest average allowed.
     per, zone
         As of `at_most`; for a share only, as a total depends on how many requests come.
+    scope, where
+        As of `at_most`.
 
     Returns
     -------
@@ -365,7 +446,8 @@ def at_least(
     >>> print(at_least(share("partner", ["eve"]), 0.1, per="week"))
     at_least('partner', 0.1, per='week')
     """
-    return Limit(cost, bound, LOWER, per, zone)
+    given = check_where(where, str(cost))
+    return Limit(cost, bound, LOWER, per, zone, scope=scope, where=given)
 
 
 def share(group: str, members: Iterable[str]) -> Share:

@@ -77,6 +77,11 @@ class LimitPolytope:
         bounds[list(changes)] = list(changes.values())
         return replace(self, bounds=bounds)
 
+    def select(self, places: list[int]) -> "LimitPolytope":
+        """Return the polytope with these limits only, in this order."""
+        rows, bounds, signs = self.rows[places], self.bounds[places], self.signs[places]
+        return replace(self, rows=rows, bounds=bounds, signs=signs)
+
     def find_point(self, active: Iterable[int]) -> Floats | None:
         """Find a point that keeps these limits, None if there is none."""
         t, program, solution = self._relax(sorted(active))

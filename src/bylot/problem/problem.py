@@ -216,6 +216,16 @@ class Problem:
         """The different windows of the calendar that limits are for."""
         return tuple(dict.fromkeys(one.calendar for one in self.limits if one.calendar))
 
+    @property
+    def has_tenants(self) -> bool:
+        """Whether any limit applies to each tenant by itself."""
+        return any(limit.scope == "tenant" for limit in self.limits)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether any limit counts the requests of some contexts only."""
+        return any(limit.where for limit in self.limits)
+
     @cached_property
     def signs(self) -> Ints:
         """The (d,) sides: -1 for an upper bound, +1 for a lower one."""
@@ -256,7 +266,7 @@ class Problem:
         per request, which 2 draws can give, but a distribution q sums to 1.
         """
         surrogate = feasibility.surrogate_polytope(self)
-        return feasibility.find_conflict(surrogate, self.limits, max_programs=0)
+        return feasibility.find_group_conflict(surrogate, self.limits, max_programs=0)
 
     @cached_property
     def full_conflict(self) -> Conflict | None:
@@ -265,13 +275,13 @@ class Problem:
         Draws with replacement may ask fewer experts, and so stay under a budget.
         """
         full = feasibility.full_panels_polytope(self)
-        return feasibility.find_conflict(full, self.limits, max_programs=0)
+        return feasibility.find_group_conflict(full, self.limits, max_programs=0)
 
     @cached_property
     def panel_conflict(self) -> Conflict | None:
         """The limits that panels of `min_members` to min(M, K) different experts cannot keep."""
         panels = feasibility.panels_polytope(self)
-        return feasibility.find_conflict(panels, self.limits, max_programs=0)
+        return feasibility.find_group_conflict(panels, self.limits, max_programs=0)
 
     def range_of(self, limit: Limit) -> tuple[float, float]:
         """Compute the smallest and the largest average that the cost of a limit can have.

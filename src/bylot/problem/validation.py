@@ -21,6 +21,7 @@ from bylot.problem.limits import (
     UPPER,
     DerivedCost,
     Limit,
+    LimitKey,
     Share,
     float_from_real,
 )
@@ -114,7 +115,7 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
     if isinstance(given, Limit) or not isinstance(given, Iterable):
         remedy = "write limits=[at_most('usd', 2.0)]"
         raise ProblemError("limits", got=given, expected="a list of limits", remedy=remedy)
-    limits, sides = tuple(given), dict[tuple[str, int, str], Limit]()
+    limits, sides = tuple(given), dict[LimitKey, Limit]()
     for j, limit in enumerate(limits):
         if not isinstance(limit, Limit):
             remedy = "make it with at_most or at_least"
@@ -123,9 +124,9 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
             tighter = min(limit, other, key=lambda one: -one.sign * one.bound)
             what = "{limits} limit the same cost on the same side"
             raise ProblemError(what, limits=(other, limit), remedy=f"keep the tighter: {tighter}")
-    for (name, sign, per), limit in sides.items():
-        upper = sides.get((name, UPPER, per))
-        if sign == LOWER and upper and limit.bound > upper.bound:
+    for key, limit in sides.items():
+        upper = sides.get(key._replace(sign=UPPER))
+        if limit.sign == LOWER and upper and limit.bound > upper.bound:
             what = "{limits} exclude each other: the first is above the second"
             remedy = "swap the two bounds, or lower the first"
             raise InfeasibleLimits(what, limits=(limit, upper), remedy=remedy)

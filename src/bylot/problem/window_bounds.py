@@ -32,7 +32,8 @@ def compute_request_bounds(problem: "Problem") -> Floats:
 
     It is at least what the cheapest panels cost that keep the other limits, and a little more: the
     budget of a window that is too small for its requests is kept by refusing some. Without an
-    expected traffic it is between the cheapest panels and random ones.
+    expected traffic, as of one tenant or of some contexts, it is between the cheapest panels and
+    random ones.
     """
     bounds = np.array([limit.bound for limit in problem.limits], dtype=np.float64)
     totals = mark_totals(problem)
@@ -42,29 +43,39 @@ def compute_request_bounds(problem: "Problem") -> Floats:
     random = min(problem.draws, problem.size) * problem.rows.mean(axis=1)
     for j in np.flatnonzero(totals).tolist():
         limit, floor = problem.limits[j], (1.0 + LEAST_ROOM) * least[j]
-        if problem.traffic is None:
+        requests = count_window_requests(limit, problem.traffic)
+        if requests is None:
             fair = least[j] + UNKNOWN_TRAFFIC_SHARE * max(random[j] - least[j], 0.0)
         else:
-            fair = limit.bound / (count_window_requests(limit, problem.traffic) or 1.0)
+            fair = limit.bound / requests
         bounds[j] = max(fair, floor)
     return bounds
 
 
 def count_window_requests(limit: Limit, traffic: float | None) -> float | None:
     """The requests of an average window of a budget, at least one; None: unknown, or no budget.
+    Of one tenant, or of some contexts, they are not known.
 
     >>> from bylot.problem.limits import at_most
     >>> count_window_requests(at_most("usd", 500, per="week"), 2_000)
     14000.0
     """
-    if traffic is None or limit.per is None or not limit.is_total:
+    if traffic is None or limit.per is None or not limit.is_total or limit.scope or limit.where:
         return None
     return max(traffic * DAYS_PER_WINDOW[limit.per], 1.0)
 
 
 def name_request_cost(limit: Limit) -> str:
-    """The cost of a limit of the calendar in a problem with bounds per request: "usd per day"."""
-    return limit.name if limit.per is None else f"{limit.name} per {limit.per}"
+    """What a limit bounds, in words: "usd per day", "usd per month for each tenant".
+
+    >>> from bylot.problem.limits import at_most
+    >>> name_request_cost(at_most("usd", 5, per="day", where={"context": ["icu", "er"]}))
+    'usd per day in icu, er'
+    """
+    window = "" if limit.per is None else f" per {limit.per}"
+    scope = " for each tenant" if limit.scope else ""
+    where = f" in {', '.join(limit.where)}" if limit.where else ""
+    return f"{limit.name}{window}{scope}{where}"
 
 
 def restate_per_request(problem: "Problem") -> "Problem":

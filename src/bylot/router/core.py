@@ -6,6 +6,7 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,24 +27,28 @@ from bylot.policies.base import (
     has_same_pool,
 )
 from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.registry import check_kept_limits
 from bylot.policies.traffic_forecast import shift_traffic
 from bylot.policies.validation import RunConfig, check_run_config
 from bylot.policies.windows import (
     begin_new_windows,
+    fill_groups,
     fill_tables,
     list_tables,
     needs_edges,
 )
-from bylot.problem import Problem
+from bylot.problem import Limit, Problem
 from bylot.problem.calendar import find_window, format_instant
 from bylot.problem.validation import suggest_known_name
 from bylot.router import price_average
 from bylot.router import status as statuses
 from bylot.router.price_average import PriceAverage
+from bylot.router.tenants import Tenants, TenantsSummary, TenantWindow, check_tenant_name
 from bylot.router.verdict import PeriodPosition
 from bylot.router.window_status import WindowStatus, measure_window
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
+MAX_CACHED_GROUPS = 10_000  # contexts whose limits are remembered
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
 OF_HANDLE = ("_handle", "_decide", "_learn")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
@@ -58,6 +63,16 @@ class UncountedDecisions(Struct):
 
     since: dict[str, int] = {}  # decisions made before the cost was introduced, by name
     unused: dict[str, int] = {}  # decisions since then that were cancelled, by name
+
+
+class RequestLabels(NamedTuple):
+    """What a request says about itself, by which limits count it or not."""
+
+    context: str | None = None
+    tenant: str | None = None
+
+
+NO_LABELS = RequestLabels()
 
 
 class PeriodStart(NamedTuple):
@@ -83,6 +98,7 @@ class RouterCore:
     prices:     of the limits, averaged since their bounds last changed
     at:         time of the last decision under limits of the calendar
     tables:     of windows, if the last decision or edit had to fill them
+    tenants:    their ledgers, if there are limits for each of them
     """
 
     def __init__(
@@ -103,6 +119,7 @@ class RouterCore:
         self.skipped: list[int] = []
         self.at = 0
         self.tables: Tables | None = None
+        self.tenants = Tenants(problem) if problem.has_tenants else None
         with announce_compilation(policy.name):
             rule = policy.bind(problem, run.horizon, run.feedback) if rule is None else rule
             totals = compiled.make_totals(len(problem.costs))
@@ -115,7 +132,15 @@ class RouterCore:
         self._index = {name: i for i, name in enumerate(problem.experts)}
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self.prices = [PriceAverage() for _ in problem.limits]
+        self._groups: dict[str | None, Bools] = {}
         self._set_state(state)
+        self._fill_groups()
+
+    def _fill_groups(self) -> None:
+        """Write which limits count the requests of each known context."""
+        if self.problem.has_groups:
+            for label, row in self.contexts.items():
+                fill_groups(self.state.budget.windows, self.problem.limits, row, label)
 
     def _set_state(self, state: Any) -> None:
         """Replace the state, and hand it to the compiled side."""
@@ -130,7 +155,7 @@ class RouterCore:
         What a status needs is compiled with the first one.
         """
         kind = getattr(self._handle, "_numba_type_", None)
-        kind = kind and (kind, bool(self.problem.calendars))
+        kind = kind and (kind, bool(self.problem.calendars), self.problem.has_tenants)
         if kind is None or kind in COMPILED_HANDLE_TYPES:  # None: plain Python
             return
         low, high = self.run.low, self.run.high
@@ -149,6 +174,12 @@ class RouterCore:
         compiled.advance_time(scratch, 0)
         compiled.find_spent_budget(scratch, 0, ALL_AVAILABLE)
         compiled.note_refused_requests(scratch, 0, 1)
+        if self.problem.has_tenants:
+            ledgers = Tenants(self.problem).ledgers
+            compiled.find_spent_tenant(scratch, 0, ALL_AVAILABLE, ledgers, 0, 1)
+            compiled.begin_ledger(scratch, ledgers, 0, 1)
+            compiled.store_ledger(scratch, ledgers, 0)
+            compiled.load_ledger(scratch, ledgers, -1)
 
     def _make_scratch_handle(self, state: Any) -> Any:
         """A handle of a state that is thrown away, with totals of its own."""
@@ -168,23 +199,109 @@ class RouterCore:
         """Decisions so far."""
         return int(self.totals.rounds[0])
 
-    def check_budgets(self, at: int, available: Bools) -> None:
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it depends on the labels of a request which limits count it."""
+        return self.tenants is not None or self.problem.has_groups
+
+    def check_tenant(self, tenant: str | None) -> None:
+        """Require a tenant if there are limits for each, and none if not."""
+        if self.tenants is None:
+            if tenant is not None:
+                what = "this router has no limits for each tenant"
+                remedy = "leave tenant out, or add a limit with scope='tenant'"
+                raise DecisionError(what, got=tenant, remedy=remedy)
+        elif tenant is None:
+            what = "this router has limits for each tenant, and the request names none"
+            raise DecisionError(what, remedy="give tenant='...' with every request")
+        elif tenant not in self.tenants.slots:
+            check_tenant_name(tenant)
+
+    def check_budgets(
+        self, at: int, available: Bools, context: str | None = None, tenant: str | None = None
+    ) -> None:
         """Raise BudgetSpent if a budget of the calendar leaves no panel now; nothing changes."""
+        self.check_tenant(tenant)
         if not self.problem.calendars:
             return
         now = max(at, self.at)
-        j = compiled.find_spent_budget(self._handle, now, available)
+        self._enter_context(context)
+        j = self._find_spent(now, available, tenant)
         if j >= 0:
             limit = self.problem.limits[j]
             assert limit.calendar is not None
             end = find_window(limit.calendar, now).end
+            whom = f" for tenant {tenant!r}" if limit.scope else ""
             raise BudgetSpent(
-                f"{limit} leaves no panel",
+                f"{limit} leaves no panel{whom}",
                 remedy=f"try again after {format_instant(end, limit.zone)}, or raise it",
                 limit=limit,
                 resets_at=end,
                 reset_s=(end - now) / 1e6,
             )
+
+    def _enter_context(self, label: str | None) -> None:
+        """Say which limits count a request of this context."""
+        if self.problem.has_groups:
+            if label not in self._groups:
+                if len(self._groups) > MAX_CACHED_GROUPS:
+                    self._groups.clear()
+                counts = [limit.counts(label) for limit in self.problem.limits]
+                self._groups[label] = np.array(counts, np.bool_)
+            self.state.budget.windows.applies[:] = self._groups[label]
+
+    def _find_spent(self, at: int, available: Bools, tenant: str | None) -> int:
+        """The place of the budget that leaves no panel now, also of a tenant; -1: none does."""
+        if self.tenants is None or tenant is None:
+            return compiled.find_spent_budget(self._handle, at, available)
+        ledgers, slot = self.tenants.look_up(tenant)
+        return compiled.find_spent_tenant(
+            self._handle, at, available, ledgers, slot, len(self.tenants)
+        )
+
+    def _tenant_calendars(self) -> list[int]:
+        """The calendar of each limit for tenants, by its place."""
+        assert self.tenants is not None
+        places: list[int] = self.rule.guard.windows.calendar[list(self.tenants.limits)].tolist()
+        return places
+
+    @contextmanager
+    def _counting(self, labels: RequestLabels) -> Iterator[None]:
+        """Book what follows under the limits that count a request with these labels."""
+        self._enter_context(labels.context)
+        if self.tenants is None:
+            yield
+            return
+        slot = self.tenants.slots.get(labels.tenant or "", -1)
+        compiled.load_ledger(self._handle, self.tenants.ledgers, slot)
+        try:
+            yield
+        finally:
+            compiled.store_ledger(self._handle, self.tenants.ledgers, slot)
+
+    def set_tenant(self, tenant: str, limits: tuple[Limit, ...]) -> None:
+        """Give a tenant bounds of its own (`Tenants.set_bounds`)."""
+        self.get_tenants().set_bounds(tenant, limits)
+
+    def get_tenants(self) -> Tenants:
+        """The tenants; raises if there are no limits for them."""
+        if self.tenants is None:
+            what, remedy = (
+                "this router has no limits for each tenant",
+                "add one with scope='tenant'",
+            )
+            raise PolicyError(what, remedy=remedy)
+        return self.tenants
+
+    def measure_tenant(self, tenant: str, at: int) -> list[TenantWindow]:
+        """What a tenant has spent in the windows of this time."""
+        tenants, now = self.get_tenants(), max(at, self.at)
+        windows = {
+            j: find_window(limit.calendar, now)
+            for j, limit in tenants.limits.items()
+            if limit.calendar is not None
+        }
+        return tenants.measure(tenant, windows)
 
     def list_due_tables(self, at: int) -> Tables | None:
         """The tables of windows for this time, if they have to be filled; nothing changes."""
@@ -210,12 +327,14 @@ class RouterCore:
         available: Bools,
         at: int = 0,
         *,
+        tenant: str | None = None,
         refused: Refusals = (),
         tables: Tables | None = None,
     ) -> compiled.BookedDecision:
         """Draw a panel and book its cost; the caller keeps the ticket for the reward.
 
         at:      the time, for windows of the calendar
+        tenant:  whose limits count the request too
         refused: times and numbers of requests that were refused since the last decision
         tables:  of windows, in a replay: as they were when the decision was made
         """
@@ -230,8 +349,15 @@ class RouterCore:
             self.at, self.tables = max(at, self.at), tables
             if tables is not None:
                 fill_tables(self.state.budget.windows, tables)
+            self._enter_context(context)
             compiled.advance_time(self._handle, self.at)
-        booked = self._decide(self._handle, row, self.run.seed, t, available)
+        if self.tenants is None or tenant is None:
+            booked = self._decide(self._handle, row, self.run.seed, t, available)
+        else:
+            slot = self.tenants.open(tenant, self.state.budget.windows, self._tenant_calendars())
+            compiled.begin_ledger(self._handle, self.tenants.ledgers, slot, len(self.tenants))
+            booked = self._decide(self._handle, row, self.run.seed, t, available)
+            compiled.store_ledger(self._handle, self.tenants.ledgers, slot)
         guard = getattr(self.rule, "guard", None)
         if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
             sums = self.name_costs(self.totals.spent)
@@ -266,6 +392,7 @@ class RouterCore:
         spend_by_member: Mapping[str, CostsByName] | None = None,
         *,
         t: int | None = None,
+        labels: RequestLabels = NO_LABELS,
     ) -> None:
         """Book what a panel cost beyond what is booked for it, by name; guards continue from there.
 
@@ -273,6 +400,7 @@ class RouterCore:
                 what calls cost is learned from it. None: booked, not learned
         spend_by_member: what each member cost, by name of the cost, where that was reported
         t:      number of the decision, if there is no ticket; None: it counts as of now
+        labels: of the request
         """
         self.totals.spent[:] += [corrections.get(name, 0.0) for name in self.problem.costs]
         if getattr(self.rule, "guard", None) is None:
@@ -281,16 +409,22 @@ class RouterCore:
         if t is not None and t < self.state.budget.rounds[1]:  # of an earlier period
             for name, (n, cost) in self.before_period.items():
                 self.before_period[name] = n, cost + float(corrections.get(name, 0.0))
-        if ticket is None:
-            settlement.correct_spend(self.problem, self.rule, self.state, corrections, t)
-        else:
-            amounts = ticket.draws, corrections, spend_by_member or {}
-            with announce_compilation(self.policy.name):
-                settled = settlement.scale_spend(self.problem, *amounts)
-                compiled.settle_spend(self._handle, ticket.t, *settled)
+        with self._counting(labels):
+            if ticket is None:
+                settlement.correct_spend(self.problem, self.rule, self.state, corrections, t)
+            else:
+                amounts = ticket.draws, corrections, spend_by_member or {}
+                with announce_compilation(self.policy.name):
+                    settled = settlement.scale_spend(self.problem, *amounts)
+                    compiled.settle_spend(self._handle, ticket.t, *settled)
 
     def cancel(
-        self, t: int, spend: CostsByName, expected: CostsByName, panel: Iterable[str] = ()
+        self,
+        t: int,
+        spend: CostsByName,
+        expected: CostsByName,
+        panel: Iterable[str] = (),
+        labels: RequestLabels = NO_LABELS,
     ) -> dict[str, float]:
         """Exclude decision t, of these costs, from all averages; returns the costs it had booked.
 
@@ -310,7 +444,8 @@ class RouterCore:
         if getattr(self.rule, "guard", None) is not None:
             members = np.array([self._index[name] for name in dict.fromkeys(panel)], np.int64)
             bound = self.problem, self.rule, self.state
-            settlement.cancel_round(*bound, t, spend, members, in_period)
+            with self._counting(labels):
+                settlement.cancel_round(*bound, t, spend, members, in_period)
         if in_period:
             self.period = PeriodStart(first, offset + 1)
         else:
@@ -334,7 +469,9 @@ class RouterCore:
             q = self._read_distribution(context, active)
         return substitutes.draw_substitute(q, candidates, RngKey(self.run.seed, t), number)
 
-    def exchange_call(self, t: int, failed: int, added: int) -> dict[str, float]:
+    def exchange_call(
+        self, t: int, failed: int, added: int, labels: RequestLabels = NO_LABELS
+    ) -> dict[str, float]:
         """Book a call of one expert instead of another in decision t, of which nothing was
         reported; returns by how much its stated costs change.
         """
@@ -344,9 +481,10 @@ class RouterCore:
             for name, row in costs.items()
             if t >= since.get(name, 0)
         }
-        self.settle(None, more, t=t)
+        self.settle(None, more, t=t, labels=labels)
         if getattr(self.rule, "guard", None) is not None:
-            settlement.exchange_call(self.rule, self.state, t, failed, added)
+            with self._counting(labels):
+                settlement.exchange_call(self.rule, self.state, t, failed, added)
         return more
 
     def keep_traffic(self, problem: Problem) -> Problem:
@@ -379,6 +517,7 @@ class RouterCore:
             return True
         old, bind = self.problem, self.policy.bind
         try:
+            check_kept_limits(self.policy, problem)
             rule = bind(problem, run.horizon, run.feedback) if rule is None else rule
         except PolicyError as error:
             raise error.for_running_router() from None
@@ -398,6 +537,7 @@ class RouterCore:
             {name: was.since.get(name, 0) if name in old.costs else t for name in problem.costs},
             {name: n for name, n in was.unused.items() if name in problem.costs},
         )
+        self._change_tenants(problem, at)
         visits = self.count_visits()
         priced = dict(zip(old.limits, self.prices, strict=True))
         self._bind(problem, rule, state, totals)
@@ -409,6 +549,16 @@ class RouterCore:
         for name in problem.costs.keys() - old.costs.keys():
             self.before_period.pop(name, None)
         return has_same_pool(old, problem)
+
+    def _change_tenants(self, problem: Problem, at: int) -> None:
+        """Let tenants go on under another problem; nothing is refused any more."""
+        if not problem.has_tenants:
+            self.tenants = None
+        elif self.tenants is None:
+            self.tenants = Tenants(problem)
+        else:
+            windows = self.state.budget.windows
+            self.tenants.migrate(self.problem, problem, windows, max(at, self.at))
 
     def _begin_windows(
         self, problem: Problem, rule: Any, state: Any, at: int, tables: Tables | None
@@ -492,6 +642,8 @@ class RouterCore:
         if number == len(self.state.visits):
             self._set_state(self._resize_state(max(number + 1, min(2 * number, capacity))))
         self.contexts[label] = number
+        if self.problem.has_groups:
+            fill_groups(self.state.budget.windows, self.problem.limits, number, label)
         return number
 
     def count_capacity(self) -> int:
@@ -525,6 +677,7 @@ class RouterCore:
                 price,
                 now and self._measure_period(now, j),
                 *self._measure_window(j, costs[one.name], max(at, self.at), available),
+                self._summarize_tenants(j, max(at, self.at)),
             )
             for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
         )
@@ -552,11 +705,21 @@ class RouterCore:
         self, j: int, cost: statuses.CostStatus, at: int, available: Bools
     ) -> tuple[WindowStatus | None, bool]:
         """Limit j in its window of the calendar, and whether that is spent."""
-        if not self.problem.limits[j].calendar or self.at == 0:
+        limit = self.problem.limits[j]
+        if not limit.calendar or limit.scope or self.at == 0:
             return None, False
         usual = cost.settled / max(cost.decisions, 1)
         found = measure_window(self.problem, self.rule, self.state, j, at, usual)
         return found, compiled.find_spent_budget(self._handle, at, available) == j
+
+    def _summarize_tenants(self, j: int, at: int) -> TenantsSummary | None:
+        """All tenants under limit j at this time, if it is for each of them."""
+        limit, problem = self.problem.limits[j], self.problem
+        if self.tenants is None or limit.scope is None:
+            return None
+        members = 1 if limit.when_spent == "fewer" else problem.min_members
+        cheapest = float(np.sort(problem.rows[j])[:members].sum())
+        return self.tenants.summarize(j, at, cheapest)
 
     def _measure_period(self, report: budget.BudgetReport, j: int) -> PeriodPosition:
         """Limit j in the current period, as measured and as it counts.
@@ -565,7 +728,7 @@ class RouterCore:
         where `over` was spent beyond the bounds that the decisions were made under.
         """
         now, limit, offset = report.limits[j], self.problem.limits[j], self.t - report.played
-        if limit.calendar is not None:
+        if limit.calendar is not None or limit.where:
             return PeriodPosition(now, now.mean, 0, False)
         contested = any(not one.within_reach for one in report.limits)  # by another, if not by j
         if self.period.offset != offset or self.period.first == 0:  # no change in this period

@@ -22,11 +22,12 @@ from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.validation import RunConfig, check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
 from bylot.problem.limits import MAX_COST
-from bylot.router.core import PeriodStart, RouterCore, UncountedDecisions
+from bylot.router.core import PeriodStart, RequestLabels, RouterCore, UncountedDecisions
 from bylot.router.feedback import RewardReport
 from bylot.router.price_average import PriceAverage
+from bylot.router.tenants import TenantsData
 
-SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 4
+SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 5
 
 OpenDecisionsByT = dict[int, BookedDecision | RewardReport | float]
 """A decision until its reward arrives, then the report about it, or its reward alone."""
@@ -34,8 +35,11 @@ OpenDecisionsByT = dict[int, BookedDecision | RewardReport | float]
 SettledByT = dict[int, RewardReport]
 """Costs that were reported without a reward, by decision."""
 
-RouterParts = tuple[RouterCore, int, OpenDecisionsByT, SettledByT]
-"""Core, memory, open decisions and settled costs of a router."""
+LabelsByT = dict[int, RequestLabels]
+"""Of requests, if it depends on them which limits count a decision."""
+
+RouterParts = tuple[RouterCore, int, OpenDecisionsByT, SettledByT, LabelsByT]
+"""Core, memory, open decisions, settled costs and labels of a router."""
 
 
 class CoreData(Struct):
@@ -53,6 +57,7 @@ class CoreData(Struct):
     prices: list[PriceAverage] = []
     at: int = 0
     traffic: float | None = None  # that was learned
+    tenants: TenantsData | None = None
 
 
 def core_to_data(
@@ -72,6 +77,7 @@ def core_to_data(
         prices=core.prices,
         at=core.at,
         traffic=core.problem.traffic,
+        tenants=None if core.tenants is None else core.tenants.to_data(encode),
     )
 
 
@@ -95,6 +101,10 @@ def core_from_data(
     fill_arrays_from_data(data.totals, core.totals)
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)
+    if (core.tenants is None) != (data.tenants is None):
+        raise SavedFileError("there are tenants without limits for them, or no tenants for such")
+    if core.tenants is not None and data.tenants is not None:
+        core.tenants.fill_from_data(data.tenants, fill_array)
     priced = len(data.prices) == len(problem.limits) and all(one.is_valid() for one in data.prices)
     if core.t < 0 or not priced or not policy.is_valid_state(core.rule, core.state):
         raise SavedFileError("no router can be in this state")
@@ -166,7 +176,11 @@ def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Pr
 
 
 def router_to_data(
-    core: RouterCore, memory: int, tickets: OpenDecisionsByT, settled: SettledByT | None = None
+    core: RouterCore,
+    memory: int,
+    tickets: OpenDecisionsByT,
+    settled: SettledByT | None = None,
+    labels: LabelsByT | None = None,
 ) -> dict[str, Any]:
     """The content of a saved file."""
     costs = [{"t": t, "report": msgspec.to_builtins(one)} for t, one in (settled or {}).items()]
@@ -184,6 +198,7 @@ def router_to_data(
         **msgspec.to_builtins(core_to_data(core)),
         "open": [open_decision_to_data(t, one, core) for t, one in tickets.items()],
         **({"settled": costs} if costs else {}),
+        **({"labels": [[t, *one] for t, one in labels.items()]} if labels else {}),
     }
 
 
@@ -204,7 +219,8 @@ def load_router(path: Path) -> RouterParts:
             for one in data.get("settled", ())
             if one["t"] in tickets
         }
-        return core, memory, tickets, settled
+        labels = {t: RequestLabels(*one) for t, *one in data.get("labels", ())}
+        return core, memory, tickets, settled, labels
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, MemoryError) as why:
         raise SavedFileError(f"{path} is damaged: {type(why).__name__}: {why}") from why
 

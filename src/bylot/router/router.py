@@ -16,13 +16,14 @@ from bylot.policies.base import FeedbackKind, Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
 from bylot.policies.validation import check_at_least_one, check_run_config
-from bylot.problem import Problem
+from bylot.problem import Limit, Problem
 from bylot.problem.validation import check_panel_size
 from bylot.router import feedback as reports
 from bylot.router import persistence
-from bylot.router.core import RouterCore
+from bylot.router.core import NO_LABELS, RequestLabels, RouterCore
 from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
+from bylot.router.tenants import TenantWindow
 
 
 class Router:
@@ -106,17 +107,19 @@ class Router:
         memory: int,
         tickets: persistence.OpenDecisionsByT,
         settled: persistence.SettledByT | None = None,
+        labels: persistence.LabelsByT | None = None,
     ) -> None:
         self.core, self.memory, self.clock = core, memory, time.time
         self.open = tickets  # a decision until its reward arrives, then what was reported
         self.settled = settled or {}  # costs that were reported without a reward
+        self.labels = labels or {}  # of open decisions, if limits depend on them
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
 
     def __getstate__(self) -> persistence.RouterParts:
-        return self.core, self.memory, self.open, self.settled
+        return self.core, self.memory, self.open, self.settled, self.labels
 
     def __setstate__(self, parts: persistence.RouterParts) -> None:
         self._start(*parts)
@@ -160,7 +163,11 @@ class Router:
         return self.core.t
 
     def decide(
-        self, context: str | None = None, available: Iterable[str] | None = None
+        self,
+        context: str | None = None,
+        available: Iterable[str] | None = None,
+        *,
+        tenant: str | None = None,
     ) -> Decision:
         """Draw a panel for one request.
 
@@ -171,6 +178,8 @@ class Router:
             `noisy-or`, contexts share what they learn.
         available : iterable of str, optional
             The experts that can be asked now, by default all.
+        tenant : str, optional
+            Whose limits with scope='tenant' count the request too; needed if there are any.
 
         Returns
         -------
@@ -187,15 +196,18 @@ class Router:
         with self._lock:
             mask, at = self.core.mask_available(available), self._read_clock()
             try:
-                self.core.check_budgets(at, mask)
+                self.core.check_budgets(at, mask, context, tenant)
             except BudgetSpent:
                 self.core.count_refused(at, 1)
                 raise
-            booked = self.core.decide(context, mask, at)
+            booked = self.core.decide(context, mask, at, tenant=tenant)
             ticket = booked.ticket
             self.open[ticket.t] = booked
             self.open.pop(ticket.t - self.memory, None)
             self.settled.pop(ticket.t - self.memory, None)
+            if self.core.needs_labels:
+                self.labels[ticket.t] = RequestLabels(context, tenant)
+                self.labels.pop(ticket.t - self.memory, None)
             draws = tuple([self.problem.experts[i] for i in ticket.draws.tolist()])
             spend, expected = map(self.core.name_costs, booked.costs)
         known = not math.isnan(booked.propensity)
@@ -203,6 +215,7 @@ class Router:
             id=f"d{ticket.t}",
             t=ticket.t,
             context=context,
+            tenant=tenant,
             draws=draws,
             subset=tuple(dict.fromkeys(draws)),
             spend=spend,
@@ -317,10 +330,11 @@ class Router:
         more = {name: cost - before[name] for name, cost in (report.spend or {}).items()}
         new = {name: one for name, one in more.items() if name not in known}
         again = {name: one for name, one in more.items() if name in known}
+        labels = self.labels.get(ticket.t, NO_LABELS)
         if new:
-            core.settle(ticket, new, report.member_spend)
+            core.settle(ticket, new, report.member_spend, labels=labels)
         if again:
-            core.settle(None, again, t=ticket.t)
+            core.settle(None, again, t=ticket.t, labels=labels)
 
     def _learn_report(self, ticket: Ticket, report: reports.RewardReport) -> None:
         """Learn from all that was reported about a decision but its costs."""
@@ -363,6 +377,42 @@ class Router:
                         costs = np.array(rows).reshape(-1, 2).T
                         self.open[t] = one._replace(costs=costs)
 
+    def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> None:
+        """Give a tenant bounds of its own.
+
+        Parameters
+        ----------
+        tenant : str
+            The name of the tenant.
+        limits : iterable of Limit
+            Budgets of the problem with scope='tenant', with the bounds of this tenant, such as
+            ``[at_most("usd", 50, per="month", scope="tenant")]``. They replace those that it had;
+            without any, the bounds of all tenants apply to it.
+
+        Raises
+        ------
+        PolicyError
+            If the problem has no such limits.
+        """
+        with self._lock:
+            self.core.set_tenant(tenant, tuple(limits))
+
+    def tenant(self, tenant: str) -> list[TenantWindow]:
+        """Say what a tenant has spent in the current windows.
+
+        Parameters
+        ----------
+        tenant : str
+            The name of the tenant; one that is not known has spent nothing.
+
+        Returns
+        -------
+        list of TenantWindow
+            One for each limit with scope='tenant'.
+        """
+        with self._lock:
+            return self.core.measure_tenant(tenant, self._read_clock())
+
     def status(self) -> RouterStatus:
         """Summarise the router.
 
@@ -391,7 +441,7 @@ class Router:
             If the file cannot be written.
         """
         with self._lock:
-            data = persistence.router_to_data(self.core, self.memory, self.open, self.settled)
+            data = persistence.router_to_data(*self.__getstate__())
         persistence.write_saved_file(Path(path), data)
 
     @classmethod

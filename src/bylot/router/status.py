@@ -11,6 +11,7 @@ from bylot.policies.budget import PROMISES, LimitInPeriod
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.router import verdict as verdicts
+from bylot.router.tenants import TenantsSummary
 from bylot.router.window_status import WindowStatus
 
 QUIET_VERDICTS = ("on track", "inside", "kept", "not started")
@@ -33,6 +34,8 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
                       `current`, which is measured, if the bound was edited in this period
     current:          the current period or window; None if the policy does not guard its limits
     window:           of a limit per hour, day, week or month; `slack` is then what its bound leaves
+    where:            the contexts whose requests count; empty: all
+    tenants:          all tenants, of a limit for each of them, which has no `window` of its own
     """
 
     cost: str
@@ -49,11 +52,20 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     counted: float | None
     current: LimitInPeriod | None
     window: WindowStatus | None = None
+    where: tuple[str, ...] = ()
+    tenants: TenantsSummary | None = None
 
     @property
     def subject(self) -> str:
-        """The cost and its window."""
-        return self.cost if self.window is None else f"{self.cost} per {self.window.per}"
+        """The cost, its window, and the requests that count."""
+        where = f" in {', '.join(self.where)}" if self.where else ""
+        if self.tenants is not None:
+            return f"{self.cost} per {self.tenants.per} for each tenant{where}"
+        return (
+            self.cost + where
+            if self.window is None
+            else f"{self.cost} per {self.window.per}{where}"
+        )
 
     @property
     def label(self) -> str:
@@ -64,7 +76,8 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     def needs_sentence(self) -> bool:
         """Whether the numbers of a table, and a word, do not say enough."""
         edited = self.current is not None and self.current.mean != self.counted
-        return edited or self.window is not None or self.verdict not in QUIET_VERDICTS
+        counted_apart = self.window is not None or self.tenants is not None or bool(self.where)
+        return edited or counted_apart or self.verdict not in QUIET_VERDICTS
 
     def __str__(self) -> str:
         return f"{self.subject} {self.verdict}: {self.sentence}"
@@ -89,15 +102,23 @@ def make_limit_status(
     period: verdicts.PeriodPosition | None,
     window: WindowStatus | None = None,
     is_spent: bool = False,
+    tenants: TenantsSummary | None = None,
 ) -> LimitStatus:
     """Judge a limit by its averages; the price comes with its spread."""
     mean = cost.settled / cost.decisions if cost.decisions else None
+    if limit.where and period is not None:
+        mean = period.now.mean  # of the requests that count
     average = 0.0 if mean is None else mean
     slack, kept_before = limit.sign * (average - limit.bound), None
-    if period is not None and window is not None:
+    if period is not None and tenants is not None:
+        verdict = verdicts.judge_tenants(limit, tenants, period.now.missed)
+        kept_before = period.now.missed == 0
+    elif period is not None and window is not None:
         verdict = verdicts.judge_window(limit, window, period.now, is_spent)
         kept_before = period.now.missed == 0
         slack = slack if window.left is None else limit.bound - window.spent - window.reserved
+    elif period is not None and limit.where and limit.per is None:
+        verdict = verdicts.judge_group(limit, period.now)
     elif period is not None and (mean is not None or not period.now.within_reach):
         verdict = verdicts.judge_period(limit, period)
     else:
@@ -119,6 +140,8 @@ def make_limit_status(
         counted=None if period is None else period.counted,
         current=None if period is None else period.now,
         window=window,
+        where=limit.where,
+        tenants=tenants,
     )
 
 

@@ -11,6 +11,7 @@ from bylot._text import format_number
 from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
 from bylot.problem.calendar import format_instant
+from bylot.router.tenants import TenantsSummary
 from bylot.router.window_status import WindowStatus
 
 VerdictName = Literal[
@@ -68,6 +69,31 @@ def judge_average(limit: Limit, mean: float | None) -> LimitVerdict:
         return LimitVerdict("not started", f"a budget per {limit.per} is judged in its windows")
     name: VerdictName = "inside" if is_within_bound(limit, mean) else "outside"
     return LimitVerdict(name, f"average {describe_average(limit, mean)}")
+
+
+def judge_tenants(limit: Limit, tenants: TenantsSummary, missed: int) -> LimitVerdict:
+    """The verdict on a limit for each tenant: how many there are, and who has used most."""
+    if not tenants.active:
+        return LimitVerdict("not started", f"no tenant has asked this {tenants.per} yet")
+    parts = [f"{tenants.active:,} tenant{'s' * (tenants.active != 1)} this {tenants.per}"]
+    if limit.is_total:
+        parts.append(f"{format_number(tenants.total)} in all")
+        verb = "has" if tenants.spent == 1 else "have"
+        parts.append(f"{tenants.spent or 'none'} {verb} nothing left")
+        first = tenants.top[0]
+        most = f"{format_number(first.spent)} of {format_number(first.bound)}"
+        parts.append(f"most used by {first.tenant}: {most}")
+    if missed:
+        parts.append(f"{missed:,} windows of tenants ended outside")
+    return LimitVerdict("on track", "; ".join(parts))
+
+
+def judge_group(limit: Limit, now: LimitInPeriod) -> LimitVerdict:
+    """The verdict on an average over the requests of some contexts."""
+    if now.mean is None:
+        return LimitVerdict("not started", "no such request in this period yet")
+    name: VerdictName = "on track" if is_within_bound(limit, now.mean) else "recovering"
+    return LimitVerdict(name, f"average {describe_average(limit, now.mean)}, of these requests")
 
 
 class PeriodPosition(Struct, frozen=True):

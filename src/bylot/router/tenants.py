@@ -1,0 +1,311 @@
+"""Tenants: the ledgers of all tenants by name, their own bounds, and which of them are archived.
+
+A tenant without a request in the current window and the one before has nothing in its ledger that
+matters any more: its slot is used for another one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from bylot.errors import DecisionError, PolicyError
+from bylot.numerics.jit import Floats
+from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
+from bylot.policies.windows import WindowState
+from bylot.problem import Limit, Problem
+from bylot.problem.calendar import WindowName, find_window
+from bylot.problem.window_bounds import DAYS_PER_WINDOW, name_request_cost
+
+FIRST_SLOTS = 64
+MIN_FREE_PART = 4  # a quarter of the slots is free after archiving, or there will be twice as many
+MAX_TENANT_CHARS = 200
+MAX_TOP_TENANTS = 10
+
+
+class TenantWindow(Struct, frozen=True, kw_only=True):
+    """One tenant in the current window of one limit; instants are microseconds since 1970."""
+
+    limit: str  # in words
+    per: str
+    bound: float
+    own: bool  # is the bound this tenant's own?
+    spent: float
+    reserved: float  # more that open calls may cost
+    left: float | None  # None for a share of requests
+    used: float | None
+    requests: int
+    starts: int
+    ends: int
+
+
+class TenantUse(Struct, frozen=True):
+    """What a tenant has spent in the current window."""
+
+    tenant: str
+    spent: float
+    bound: float
+
+
+class TenantsSummary(Struct, frozen=True, kw_only=True):
+    """All tenants in the current window of one limit; instants are microseconds since 1970.
+
+    active: with a request in the window
+    spent:  whose bound leaves no room for the cheapest panel
+    total:  of what all have spent
+    top:    those that used most of their bounds
+    """
+
+    per: WindowName
+    starts: int
+    ends: int
+    active: int
+    spent: int
+    total: float
+    top: tuple[TenantUse, ...]
+
+
+class TenantsData(Struct):
+    """Tenants in a file; ledgers: field by field."""
+
+    names: list[str | None]  # by slot
+    ledgers: dict[str, Any]
+    own: dict[str, list[dict[str, Any]]]  # limits with the bounds of single tenants
+
+
+class Tenants:
+    """The ledgers of a router with limits for each tenant.
+
+    limits:  those with a scope, by their places in the problem
+    slots:   of the ledgers, by the name of the tenant
+    own:     limits with bounds of single tenants, also of archived ones
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.bind(problem)
+        self.slots: dict[str, int] = {}
+        self.names: list[str | None] = [None] * FIRST_SLOTS
+        self.free = list(reversed(range(FIRST_SLOTS)))
+        self.ledgers = make_ledgers(FIRST_SLOTS, len(self.limits))
+        self.own: dict[str, tuple[Limit, ...]] = {}
+
+    def bind(self, problem: Problem) -> None:
+        """Take limits and units from a problem."""
+        self.limits = {j: one for j, one in enumerate(problem.limits) if one.scope == "tenant"}
+        self.units: Floats = (-problem.signs * compute_row_units(problem))[list(self.limits)]
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def open(self, name: str, windows: WindowState, calendars: Sequence[int]) -> int:
+        """The slot of a tenant, a new one if it has none; idle ones are archived to make room.
+
+        calendars: of the limits, by their places in the windows
+        """
+        slot = self.slots.get(name)
+        if slot is not None:
+            return slot
+        if not self.free:
+            self.archive_idle(windows, calendars)
+            if len(self.free) * MIN_FREE_PART < len(self.names):
+                self.grow()
+        slot = self.free.pop()
+        self.slots[name], self.names[slot] = slot, name
+        self.ledgers[slot] = make_ledgers(1, len(self.limits))[0]
+        self.ledgers["amount"][slot] = self.list_amounts(name)
+        return slot
+
+    def look_up(self, name: str) -> tuple[Ledgers, int]:
+        """Ledgers and a slot in them for a look at a tenant; empty ones if it has none."""
+        slot = self.slots.get(name)
+        if slot is not None:
+            return self.ledgers, slot
+        blank = make_ledgers(1, len(self.limits))
+        blank["amount"][0] = self.list_amounts(name)
+        return blank, 0
+
+    def archive_idle(self, windows: WindowState, calendars: Sequence[int]) -> None:
+        """Free the slots of tenants without a request in the current windows and those before."""
+        least = [min(windows.previous[c], windows.edges[c, windows.place[c]]) for c in calendars]
+        busy = (self.ledgers["start"] >= np.maximum(least, 1)).any(axis=1)
+        for slot in np.flatnonzero(~busy).tolist():
+            name = self.names[slot]
+            if name is not None:
+                del self.slots[name]
+                self.names[slot] = None
+                self.free.append(slot)
+
+    def grow(self) -> None:
+        """Twice as many slots."""
+        n = len(self.names)
+        self.ledgers = np.concatenate([self.ledgers, make_ledgers(n, len(self.limits))])
+        self.names.extend([None] * n)
+        self.free.extend(reversed(range(n, 2 * n)))
+
+    def list_amounts(self, name: str) -> list[float]:
+        """The own bounds of a tenant in units of the rows; NO_AMOUNT: that of all."""
+        own = {limit.key: limit.bound for limit in self.own.get(name, ())}
+        bounds = [own.get(limit.key) for limit in self.limits.values()]
+        pairs = zip(bounds, self.units.tolist(), strict=True)
+        return [NO_AMOUNT if bound is None else bound / unit for bound, unit in pairs]
+
+    def set_bounds(self, name: str, limits: Sequence[Limit]) -> None:
+        """Give a tenant bounds of its own; without any, those of all apply again."""
+        check_tenant_name(name)
+        known = {limit.key for limit in self.limits.values() if limit.is_total}
+        for limit in limits:
+            if limit.key not in known:
+                words = ", ".join(
+                    name_request_cost(one) for one in self.limits.values() if one.is_total
+                )
+                raise PolicyError(
+                    f"there is no budget of {name_request_cost(limit)} that a tenant can have "
+                    "another bound of",
+                    remedy=f"there is one of {words}" if words else "add one with scope='tenant'",
+                )
+        if len({limit.key for limit in limits}) < len(limits):
+            raise PolicyError(f"tenant {name!r} has two bounds for the same budget")
+        self.own.pop(name, None)
+        if limits:
+            self.own[name] = tuple(limits)
+        if name in self.slots:
+            self.ledgers["amount"][self.slots[name]] = self.list_amounts(name)
+
+    def migrate(self, old: Problem, new: Problem, windows: WindowState, at: int) -> None:
+        """Continue under other limits with what tenants have spent.
+
+        A limit in another zone, or in longer windows, goes on from what the current window of the
+        same cost has spent. In shorter ones tenants begin with nothing: how much of it was spent in
+        those is not known.
+
+        windows: before the change
+        """
+        was, units, ledgers = self.limits, self.units, self.ledgers
+        self.bind(new)
+        self.ledgers = make_ledgers(len(self.names), len(self.limits))
+        places = list(was)
+        for k, limit in enumerate(self.limits.values()):
+            found = find_ledger_source(list(was.values()), limit)
+            if found is None:
+                continue
+            source = was[places[found]]
+            column, ratio = ledgers[:, found].copy(), units[found] / self.units[k]
+            for name in ("spent", "before", "open"):
+                column[name] *= ratio
+            if source.calendar != limit.calendar:
+                assert limit.calendar is not None
+                assert source.calendar is not None
+                c = old.calendars.index(source.calendar)
+                current = column["start"] == windows.edges[c, windows.place[c]]
+                column["spent"][~current] = column["open"][~current] = 0.0
+                column["start"] = np.where(current, find_window(limit.calendar, at).start, 0)
+                column["requests_before"] = 0
+            self.ledgers[:, k] = column
+        known = {limit.key for limit in self.limits.values()}
+        kept = {name: [one for one in own if one.key in known] for name, own in self.own.items()}
+        self.own = {name: tuple(own) for name, own in kept.items() if own}
+        for name, slot in self.slots.items():
+            self.ledgers["amount"][slot] = self.list_amounts(name)
+
+    def measure(self, name: str, starts: Mapping[int, tuple[int, int]]) -> list[TenantWindow]:
+        """One tenant in the current window of each limit; starts: of these, and their ends."""
+        slot, found = self.slots.get(name), []
+        own = {limit.key: limit.bound for limit in self.own.get(name, ())}
+        for k, (j, limit) in enumerate(self.limits.items()):
+            begins, ends = starts[j]
+            one = self.ledgers[-1 if slot is None else slot, k]
+            now = slot is not None and int(one["start"]) == begins
+            unit = float(self.units[k])
+            bound = own.get(limit.key, limit.bound)
+            spent, reserved = (float(one[field]) * unit * now for field in ("spent", "open"))
+            left = max(bound - spent - reserved, 0.0) if limit.is_total else None
+            used = spent / bound if limit.is_total and bound > 0 else None
+            found.append(
+                TenantWindow(
+                    limit=name_request_cost(limit),
+                    per=limit.per or "",
+                    bound=bound,
+                    own=limit.key in own,
+                    spent=spent + 0.0,
+                    reserved=reserved + 0.0,
+                    left=left,
+                    used=used,
+                    requests=int(one["requests"]) if now else 0,
+                    starts=begins,
+                    ends=ends,
+                )
+            )
+        return found
+
+    def summarize(self, j: int, at: int, cheapest: float) -> TenantsSummary:
+        """All tenants in the window of limit j at this time; cheapest: cost of a panel."""
+        k, limit = list(self.limits).index(j), self.limits[j]
+        column, unit = self.ledgers[:, k], float(self.units[k])
+        assert limit.calendar is not None
+        window = find_window(limit.calendar, at)
+        named = np.array([name is not None for name in self.names], np.bool_)
+        active = np.flatnonzero(named & (column["start"] == window.start))
+        spent = column["spent"][active] * unit
+        amounts = column["amount"][active]
+        bounds = np.where(amounts == NO_AMOUNT, limit.bound, amounts * unit)
+        room = bounds - spent - column["open"][active] * unit
+        used = spent / np.maximum(bounds, 1e-300)
+        order = np.argsort(-used, kind="stable")[:MAX_TOP_TENANTS].tolist()
+        top = tuple(
+            TenantUse(str(self.names[active[n]]), float(spent[n]), float(bounds[n])) for n in order
+        )
+        walled = int((room < cheapest).sum()) if limit.is_total else 0
+        return TenantsSummary(
+            per=limit.calendar.per,
+            starts=window.start,
+            ends=window.end,
+            active=active.size,
+            spent=walled,
+            total=float(spent.sum()),
+            top=top,
+        )
+
+    def to_data(self, encode: Callable[[Any], Any]) -> TenantsData:
+        """All of it, arrays by `encode`."""
+        ledgers = {name: encode(np.ascontiguousarray(self.ledgers[name])) for name in LEDGER.names}
+        own = {name: [one.to_data() for one in limits] for name, limits in self.own.items()}
+        return TenantsData(list(self.names), ledgers, own)
+
+    def fill_from_data(self, data: TenantsData, fill: Callable[[str, Any, Any], None]) -> None:
+        """Inverse of `to_data`; fill: writes one array."""
+        self.names = list(data.names)
+        self.slots = {name: slot for slot, name in enumerate(self.names) if name is not None}
+        self.free = [slot for slot, name in reversed([*enumerate(self.names)]) if name is None]
+        self.ledgers = make_ledgers(len(self.names), len(self.limits))
+        for name in LEDGER.names or ():
+            array = np.ascontiguousarray(self.ledgers[name])
+            fill(name, data.ledgers[name], array)
+            self.ledgers[name] = array
+        self.own = {
+            name: tuple(Limit.from_data(one) for one in limits) for name, limits in data.own.items()
+        }
+
+
+def find_ledger_source(was: Sequence[Limit], wanted: Limit) -> int | None:
+    """The place of the same limit or, if there is none, of one on the same cost in windows that are
+    not longer; None: there is none.
+    """
+    same = [one.key == wanted.key for one in was]
+    if any(same):
+        return same.index(True)
+    days = DAYS_PER_WINDOW[wanted.per or ""]
+    for place, one in enumerate(was):
+        alike = one.key._replace(per="") == wanted.key._replace(per="")
+        if alike and DAYS_PER_WINDOW[one.per or ""] <= days:
+            return place
+    return None
+
+
+def check_tenant_name(name: object) -> str:
+    """Require a name that a tenant can have."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_TENANT_CHARS:
+        expected = f"a text of 1 to {MAX_TENANT_CHARS} characters"
+        raise DecisionError("tenant", got=name, expected=expected)
+    return name
