@@ -67,7 +67,7 @@ from bylot.policies.panel_sizes import bind_explorer, compute_least_costs
 from bylot.policies.price_curves import (
     CURVE_PRICES,
     PriceCurves,
-    find_curve_price,
+    draw_curve_price,
     forget_curves,
     make_price_curves,
     note_panel,
@@ -255,12 +255,15 @@ def rehearse_curve(
 
 
 @jit
-def fill_tenant_prices(rule: NoisyOrRule, state: NoisyOrState) -> None:
-    """Set the prices of limits for each tenant to those of its bounds in force."""
+def fill_tenant_prices(rule: NoisyOrRule, state: NoisyOrState, stream: Xoshiro) -> Xoshiro:
+    """Draw the prices of limits for each tenant by its bounds in force."""
+    s = stream
     for j in range(rule.units.size):
         if rule.explorer.guard.windows.scoped[j]:
-            bound = state.explorer.bounds[j] * rule.units[j]
-            state.dual_prices.price[j] = find_curve_price(state.curves, j, bound)
+            bits, s = next_word(s)
+            bound, u = state.explorer.bounds[j] * rule.units[j], open_uniform_from_word(bits)
+            state.dual_prices.price[j] = draw_curve_price(state.curves, j, bound, u)
+    return s
 
 
 @jit
@@ -330,7 +333,7 @@ def decide_noisy_or(
     elif rule.tenants:
         fill_tenant_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
     if rule.tenants:
-        fill_tenant_prices(rule, state)
+        s = fill_tenant_prices(rule, state, s)
     forecast_available(rule, state, available)
     if due:
         s = rehearse_prices(rule, state, context, available, s)

@@ -52,22 +52,24 @@ def note_panel(curves: PriceCurves, A: Floats, j: int, place: int, members: Ints
 
 
 @jit
-def find_curve_price(curves: PriceCurves, j: int, bound: float) -> float:
-    """The least price at which panels cost no more than the bound, between two prices by a line.
+def draw_curve_price(curves: PriceCurves, j: int, bound: float, u: float) -> float:
+    """One of two neighbouring prices, drawn so that panels cost as much as the bound on average.
 
+    With costs c > bound >= c' at the prices p < p', p is drawn with probability
+    (bound - c') / (c - c'). A price between the two would not do where costs fall in a step.
     Means are noisy, so that a higher price may seem to cost more: the least cost of all lower
     prices counts.
+
+    u: uniform in (0, 1)
     """
-    price, least = MAX_DUAL_PRICE, np.inf
+    lower, least = 0.0, np.inf
     for place in range(CURVE_PRICES.size):
         if curves.panels[j, place] == 0.0:
             continue
-        cost = curves.cost[j, place]
+        price, cost = CURVE_PRICES[place], curves.cost[j, place]
         if cost <= bound:
-            price = CURVE_PRICES[place]
-            if least < np.inf and place > 0:
-                part = (least - bound) / max(least - cost, 1e-300)
-                price = CURVE_PRICES[place - 1] + part * (price - CURVE_PRICES[place - 1])
-            break
-        least = min(least, cost)
-    return float(price)
+            dearer = least < np.inf and u * (least - cost) < bound - cost
+            return float(lower if dearer else price)
+        if cost < least:
+            lower, least = price, cost
+    return MAX_DUAL_PRICE

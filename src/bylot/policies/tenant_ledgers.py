@@ -88,7 +88,7 @@ def clear_row(guard: Guard, budget: Budget, j: int) -> None:
     """Leave the row of a limit for each tenant empty."""
     windows = budget.windows
     budget.spent[j] = budget.before[j] = budget.costs.open[j] = 0.0
-    windows.requests[j] = 0
+    windows.requests[j] = windows.first[j, 0] = windows.first[j, 1] = 0
     windows.amount[j], windows.share[j] = guard.windows.amount[j], 1.0
     if windows.by_context.shape[0] == 0:
         windows.applies[j] = True

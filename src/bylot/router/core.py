@@ -256,7 +256,7 @@ class RouterCore:
             return compiled.find_spent_budget(self._handle, at, available)
         ledgers, slot = self.tenants.look_up(tenant)
         return compiled.find_spent_tenant(
-            self._handle, at, available, ledgers, slot, len(self.tenants)
+            self._handle, at, available, ledgers, slot, self.tenants.count
         )
 
     def _tenant_calendars(self) -> list[int]:
@@ -355,7 +355,7 @@ class RouterCore:
             booked = self._decide(self._handle, row, self.run.seed, t, available)
         else:
             slot = self.tenants.open(tenant, self.state.budget.windows, self._tenant_calendars())
-            compiled.begin_ledger(self._handle, self.tenants.ledgers, slot, len(self.tenants))
+            compiled.begin_ledger(self._handle, self.tenants.ledgers, slot, self.tenants.count)
             booked = self._decide(self._handle, row, self.run.seed, t, available)
             compiled.store_ledger(self._handle, self.tenants.ledgers, slot)
         guard = getattr(self.rule, "guard", None)

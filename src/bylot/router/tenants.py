@@ -96,7 +96,9 @@ class Tenants:
         self.limits = {j: one for j, one in enumerate(problem.limits) if one.scope == "tenant"}
         self.units: Floats = (-problem.signs * compute_row_units(problem))[list(self.limits)]
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """Tenants that are not archived."""
         return len(self.slots)
 
     def open(self, name: str, windows: WindowState, calendars: Sequence[int]) -> int:
@@ -177,8 +179,8 @@ class Tenants:
         """Continue under other limits with what tenants have spent.
 
         A limit in another zone, or in longer windows, goes on from what the current window of the
-        same cost has spent. In shorter ones tenants begin with nothing: how much of it was spent in
-        those is not known.
+        same cost has spent (`move_window`). In shorter ones tenants begin with nothing: how much of
+        it was spent in those is not known.
 
         windows: before the change
         """
@@ -198,10 +200,8 @@ class Tenants:
                 assert limit.calendar is not None
                 assert source.calendar is not None
                 c = old.calendars.index(source.calendar)
-                current = column["start"] == windows.edges[c, windows.place[c]]
-                column["spent"][~current] = column["open"][~current] = 0.0
-                column["start"] = np.where(current, find_window(limit.calendar, at).start, 0)
-                column["requests_before"] = 0
+                edges = int(windows.previous[c]), int(windows.edges[c, windows.place[c]])
+                move_window(column, *edges, find_window(limit.calendar, at).start)
             self.ledgers[:, k] = column
         known = {limit.key for limit in self.limits.values()}
         kept = {name: [one for one in own if one.key in known] for name, own in self.own.items()}
@@ -286,6 +286,22 @@ class Tenants:
         self.own = {
             name: tuple(Limit.from_data(one) for one in limits) for name, limits in data.own.items()
         }
+
+
+def move_window(column: Ledgers, before: int, start: int, new_start: int) -> None:
+    """Let a window that began at `start` count as one that began at `new_start`. If that is
+    earlier, what was spent in the window before counts too: some of it belongs to the new one.
+    """
+    now, earlier = column["start"] == start, new_start < start
+    known = now & earlier & (column["requests_before"] > 0)
+    column["spent"][known] += column["before"][known]
+    column["first"][known] = column["first_before"][known]
+    kept = now | (earlier & (column["start"] == before))
+    column["spent"][~kept] = column["open"][~kept] = 0.0
+    column["before"] = 0.0
+    column["first_before"] = column["first"]
+    column["start"] = np.where(kept, new_start, 0)
+    column["requests_before"] = 0
 
 
 def find_ledger_source(was: Sequence[Limit], wanted: Limit) -> int | None:
