@@ -216,12 +216,12 @@ class Problem:
         """The different windows of the calendar that limits are for."""
         return tuple(dict.fromkeys(one.calendar for one in self.limits if one.calendar))
 
-    @property
+    @cached_property
     def has_tenants(self) -> bool:
         """Whether any limit applies to each tenant by itself."""
         return any(limit.scope == "tenant" for limit in self.limits)
 
-    @property
+    @cached_property
     def has_groups(self) -> bool:
         """Whether any limit counts the requests of some contexts only."""
         return any(limit.where for limit in self.limits)
