@@ -46,7 +46,9 @@ BUDGETS: list[dict[str, Any]] = [  # that are never spent: a caller would wait f
     {"cost": "usd", "at_most": 1e6, "per": "hour", "zone": "Asia/Kolkata"},
     {"cost": "usd", "at_most": 1e7, "per": "day", "zone": "Europe/Berlin"},
     {"share": "new", "members": ["dee"], "at_least": 0.2, "per": "week"},
+    {"cost": "usd", "at_most": 1e6, "per": "day", "scope": "tenant"},
 ]
+TENANTS = [f"tenant {n}" for n in range(20)]
 
 
 def make_problem(name: str) -> dict[str, Any]:
@@ -106,6 +108,7 @@ async def run_caller(
         key = f"caller-{n}-{count}"
         count += 1
         body = {"context": rng.choice(POOLS[name][1]), "key": key}
+        body |= {"tenant": rng.choice(TENANTS)} if name == "budget" else {}
         answer = await post_until_answered(client, f"/v1/routers/{name}/decisions", body, observed)
         if answer.status_code != 201:
             observed.faults.append(f"decide under {key}: {answer.status_code} {answer.text}")
@@ -243,6 +246,10 @@ def compare_totals(
     for limit in status["limits"]:
         if limit["window"] is not None and limit["cost"] == "usd":
             compare_window(name, limit["window"], log, observed)
+    for tenant in TENANTS if name == "budget" else ():
+        found = httpx.get(f"{url}/v1/routers/{name}/tenants/{tenant}", timeout=30).json()
+        of_tenant = [one for one in log if one["body"].get("tenant") == tenant]
+        compare_window(f"{name} of {tenant}", found["windows"][0], of_tenant, observed)
     if (status["decisions"], status["rewards"]) != (len(decided), rewards):
         observed.faults.append(
             f"{name}: {status['decisions']} decisions, {len(decided)} in the log"
