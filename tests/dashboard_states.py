@@ -17,9 +17,17 @@ from starlette.applications import Starlette
 
 from browsers import launch_chromium, run_uvicorn
 from bylot import policies
+from bylot.api import RouterView
 from bylot.errors import BudgetSpent
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import CreateRouter, EditRouter, MakeDecision, RecordReward
+from bylot.eventlog.commands import (
+    CreateRouter,
+    EditRouter,
+    GetRouter,
+    MakeDecision,
+    RecordReward,
+    SetTenant,
+)
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
 from bylot.gateway.answers import Answer, Failure, Usage, Verdict
@@ -115,18 +123,26 @@ class StateServer(DirectServer):
         reward_share: float = 1.0,
         minutes: float = 1.0,
         even: bool = False,
+        tenants: Sequence[str] = (),
     ) -> None:
         """Decisions, ten at a time, a share of them with rewards and actual costs.
 
-        minutes: per decision, on average; even: exactly
+        minutes: per decision, on average; even: exactly; tenants: each with half of the requests of
+        the one before
         """
+        weights = 0.5 ** np.arange(len(tenants))
         names = None if available is None else tuple(available)
         for first in range(0, decisions, 10):
             number = min(10, decisions - first)
             pause = 1.0 if even else self.rng.exponential()
             self.at += int(pause * number * minutes * HOUR / 60)
             contexts = [CONTEXTS[i] for i in self.rng.integers(len(CONTEXTS), size=number)]
-            answers = self.do(*(MakeDecision(name, one, names) for one in contexts))
+            whose = [None] * number
+            if tenants:
+                p = weights / weights.sum()
+                whose = [tenants[i] for i in self.rng.choice(len(tenants), size=number, p=p)]
+            requests = zip(contexts, whose, strict=True)
+            answers = self.do(*(MakeDecision(name, x, names, tenant=y) for x, y in requests))
             made = self.check([one for one in answers if not isinstance(one, BudgetSpent)])
             self.panels.setdefault(name, []).extend(one.subset for one in made)
             rewards = []
@@ -137,6 +153,12 @@ class StateServer(DirectServer):
                     rewards.append(RecordReward(decision.id, float(value), spend))
             self.check(self.do(*rewards))
             self.clocks[name] = self.at
+
+    def view(self, name: str) -> RouterView:
+        """A router as the server sees it."""
+        (found,) = self.check(self.do(GetRouter(name)))
+        assert isinstance(found, RouterView)
+        return found
 
     async def execute_all(self, commands: Sequence[Any]) -> list[Any]:
         """Execute each command at the time of its router, as windows move with the time."""
@@ -307,6 +329,45 @@ def play_weekly(server: StateServer) -> None:
     server.play("weekly", 100, ["ann", "bob", "dan"], minutes=5, even=True)
 
 
+TENANTS = [
+    "acme",
+    "<b>bolt & sons</b>",
+    "Rindfleischetikettierungsüberwachungsaufgabenübertragungsgesetz " * 3 + "Ltd",
+    *(f"tenant {n:03}" for n in range(9)),
+]
+
+
+def play_tenants(server: StateServer) -> None:
+    """Budgets for each tenant, two of which have nothing left; one has a bound of its own."""
+    ache = {"context": ["headache"]}
+    limits = [
+        at_most("usd", 300.0, per="month", zone=ZONE, scope="tenant"),
+        at_most("usd", 120.0, per="day", zone=ZONE, scope="tenant", where=ache),
+        at_least(share("novices", ["cat", "eve"]), 0.3, per="week", zone=ZONE, scope="tenant"),
+    ]
+    server.create("tenants", "noisy-or", limits=limits, start=find_yesterday())
+    own = at_most("usd", 900.0, per="month", scope="tenant")
+    server.check(server.do(SetTenant("tenants", "acme", (own,), by="ops")))
+    server.play("tenants", 900, minutes=1, even=True, tenants=TENANTS)
+    server.edit_limit("tenants", 0, at_most=320.0)
+    server.play("tenants", 100, minutes=1, even=True, tenants=TENANTS)
+
+
+def play_groups(server: StateServer) -> None:
+    """Limits that count some contexts only, beside one that counts all."""
+    pain, more = {"context": ["chest pain"]}, {"context": ["headache", "cough", "cold", "rash"]}
+    limits = [
+        at_most("usd", 3.5),
+        at_most("usd", 4.5, where=pain),
+        at_most("usd", 1_200.0, per="day", zone=ZONE, where=more),
+        at_least(share("novices", ["cat", "eve"]), 0.3, per="week", zone=ZONE, where=pain),
+    ]
+    server.create("groups", "noisy-or", limits=limits, start=find_yesterday())
+    server.play("groups", 400, minutes=2, even=True)
+    server.edit_limit("groups", 2, at_most=1_500.0)
+    server.play("groups", 100, minutes=2, even=True)
+
+
 STATES = {
     "new": play_new,
     "running": play_running,
@@ -319,6 +380,8 @@ STATES = {
     "hurried": play_hurried,
     "spent": play_spent,
     "weekly": play_weekly,
+    "tenants": play_tenants,
+    "groups": play_groups,
 }
 """One router each."""
 

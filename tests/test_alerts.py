@@ -13,7 +13,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from bylot.problem import at_most
+from bylot.server.metrics import ServerMetrics
 from chat_models import ask_panel, chat_models, chat_server
+from dashboard_states import StateServer
 from live_server import ServerClient
 from sample_problem import make_five_expert_problem
 
@@ -31,6 +33,11 @@ Samples = dict[str, dict[str, set[str]]]
 @pytest.fixture(scope="module")
 def samples(server: ServerClient, tmp_path_factory: pytest.TempPathFactory) -> Samples:
     """The values of each label of each metric, after a decision, a reward and a chat request."""
+    states = StateServer(tmp_path_factory.mktemp("tenants"))
+    limits = [at_most("usd", 40.0, per="day", scope="tenant")]
+    states.create("shared", "noisy-or", limits=limits)
+    states.play("shared", 10, tenants=["acme"])
+    shared = ServerMetrics().render([states.view("shared")]).decode()
     router = server.create_router()
     decision = server.decide(router)["id"]
     server.post(f"/v1/decisions/{decision}/reward", json={"value": 1, "spend": {"usd": 2.25}})
@@ -38,7 +45,7 @@ def samples(server: ServerClient, tmp_path_factory: pytest.TempPathFactory) -> S
     server.decide(server.store_router(daily))
     with chat_models() as models, chat_server(tmp_path_factory.mktemp("chat"), models) as gateway:
         ask_panel(gateway)
-        texts = [server.get("/metrics").text, gateway.get("/metrics").text]
+        texts = [server.get("/metrics").text, gateway.get("/metrics").text, shared]
     found: Samples = {"up": {name: set(values) for name, values in PROMETHEUS_LABELS.items()}}
     families = [one for text in texts for one in text_string_to_metric_families(text)]
     for one in (sample for family in families for sample in family.samples):

@@ -14,12 +14,22 @@ import pytest
 from browsers import launch_chromium
 from bylot._text import format_number
 from bylot.eventlog.events import BODY_DECODERS, now_us
+from bylot.problem import at_most
 from bylot.problem.calendar import format_instant
 from bylot.router.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.server.dashboard.limit_gauges import MINUTE_US
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.sections import measure_spend
-from dashboard_states import HOUR, READER, SKILLS, STATES, ZONE, StateServer, serve_routes
+from dashboard_states import (
+    HOUR,
+    READER,
+    SKILLS,
+    STATES,
+    TENANTS,
+    ZONE,
+    StateServer,
+    serve_routes,
+)
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra test has playwright")
 
@@ -48,6 +58,8 @@ READ = """() => {
       reserved: width(card.querySelector(".gauge .reserved"), "width"),
       now: width(card.querySelector(".gauge .now"), "width"),
       bound: width(card.querySelector(".gauge .bound"), "x1"),
+      tenants: [...card.querySelectorAll(".tenants tbody tr")].map((row) => [...row.children]
+        .filter((cell) => cell.checkVisibility()).map((cell) => cell.innerText.trim())),
       colour: getComputedStyle(card.querySelector(".gauge .now")).fill,
       chart: card.querySelector(".chart svg").getAttribute("aria-label"),
     })),
@@ -58,7 +70,7 @@ READ = """() => {
 """What a router's page says, as data."""
 
 PHRASES = {
-    "on track": ("inside", "at its end", "lasts until"),
+    "on track": ("inside", "at its end", "lasts until", "nothing left", "something left"),
     "spent": ("requests are refused until",),
     "inside": ("average",),
     "recovering": ("over now", "under now"),
@@ -88,10 +100,13 @@ def find_contradictions(said: dict[str, Any]) -> list[str]:
         if not any(phrase in sentence for phrase in PHRASES[verdict]):
             found.append(f"{where}: {verdict}, but {sentence}")
         cost, side, bound = re.fullmatch(
-            r"(.+) (at most|at least) ([\d.,]+)(?: per .+)?", where
+            r"(.+) (at most|at least) ([\d.,]+)(?: (?:per|in) .+)?", where
         ).groups()  # type: ignore[union-attr]
         if "spent" in card["facts"]:
             found += find_budget_contradictions(card, bound)
+            continue
+        if "tenants with a request" in card["facts"]:
+            found += find_tenant_contradictions(card)
             continue
         now = next(value for name, value in card["facts"].items() if name.startswith(NOW_NAMES))
         outside = any(word in sentence for word in ("over", "under", "outside now"))
@@ -104,6 +119,8 @@ def find_contradictions(said: dict[str, Any]) -> list[str]:
                 found.append(f"{where}: the bar and '{sentence}' disagree")
             if f"{now} of at" not in sentence:
                 found.append(f"{where}: '{sentence}' does not name {now}")
+        if "since the first decision" not in card["facts"]:  # it counts some contexts only
+            continue
         row = said["spend"][cost]
         if "this period, per decision" in card["facts"] and row[0] != now:
             found.append(f"{where}: {now} in this period, {row[0]} in the table of spend")
@@ -150,6 +167,21 @@ def find_budget_contradictions(card: dict[str, Any], bound: str) -> Iterator[str
         yield f"{where}: will last until {lasts}, but {sentence}"
     if said == "enough" and f"about {facts['projected at its end']} at its end" not in sentence:
         yield f"{where}: projected {facts['projected at its end']}, but {sentence}"
+
+
+def find_tenant_contradictions(card: dict[str, Any]) -> Iterator[str]:
+    """Likewise, of the card of a limit for each tenant."""
+    where, sentence, facts = card["heading"], card["sentence"], card["facts"]
+    if not sentence.startswith(f"{facts['tenants with a request']} tenants this"):
+        yield f"{where}: {facts['tenants with a request']} tenants, but {sentence}"
+    name, spent, *_ = card["tenants"][0]
+    if f"{name}: {spent} of" not in sentence and f"{name}, {spent} of" not in sentence:
+        yield f"{where}: the first row is {name}, but {sentence}"
+    left = facts.get("with nothing left", "0")
+    if left != "0" and not re.search(f"; {left} ha(s|ve) nothing left", sentence):
+        yield f"{where}: {left} have nothing left, but {sentence}"
+    if "spent by all tenants" in facts and f"{facts['spent by all tenants']} spent" not in sentence:
+        yield f"{where}: {facts['spent by all tenants']} in all, but {sentence}"
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +333,8 @@ def test_the_states_have_the_verdicts_that_they_are_for(page: Any, address: str)
         "hurried": "on track",
         "spent": "spent",
         "weekly": "will be missed",
+        "tenants": "on track",
+        "groups": "on track",
     }
 
 
@@ -501,6 +535,64 @@ def test_a_phone_cuts_nothing_without_a_sign(chromium: Any, address: str) -> Non
     }}"""
     assert len(phone.evaluate(without_signs)) >= 2  # so the test would notice
     phone.close()
+
+
+def test_a_limit_for_each_tenant_shows_those_that_have_used_most(
+    page: Any, server: StateServer, address: str
+) -> None:
+    cards = open_state(page, address, "tenants").evaluate(READ)["cards"]
+    month, day, week = cards
+    assert month["heading"] == "usd at most 320 per month for each tenant"
+    assert day["heading"] == "usd at most 120 per day for each tenant in headache"
+    known = server.view("tenants").status.limits[0].tenants
+    assert known is not None
+    assert month["facts"]["tenants with a request"] == str(known.active)
+    assert month["facts"]["with nothing left"] == str(known.spent) != "0"
+    assert month["facts"]["spent by all tenants"] == format_number(known.total)
+    names = [row[0] for row in month["tenants"]]
+    assert len(names) == min(10, known.active)
+    assert {"acme", "<b>bolt & sons</b>", TENANTS[2]} <= set(names), "shown as text"
+    assert page.locator(".tenants b").count() == 0
+    own = next(row for row in month["tenants"] if row[0] == "acme")
+    assert own[2] == "900"
+    shares = [float(row[4].rstrip("%")) for row in month["tenants"]]
+    assert shares == sorted(shares, reverse=True)
+    assert [len(row) for row in week["tenants"]] == [3] * len(week["tenants"]), "no used share"
+    assert "novices at least 0.3" in week["heading"]
+    assert page.locator(".latest .tenant").first.inner_text() in {*TENANTS}
+    history = page.locator("section", has=page.locator("#edits")).inner_text()
+    assert "usd at most per month for each tenant: 300 → 320" in history
+
+
+def test_a_limit_on_some_contexts_shows_averages_of_these_alone(page: Any, address: str) -> None:
+    said = open_state(page, address, "groups").evaluate(READ)
+    of_all, pain, day, _ = said["cards"]
+    assert pain["heading"] == "usd at most 4.5 in chest pain"
+    assert day["heading"] == "usd at most 1,500 per day in 4 contexts"
+    assert "since the first decision" in of_all["facts"]
+    assert "since the first decision" not in pain["facts"]
+    charts = [one.is_visible() for one in page.locator("[data-chart=limit]").all()]
+    assert charts == [True, False, False, False]
+    page.locator(".limits article").nth(2).locator("summary").click()
+    assert "headache, cough, cold, rash" in page.locator(".limits article").nth(2).inner_text()
+    history = page.locator("section", has=page.locator("#edits")).inner_text()
+    assert "usd at most per day in headache, cough, cold, rash: 1,200 → 1,500" in history
+
+
+@pytest.mark.parametrize("requests", [0, 1])
+def test_no_tenant_and_one_tenant_have_a_page(chromium: Any, tmp_path: Path, requests: int) -> None:
+    server = StateServer(tmp_path)
+    server.create("few", "noisy-or", limits=[at_most("usd", 20, per="month", scope="tenant")])
+    if requests:
+        server.play("few", requests, tenants=["solo"])
+    with serve_routes(dashboard_routes(server.source(), lambda token: READER)) as address:
+        page = chromium.new_page()
+        page.goto(f"{address}/routers/few")
+        (card,) = page.evaluate(READ)["cards"]
+        page.close()
+    assert card["facts"]["tenants with a request"] == str(requests)
+    assert [row[0] for row in card["tenants"]] == ["solo"] * requests
+    assert card["sentence"].startswith("1 tenant this month" if requests else "no tenant has sent")
 
 
 def test_an_empty_store_says_how_to_begin(chromium: Any, tmp_path: Path) -> None:

@@ -97,6 +97,6 @@ def test_metrics_have_the_price_and_its_spread() -> None:
     view = PlayedRouter("triage", make_five_expert_problem(), [None]).play(300).view()
     text = ServerMetrics().render([view]).decode()
     usd = view.status.limits[0]
-    labels = '{cost="usd",per="request",router="triage",side="at_most"}'
+    labels = '{cost="usd",per="request",router="triage",scope="",side="at_most",where=""}'
     assert f"bylot_limit_price{labels} {usd.price}" in text
     assert f"bylot_limit_price_spread{labels} {usd.price_spread}" in text

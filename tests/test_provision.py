@@ -290,6 +290,16 @@ def test_an_edit_of_a_limit_per_day_is_a_change(edited: dict[str, object], chang
         "drop usd at most 500 per day",
         "add usd at most 500 per week",
     ]
+    shared = limit | {"scope": "tenant"}
+    icu, both = ({**limit, "where": {"context": where}} for where in (["icu"], ["icu", "er"]))
+    assert list(describe_limit_changes([limit, icu], [limit, icu | {"at_most": 5.0}])) == [
+        "usd at most per day in icu 500 -> 5"
+    ]
+    assert list(describe_limit_changes([limit, icu], [limit, shared, both])) == [
+        "drop usd at most 500 per day in icu",
+        "add usd at most 500 per day for each tenant",
+        "add usd at most 500 per day in icu, er",
+    ]
 
 
 def test_the_order_of_experts_limits_and_costs_is_no_difference(deployment: Deployment) -> None:

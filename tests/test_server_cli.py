@@ -1,5 +1,6 @@
 """The verbs of the service: a server, its keys and its routers from a shell."""
 
+import argparse
 import json
 import os
 import re
@@ -13,8 +14,9 @@ from typing import Any, get_args
 import httpx
 import pytest
 
-from bylot import Client, errors
+from bylot import Client, at_most, errors
 from bylot.cli import main, routers
+from bylot.problem import Limit
 from bylot.problem.calendar import WINDOW_NAMES
 from bylot.problem.limits import WhenSpent
 from bylot_bench.http_load import ServerProcess
@@ -276,6 +278,29 @@ def test_limits_of_the_calendar_can_be_edited(run_verb: RunVerb, problem_file: s
     )
     with pytest.raises(SystemExit):
         edit("--at-most", "usd=1/year")
+
+
+def test_an_edit_tells_limits_on_the_same_cost_apart() -> None:
+    icu = {"context": ["icu"]}
+    plain = at_most("usd", 9, per="day", zone="Europe/Berlin")
+    shared = at_most("usd", 9, per="day", zone="Europe/Berlin", scope="tenant")
+    of_icu = at_most("usd", 9, per="day", zone="Europe/Berlin", where=icu)
+
+    def edit(**given: Any) -> list[Limit]:
+        usual: dict[str, Any] = {
+            "at_most": [],
+            "at_least": [],
+            "drop": [],
+            "zone": None,
+            "when_spent": None,
+        }
+        return routers.edit_limits([plain, shared, of_icu], argparse.Namespace(**(usual | given)))
+
+    assert edit(at_most=[("usd", 8.0, "day")]) == [plain.at(8.0), shared, of_icu]
+    assert edit(drop=["usd/day"]) == [shared, of_icu]
+    assert edit(drop=["usd/day/tenant"]) == [plain, of_icu]
+    assert edit(drop=["usd/day/icu"]) == [plain, shared]
+    assert edit(drop=["usd"]) == []
 
 
 def test_the_windows_of_the_command_line_are_those_of_problems() -> None:

@@ -9,20 +9,30 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bylot.errors import StoreUnavailable
+from bylot.errors import BudgetSpent, StoreUnavailable
+from bylot.eventlog.commands import MakeDecision
 from bylot.problem import at_least, at_most, share
+from bylot.server.http_errors import to_api_error
 from bylot.server.metrics import MAX_LABELLED_ROUTERS, ServerMetrics
+from bylot.server.router_port import count_failure
 from bylot.server.telemetry import JsonLineFormatter, RequestTracer, make_tracer
+from dashboard_states import StateServer
 from live_server import FIVE_EXPERTS, ServerClient, assert_error, live_server
 from sample_problem import make_five_expert_problem
 
 
 def scrape_metrics(server: ServerClient) -> dict[tuple[str, ...], float]:
     """All samples by name and values of labels."""
-    families = text_string_to_metric_families(server.get("/metrics").text)
-    return {
-        (one.name, *one.labels.values()): one.value for family in families for one in family.samples
-    }
+    return read_samples(server.get("/metrics").text)
+
+
+def read_samples(text: str) -> dict[tuple[str, ...], float]:
+    """Samples by name and values of labels; an empty label is none, as for Prometheus."""
+    families = text_string_to_metric_families(text)
+    samples = [one for family in families for one in family.samples]
+    found = {(one.name, *filter(None, one.labels.values())): one.value for one in samples}
+    assert len(found) == len(samples), "two samples with the same labels"
+    return found
 
 
 def test_decisions_and_rewards_are_counted(server: ServerClient) -> None:
@@ -201,6 +211,51 @@ def test_a_budget_of_the_calendar_has_metrics_of_its_window(server: ServerClient
     for metric in ("spent", "left", "used_ratio", "lasts_seconds"):
         assert (f"bylot_limit_window_{metric}", *per_week) not in now, "it has no total"
     assert now["bylot_limit_window_requests", *per_week] == len(decided)
+
+
+def test_limits_on_the_same_cost_have_different_labels(tmp_path: Path) -> None:
+    icu, other = {"context": ["chest pain"]}, {"context": ["chest pain", "headache, tense"]}
+    groups = (None, icu, other)
+    limits = [at_most("usd", 3.0 + n, where=where) for n, where in enumerate(groups)]
+    limits += [at_most("usd", 900.0 + n, per="day", where=x) for n, x in enumerate(groups)]
+    limits += [
+        at_most("usd", 903.0 + n, per="day", scope="tenant", where=x) for n, x in enumerate(groups)
+    ]
+    limits.append(at_least(share("novice", ["cat", "eve"]), 0.1, per="day", scope="tenant"))
+    server = StateServer(tmp_path)
+    server.create("hospital", "noisy-or", limits=limits)
+    server.play("hospital", 90, tenants=["acme", "bolt", "x" * 200])
+    found = read_samples(ServerMetrics().render([server.view("hospital")]).decode())
+    bounds = {key[1:]: value for key, value in found.items() if key[0] == "bylot_limit_bound"}
+    assert len(bounds) == len(limits)
+    group = "chest pain,headache\\, tense"
+    assert bounds["usd", "request", "hospital", "at_most", group] == 5.0
+    assert bounds["usd", "day", "hospital", "tenant", "at_most"] == 903.0
+    assert bounds["usd", "day", "hospital", "tenant", "at_most", group] == 905.0
+    assert not any("acme" in key for key in found), "tenants are no labels"
+
+
+def test_limits_for_each_tenant_have_metrics_of_how_many_there_are(tmp_path: Path) -> None:
+    server = StateServer(tmp_path)
+    server.create("shared", "noisy-or", limits=[at_most("usd", 40.0, per="day", scope="tenant")])
+    metrics, labels = ServerMetrics(), ("usd", "day", "shared", "tenant", "at_most")
+    before = read_samples(metrics.render([server.view("shared")]).decode())
+    assert before["bylot_limit_tenants", *labels, "active"] == 0
+    assert before["bylot_refused_total", "shared"] == 0
+    assert before["bylot_refused_total", "shared", "tenant"] == 0
+    server.play("shared", 40, tenants=["acme"], minutes=0.01)
+    server.play("shared", 4, tenants=["bolt"], minutes=0.01)
+    (refused,) = server.do(MakeDecision("shared", tenant="acme"))
+    assert isinstance(refused, BudgetSpent)
+    count_failure(metrics, MakeDecision("shared", tenant="acme"), refused)
+    sent = to_api_error(refused)  # as another server of a cluster gets it
+    count_failure(metrics, MakeDecision("shared", tenant="acme"), sent)
+    after = read_samples(metrics.render([server.view("shared")]).decode())
+    assert after["bylot_limit_tenants", *labels, "active"] == 2
+    assert after["bylot_limit_tenants", *labels, "spent"] == 1
+    assert after["bylot_refused_total", "shared"] == 0
+    assert after["bylot_refused_total", "shared", "tenant"] == 2
+    assert not any(key[0].startswith("bylot_limit_window") for key in after)
 
 
 def test_only_the_most_recent_routers_have_labels() -> None:

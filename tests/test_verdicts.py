@@ -5,12 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from bylot import Problem, Router, at_least, at_most
+from bylot import Problem, Router, at_least, at_most, share
+from bylot.errors import BudgetSpent
 from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
 from bylot.router.core import ALL_AVAILABLE
 from bylot.router.status import LimitStatus
-from bylot.router.verdict import BROKEN_VERDICTS, PeriodPosition, judge_average, judge_period
+from bylot.router.tenants import TenantsSummary, TenantUse
+from bylot.router.verdict import (
+    BROKEN_VERDICTS,
+    PeriodPosition,
+    judge_average,
+    judge_period,
+    judge_tenants,
+)
 
 USD, JUNIOR = at_most("usd", 1.0), at_least("junior", 0.3)
 
@@ -209,3 +217,102 @@ def test_the_measured_average_is_that_of_the_decisions_of_the_period(seed: int) 
             assert now.mean == pytest.approx((sum(costs.values()) + more) / len(costs))
             compared += 1
     assert compared > 450
+
+
+def judge_summary(
+    limit: Limit, *top: tuple[str, float, float], missed: int = 0, **counts: int
+) -> tuple[str, str]:
+    """The verdict on tenants that have used these amounts of their bounds."""
+    used = tuple(TenantUse(*one) for one in top)
+    total = sum(one.spent for one in used)
+    numbers = {"active": len(used), "spent": 0, "outside": 0} | counts
+    summary = TenantsSummary(per="month", starts=0, ends=1, total=total, top=used, **numbers)
+    verdict = judge_tenants(limit, summary, missed)
+    return verdict.name, verdict.sentence
+
+
+def test_the_sentence_of_a_budget_for_each_tenant() -> None:
+    limit = at_most("usd", 20, per="month", scope="tenant")
+    assert judge_summary(limit) == ("not started", "no tenant has sent a request this month yet")
+    acme, bolt = ("acme", 19.5, 20.0), ("bolt", 4.0, 20.0)
+    assert judge_summary(limit, acme) == (
+        "on track",
+        "1 tenant this month; 19.5 spent in all; all have something left; "
+        "most used by acme: 19.5 of at most 20",
+    )
+    assert judge_summary(limit, acme, bolt, spent=1, missed=2) == (
+        "on track",
+        "2 tenants this month; 23.5 spent in all; 1 has nothing left; "
+        "most used by acme: 19.5 of at most 20; 2 earlier windows of tenants ended outside",
+    )
+    name, sentence = judge_summary(limit, ("x" * 200, 21.0, 20.0), spent=1, outside=1)
+    assert name == "missed"
+    assert "1 has spent more than its bound: calls cost more than was reserved" in sentence
+    assert f"most used by {'x' * 39}…: 21 of at most 20" in sentence
+    assert "'a\\nb': 4 of" in judge_summary(limit, ("a\nb", 4.0, 20.0))[1], "on one line"
+
+
+def test_the_sentence_of_a_share_for_each_tenant() -> None:
+    limit = at_least(share("junior", ["ann"]), 0.3, per="month", scope="tenant")
+    low, high = ("acme", 0.2, 0.3), ("bolt", 0.5, 0.3)
+    assert judge_summary(limit, high) == (
+        "on track",
+        "1 tenant this month; all are inside now; lowest average: bolt, 0.5 of at least 0.3",
+    )
+    assert judge_summary(limit, low, high, outside=1) == (
+        "recovering",
+        "2 tenants this month; 1 is outside now, which the guard corrects; "
+        "lowest average: acme, 0.2 of at least 0.3",
+    )
+
+
+def test_limits_on_the_same_cost_have_different_names_in_a_status() -> None:
+    now = 1_772_442_000.0
+    icu = {"context": ["icu"]}
+    problem = Problem(
+        experts=["small", "large"],
+        costs={"usd": [0.1, 1.0]},
+        limits=[
+            at_most("usd", 0.8),
+            at_most("usd", 0.6, where=icu),
+            at_most("usd", 40, per="day"),
+            at_most("usd", 1.0, per="day", where=icu),
+            at_most("usd", 5, per="day", scope="tenant"),
+            at_most("usd", 4, per="day", scope="tenant", where=icu),
+            at_least(share("big", ["large"]), 0.05, per="day", scope="tenant"),
+        ],
+        draws=1,
+    )
+    router = Router(problem, seed=1, clock=lambda: now)
+    subjects = [
+        "usd",
+        "usd in icu",
+        "usd per day",
+        "usd per day in icu",
+        "usd per day for each tenant",
+        "usd per day for each tenant in icu",
+        "big per day for each tenant",
+    ]
+    assert [one.subject for one in router.status().limits] == subjects, "before the first decision"
+    refused = set[str | None]()
+    for n in range(300):
+        now += 60
+        try:
+            router.decide(context=["icu", "ward"][n % 2], tenant=["acme", "bolt"][n % 3 == 0])
+        except BudgetSpent as error:
+            refused.add(error.field)
+    status = router.status()
+    assert [one.subject for one in status.limits] == subjects
+    of_group, of_tenants = status.limits[3], status.limits[4]
+    assert of_group.verdict == "spent", "also if the last request was of another context"
+    assert of_group.window is not None
+    assert of_group.window.to_come < 0.7 * status.limits[2].window.to_come  # type: ignore[union-attr]
+    assert of_tenants.tenants is not None
+    first = of_tenants.tenants.top[0]
+    assert of_tenants.slack == pytest.approx(first.bound - first.spent)
+    assert refused == {None, "tenant"}
+    shares = status.limits[6].tenants
+    assert shares is not None
+    assert all(0 <= one.spent <= 1 for one in shares.top), "averages"
+    for subject in subjects:
+        assert f"\n{subject} " in str(status)

@@ -183,11 +183,14 @@ class BudgetSpent(DecisionError):
         The end of its window, in microseconds since 1970.
     reset_s : float
         Seconds until then.
+    field : str, optional
+        'tenant' if it is the budget of the tenant that the request names.
     """
 
     limit: Any = None
     resets_at: int = 0
     reset_s: float | None = None
+    field: str | None = None
 
 
 class RewardError(BylotError, ValueError):

@@ -290,7 +290,7 @@ def run_edit(given: argparse.Namespace) -> None:
 
 def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["Limit"]:
     """The limits of a router with the changes of --at-most, --at-least and --drop."""
-    from bylot.problem.limits import LOWER, UPPER, Limit
+    from bylot.problem.limits import LOWER, UPPER, Limit, LimitKey
     from bylot.problem.validation import suggest_known_name
 
     kept = [one for one in limits if not {one.name, name_window(one)} & set(given.drop)]
@@ -309,15 +309,18 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
             if window is not None:
                 more = {"zone": given.zone, "when_spent": given.when_spent}
                 fields |= {key: x for key, x in more.items() if x is not None}
-            old = edited.get((name, sign, window or ""))
+            old = edited.get(LimitKey(name, sign, window or ""))
             new = old or Limit(costs.get(name, name), bound, sign, per=window)
             edited[new.key] = replace(new, **fields)
     return list(edited.values())
 
 
 def name_window(limit: "Limit") -> str:
-    """A limit as --drop names it: "usd/day", or "usd/request" without a window."""
-    return f"{limit.name}/{limit.per or 'request'}"
+    """A limit as --drop names it: "usd/day", "usd/request" without a window, "usd/day/tenant" for
+    each tenant, "usd/day/icu,er" in some contexts.
+    """
+    parts = [limit.name, limit.per or "request", limit.scope, ",".join(limit.where)]
+    return "/".join(filter(None, parts))
 
 
 def check_window_is_named(limits: Sequence["Limit"], name: str, sign: int, bound: float) -> None:

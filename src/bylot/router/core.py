@@ -45,7 +45,11 @@ from bylot.router import status as statuses
 from bylot.router.price_average import PriceAverage
 from bylot.router.tenants import Tenants, TenantsSummary, TenantWindow, check_tenant_name
 from bylot.router.verdict import PeriodPosition
-from bylot.router.window_status import WindowStatus, measure_window
+from bylot.router.window_status import (
+    WindowStatus,
+    measure_cheapest_panel,
+    measure_window,
+)
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 MAX_CACHED_GROUPS = 10_000  # contexts whose limits are remembered
@@ -238,6 +242,7 @@ class RouterCore:
                 limit=limit,
                 resets_at=end,
                 reset_s=(end - now) / 1e6,
+                field=limit.scope,
             )
 
     def _enter_context(self, label: str | None) -> None:
@@ -710,15 +715,26 @@ class RouterCore:
             return None, False
         usual = cost.settled / max(cost.decisions, 1)
         found = measure_window(self.problem, self.rule, self.state, j, at, usual)
-        return found, compiled.find_spent_budget(self._handle, at, available) == j
+        return found, self._is_spent(j, at, available)
+
+    def _is_spent(self, j: int, at: int, available: Bools) -> bool:
+        """Whether budget j leaves no panel for a request that it counts."""
+        applies = self.state.budget.windows.applies
+        before = applies.copy()
+        self._enter_context(next(iter(self.problem.limits[j].where), None))
+        spent = compiled.find_spent_budget(self._handle, at, available) == j
+        applies[:] = before
+        return spent
 
     def _summarize_tenants(self, j: int, at: int) -> TenantsSummary | None:
         """All tenants under limit j at this time, if it is for each of them."""
-        limit, problem = self.problem.limits[j], self.problem
-        if self.tenants is None or limit.scope is None:
+        problem = self.problem
+        if self.tenants is None or problem.limits[j].scope is None:
             return None
-        members = 1 if limit.when_spent == "fewer" else problem.min_members
-        cheapest = float(np.sort(problem.rows[j])[:members].sum())
+        least = problem.min_members
+        if any(one.when_spent == "fewer" for one in problem.limits):
+            least = 1
+        cheapest = measure_cheapest_panel(problem, self.rule, self.state, j, least)
         return self.tenants.summarize(j, at, cheapest)
 
     def _measure_period(self, report: budget.BudgetReport, j: int) -> PeriodPosition:

@@ -10,6 +10,7 @@ from bylot._text import format_table
 from bylot.policies.budget import PROMISES, LimitInPeriod
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
+from bylot.problem.calendar import WindowName
 from bylot.router import verdict as verdicts
 from bylot.router.tenants import TenantsSummary
 from bylot.router.window_status import WindowStatus
@@ -20,8 +21,10 @@ QUIET_VERDICTS = ("on track", "inside", "kept", "not started")
 class LimitStatus(Struct, frozen=True, kw_only=True):
     """One limit: its average, the distance from the bound, and what the bound costs.
 
-    mean:             average since the first decision, under whatever bounds there were
-    slack:            distance inside the bound; negative: outside
+    mean:             average since the first decision, under whatever bounds there were; of some
+                      contexts: in the current period or window
+    slack:            distance inside the bound; negative: outside. For each tenant: of the one
+                      that is closest to its bound
     price:            reward per request that relaxing the bound by one unit would buy, averaged
                       over the last 5,000 decisions or so; None: unknown
     price_spread:     standard deviation of its readings, of which there is one every 100
@@ -34,6 +37,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
                       `current`, which is measured, if the bound was edited in this period
     current:          the current period or window; None if the policy does not guard its limits
     window:           of a limit per hour, day, week or month; `slack` is then what its bound leaves
+    per:              the window of the calendar, also before the first decision
     where:            the contexts whose requests count; empty: all
     tenants:          all tenants, of a limit for each of them, which has no `window` of its own
     """
@@ -52,20 +56,17 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     counted: float | None
     current: LimitInPeriod | None
     window: WindowStatus | None = None
+    per: WindowName | None = None
     where: tuple[str, ...] = ()
     tenants: TenantsSummary | None = None
 
     @property
     def subject(self) -> str:
         """The cost, its window, and the requests that count."""
+        per = "" if self.per is None else f" per {self.per}"
+        scope = "" if self.tenants is None else " for each tenant"
         where = f" in {', '.join(self.where)}" if self.where else ""
-        if self.tenants is not None:
-            return f"{self.cost} per {self.tenants.per} for each tenant{where}"
-        return (
-            self.cost + where
-            if self.window is None
-            else f"{self.cost} per {self.window.per}{where}"
-        )
+        return f"{self.cost}{per}{scope}{where}"
 
     @property
     def label(self) -> str:
@@ -113,6 +114,8 @@ def make_limit_status(
     if period is not None and tenants is not None:
         verdict = verdicts.judge_tenants(limit, tenants, period.now.missed)
         kept_before = period.now.missed == 0
+        if tenants.top:
+            slack = limit.sign * (tenants.top[0].spent - tenants.top[0].bound)
     elif period is not None and window is not None:
         verdict = verdicts.judge_window(limit, window, period.now, is_spent)
         kept_before = period.now.missed == 0
@@ -140,6 +143,7 @@ def make_limit_status(
         counted=None if period is None else period.counted,
         current=None if period is None else period.now,
         window=window,
+        per=limit.per,
         where=limit.where,
         tenants=tenants,
     )
@@ -311,7 +315,7 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         if self.period is None:
             return lines
         missed = [
-            f"{one.cost} in {one.current.missed:,}"
+            f"{one.subject} in {one.current.missed:,}"
             for one in self.limits
             if one.current is not None and one.current.missed
         ]
@@ -322,8 +326,10 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
 
 def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
     now = one.current
-    in_period = () if now is None else (now.mean, now.in_force)
-    numbers = (one.mean, one.bound, one.slack, *in_period)
+    in_period = () if now is None else (now.mean, None if one.tenants else now.in_force)
+    unknown = bool(one.where) and (now is None or now.mean is None)
+    mean, slack = None if unknown else one.mean, None if one.verdict == "not started" else one.slack
+    numbers = (mean, one.bound, slack, *in_period)
     cells = ["-" if x is None else f"{x:.4g}" for x in numbers]
     return (one.label, *cells, format_price(one), one.verdict)
 

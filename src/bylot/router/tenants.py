@@ -22,7 +22,9 @@ from bylot.problem.window_bounds import DAYS_PER_WINDOW, name_request_cost
 FIRST_SLOTS = 64
 MIN_FREE_PART = 4  # a quarter of the slots is free after archiving, or there will be twice as many
 MAX_TENANT_CHARS = 200
+MAX_SHOWN_CHARS = 40  # of a name in a sentence
 MAX_TOP_TENANTS = 10
+BOUND_TOLERANCE = 1e-9  # relative; what is spent is a sum of many costs, and of corrections
 
 
 class TenantWindow(Struct, frozen=True, kw_only=True):
@@ -42,7 +44,7 @@ class TenantWindow(Struct, frozen=True, kw_only=True):
 
 
 class TenantUse(Struct, frozen=True):
-    """What a tenant has spent in the current window."""
+    """What a tenant has spent in the current window; of a share, its average per request."""
 
     tenant: str
     spent: float
@@ -52,10 +54,11 @@ class TenantUse(Struct, frozen=True):
 class TenantsSummary(Struct, frozen=True, kw_only=True):
     """All tenants in the current window of one limit; instants are microseconds since 1970.
 
-    active: with a request in the window
-    spent:  whose bound leaves no room for the cheapest panel
-    total:  of what all have spent
-    top:    those that used most of their bounds
+    active:  with a request in the window
+    spent:   whose bound leaves no room for the cheapest panel
+    outside: that have spent more than their bound or, of a share, whose average is outside it
+    total:   of what all have spent
+    top:     those that used most of their bounds; of a minimum, those with the lowest averages
     """
 
     per: WindowName
@@ -63,6 +66,7 @@ class TenantsSummary(Struct, frozen=True, kw_only=True):
     ends: int
     active: int
     spent: int
+    outside: int = 0
     total: float
     top: tuple[TenantUse, ...]
 
@@ -248,11 +252,14 @@ class Tenants:
         named = np.array([name is not None for name in self.names], np.bool_)
         active = np.flatnonzero(named & (column["start"] == window.start))
         spent = column["spent"][active] * unit
-        amounts = column["amount"][active]
+        amounts, total = column["amount"][active], float(spent.sum())
         bounds = np.where(amounts == NO_AMOUNT, limit.bound, amounts * unit)
         room = bounds - spent - column["open"][active] * unit
+        if not limit.is_total:
+            spent = spent / np.maximum(column["requests"][active], 1)
+        outside = limit.sign * (spent - bounds) < -BOUND_TOLERANCE * bounds
         used = spent / np.maximum(bounds, 1e-300)
-        order = np.argsort(-used, kind="stable")[:MAX_TOP_TENANTS].tolist()
+        order = np.argsort(limit.sign * used, kind="stable")[:MAX_TOP_TENANTS].tolist()
         top = tuple(
             TenantUse(str(self.names[active[n]]), float(spent[n]), float(bounds[n])) for n in order
         )
@@ -263,13 +270,15 @@ class Tenants:
             ends=window.end,
             active=active.size,
             spent=walled,
-            total=float(spent.sum()),
+            outside=int(outside.sum()),
+            total=total + 0.0,
             top=top,
         )
 
     def to_data(self, encode: Callable[[Any], Any]) -> TenantsData:
         """All of it, arrays by `encode`."""
-        ledgers = {name: encode(np.ascontiguousarray(self.ledgers[name])) for name in LEDGER.names}
+        fields = LEDGER.names or ()
+        ledgers = {name: encode(np.ascontiguousarray(self.ledgers[name])) for name in fields}
         own = {name: [one.to_data() for one in limits] for name, limits in self.own.items()}
         return TenantsData(list(self.names), ledgers, own)
 
@@ -317,6 +326,16 @@ def find_ledger_source(was: Sequence[Limit], wanted: Limit) -> int | None:
         if alike and DAYS_PER_WINDOW[one.per or ""] <= days:
             return place
     return None
+
+
+def format_tenant(name: str) -> str:
+    """The name of a tenant in a sentence: on one line, and not too long.
+
+    >>> format_tenant("acme"), format_tenant(" "), len(format_tenant("x" * 200))
+    ('acme', "' '", 40)
+    """
+    shown = name if name.isprintable() and name.strip() else repr(name)
+    return shown if len(shown) <= MAX_SHOWN_CHARS else f"{shown[: MAX_SHOWN_CHARS - 1]}…"
 
 
 def check_tenant_name(name: object) -> str:

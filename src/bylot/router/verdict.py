@@ -11,7 +11,7 @@ from bylot._text import format_number
 from bylot.policies.budget import LimitInPeriod
 from bylot.problem import Limit
 from bylot.problem.calendar import format_instant
-from bylot.router.tenants import TenantsSummary
+from bylot.router.tenants import TenantsSummary, format_tenant
 from bylot.router.window_status import WindowStatus
 
 VerdictName = Literal[
@@ -67,6 +67,8 @@ def judge_average(limit: Limit, mean: float | None) -> LimitVerdict:
         return LimitVerdict("not started", "no decisions yet")
     if limit.is_total:
         return LimitVerdict("not started", f"a budget per {limit.per} is judged in its windows")
+    if limit.where or limit.scope:
+        return LimitVerdict("not started", "an average over some requests is judged by those")
     name: VerdictName = "inside" if is_within_bound(limit, mean) else "outside"
     return LimitVerdict(name, f"average {describe_average(limit, mean)}")
 
@@ -74,26 +76,55 @@ def judge_average(limit: Limit, mean: float | None) -> LimitVerdict:
 def judge_tenants(limit: Limit, tenants: TenantsSummary, missed: int) -> LimitVerdict:
     """The verdict on a limit for each tenant: how many there are, and who has used most."""
     if not tenants.active:
-        return LimitVerdict("not started", f"no tenant has asked this {tenants.per} yet")
-    parts = [f"{tenants.active:,} tenant{'s' * (tenants.active != 1)} this {tenants.per}"]
-    if limit.is_total:
-        parts.append(f"{format_number(tenants.total)} in all")
-        verb = "has" if tenants.spent == 1 else "have"
-        parts.append(f"{tenants.spent or 'none'} {verb} nothing left")
-        first = tenants.top[0]
-        most = f"{format_number(first.spent)} of {format_number(first.bound)}"
-        parts.append(f"most used by {first.tenant}: {most}")
+        return LimitVerdict("not started", f"no tenant has sent a request this {tenants.per} yet")
+    judge = judge_tenant_budgets if limit.is_total else judge_tenant_shares
+    verdict = judge(limit, tenants)
+    plural = "s" * (tenants.active != 1)
+    parts = [f"{tenants.active:,} tenant{plural} this {tenants.per}", verdict.sentence]
     if missed:
-        parts.append(f"{missed:,} windows of tenants ended outside")
-    return LimitVerdict("on track", "; ".join(parts))
+        ended = "window of a tenant" if missed == 1 else "windows of tenants"
+        parts.append(f"{missed:,} earlier {ended} ended outside")
+    return LimitVerdict(verdict.name, "; ".join(parts))
+
+
+def judge_tenant_budgets(limit: Limit, tenants: TenantsSummary) -> LimitVerdict:
+    """Likewise, of a budget; who has nothing left is refused, which is as it should be."""
+    first, total = tenants.top[0], format_number(tenants.total)
+    left = f"{tenants.spent:,} {'has' if tenants.spent == 1 else 'have'} nothing left"
+    most = f"{format_number(first.spent)} of at most {format_number(first.bound)}"
+    parts = [
+        f"{total} spent in all",
+        left if tenants.spent else "all have something left",
+        f"most used by {format_tenant(first.tenant)}: {most}",
+    ]
+    if not tenants.outside:
+        return LimitVerdict("on track", "; ".join(parts))
+    over = "has spent more than its" if tenants.outside == 1 else "have spent more than their"
+    why = "calls cost more than was reserved for them, or a bound was lowered"
+    return LimitVerdict("missed", "; ".join([f"{tenants.outside:,} {over} bound: {why}", *parts]))
+
+
+def judge_tenant_shares(limit: Limit, tenants: TenantsSummary) -> LimitVerdict:
+    """Likewise, of a share of requests."""
+    first = tenants.top[0]
+    average = describe_average(limit.at(first.bound), first.spent)
+    word = "highest" if limit.sign < 0 else "lowest"
+    furthest = f"{word} average: {format_tenant(first.tenant)}, {average}"
+    if not tenants.outside:
+        return LimitVerdict("on track", f"all are inside now; {furthest}")
+    verb = "is" if tenants.outside == 1 else "are"
+    sentence = f"{tenants.outside:,} {verb} outside now, which the guard corrects"
+    return LimitVerdict("recovering", f"{sentence}; {furthest}")
 
 
 def judge_group(limit: Limit, now: LimitInPeriod) -> LimitVerdict:
     """The verdict on an average over the requests of some contexts."""
     if now.mean is None:
-        return LimitVerdict("not started", "no such request in this period yet")
-    name: VerdictName = "on track" if is_within_bound(limit, now.mean) else "recovering"
-    return LimitVerdict(name, f"average {describe_average(limit, now.mean)}, of these requests")
+        return LimitVerdict("not started", "no request of these contexts in this period yet")
+    average = f"{describe_average(limit, now.mean)} for requests of these contexts"
+    if is_within_bound(limit, now.mean):
+        return LimitVerdict("on track", f"inside now ({average})")
+    return LimitVerdict("recovering", f"outside now ({average}); the guard corrects it")
 
 
 class PeriodPosition(Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from bylot.policies.budget import compute_later_cost
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.learned_costs import compute_open_cost, get_guarded_row, is_varying
 from bylot.policies.traffic_forecast import forecast_requests
@@ -25,8 +26,8 @@ class WindowStatus(Struct, frozen=True, kw_only=True):
     used:        share of the bound that is spent
     projected:   what will be spent at the end, at the forecast and at what requests cost now
     lasts_until: when the bound will be spent at that pace; None: not in this window
-    requests:    of the window so far
-    to_come:     requests that are forecast for the rest of it
+    requests:    of the window so far, that count
+    to_come:     requests that are forecast for the rest of it, and count
     """
 
     per: WindowName
@@ -66,9 +67,10 @@ def measure_window(
     else:
         starts, ends = find_window(limit.calendar, at)
     offset, traffic = compute_utc_offset(limit.zone, at), windows.traffic
+    share = float(windows.share[j])  # of all requests, that count
 
     def count_until(end: int) -> float:
-        return float(forecast_requests(traffic, at + offset, end + offset))
+        return share * float(forecast_requests(traffic, at + offset, end + offset))
 
     to_come = count_until(ends) if traffic.hour[0] >= 0 else 0.0
     shown: dict[str, Any] = {}
@@ -99,3 +101,14 @@ def measure_window(
         to_come=to_come,
         **shown,
     )
+
+
+def measure_cheapest_panel(problem: Problem, rule: Any, state: Any, j: int, members: int) -> float:
+    """What has to be left under limit j for the cheapest panel of so many members, with what the
+    guard sets aside for calls that vary.
+    """
+    guard, budget = rule.guard, state.budget
+    row = get_guarded_row(guard.risk, budget.costs, j)
+    panel = np.argsort(row, kind="stable")[:members]
+    cost = row[panel].sum() + compute_later_cost(guard, budget, j, 0, 0, panel)
+    return float(-problem.signs[j] * compute_row_units(problem)[j] * cost)

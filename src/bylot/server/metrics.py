@@ -32,8 +32,9 @@ CHAT_BUCKETS_S = (20.0, 60.0, 120.0)  # also of requests, which may wait for mod
 COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
 WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "internal_error")
 WATCHED_OUTCOMES = (ANSWERED, "timeout", "unreachable", "rate_limited", "cancelled")
-LIMIT_LABELS = ("router", "cost", "side", "per")
+LIMIT_LABELS = ("router", "cost", "side", "per", "scope", "where")
 PER_REQUEST = "request"  # `per` of a limit without a window
+ALL_REQUESTS = ""  # `scope` and `where` of other limits; to Prometheus, a label that is not there
 MEMBER_LABELS = ("router", "member")
 LabelledRow = tuple[Sequence[str], Mapping[str, Any]]
 """The values of labels, and numbers by name."""
@@ -71,7 +72,7 @@ class ServerMetrics:
         for code in WATCHED_ERROR_CODES:
             self.errors.labels(code)  # from 0 on, so that the first one is an increase
         self.recent: dict[str, None] = {}  # names of routers, the last used at the end
-        self.refused = Multiset[str]()  # requests, by those names
+        self.refused: dict[str, Multiset[str]] = {}  # requests, by those names and by scope
 
     def record_commit(self, size: int, seconds: float) -> None:
         self.sizes.observe(size)
@@ -86,9 +87,9 @@ class ServerMetrics:
             self.rewards[answer.receipt].inc()
             self.touch(answer.decision.partition(".")[0])
 
-    def count_refused(self, router: str) -> None:
-        """Count a request that was refused, as a budget of the router is spent."""
-        self.refused[router] += 1
+    def count_refused(self, router: str, scope: str = ALL_REQUESTS) -> None:
+        """Count a request that was refused, as a budget of the router, or of a tenant, is spent."""
+        self.refused.setdefault(router, Multiset())[scope] += 1
         self.touch(router)
 
     def touch(self, router: str) -> None:
@@ -98,7 +99,8 @@ class ServerMetrics:
         recent[router] = None
         if len(recent) > MAX_LABELLED_ROUTERS:
             oldest = next(iter(recent))
-            del recent[oldest], self.refused[oldest]
+            del recent[oldest]
+            self.refused.pop(oldest, None)
 
     def render(self, views: Sequence[RouterView], gateways: Sequence[RouterGateway] = ()) -> bytes:
         """All metrics in the text format of Prometheus."""
@@ -111,44 +113,57 @@ class ServerMetrics:
 class RouterCollector(Collector):
     """Collects the status of routers. What is counted continues from the log after a restart.
 
-    refused: requests since the server was started, by router. They are in no log until the next
-             decision, which may be hours later
+    refused: requests since the server was started, by router and scope. They are in no log until
+             the next decision, which may be hours later
     now:     microseconds since 1970
     """
 
     def __init__(
-        self, views: Sequence[RouterView], refused: Mapping[str, int] | None = None, now: int = 0
+        self,
+        views: Sequence[RouterView],
+        refused: Mapping[str, Mapping[str, int]] | None = None,
+        now: int = 0,
     ) -> None:
         self.views, self.refused, self.now = views, refused or {}, now
 
     def collect(self) -> Iterator[Metric]:
         """One family per number of a router, of one of its costs, or of a limit."""
-        routers, costs, limits, windows, verdicts = [], [], [], [], []
+        routers, costs, refused = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
+        limits, windows, tenants = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
+        verdicts = list[LabelledRow]()
         for view in self.views:
             name, status = view.name, view.status
             counters = structs.asdict(status.counters or Counters())
-            more = {"lowest_reward": view.config.rewards[0], "refused": self.refused.get(name, 0)}
+            more = {"lowest_reward": view.config.rewards[0]}
             routers.append(((name,), counters | structs.asdict(status) | more))
             for cost in status.costs:
                 sums = {
                     field: counters[field].get(cost, 0.0) for field in METRICS["spend_counters"]
                 }
                 costs.append(((name, cost), sums))
-            declared = map(Limit.from_data, view.config.problem["limits"])
+            declared = list(map(Limit.from_data, view.config.problem["limits"]))
+            scopes = dict.fromkeys([ALL_REQUESTS, *(one.scope or ALL_REQUESTS for one in declared)])
+            times = self.refused.get(name, {})
+            refused += [((name, scope), {"refused": times.get(scope, 0)}) for scope in scopes]
             for one, limit in zip(status.limits, declared, strict=True):
-                labels, now = (name, one.cost, one.side, limit.per or PER_REQUEST), one.current
+                labels, now = (name, *list_limit_labels(limit)), one.current
                 period = {"period_mean": now.mean, "missed_periods": now.missed} if now else {}
                 limits.append((labels, structs.asdict(one) | period))
                 windows.append((labels, list_window_numbers(one, self.now)))
+                if one.tenants is not None:
+                    counts = {"active": one.tenants.active, "spent": one.tenants.spent}
+                    tenants += [((*labels, word), {"tenants": n}) for word, n in counts.items()]
                 verdicts += [
                     ((*labels, word), {"verdict": word == one.verdict}) for word in VERDICTS
                 ]
         gauge, counter, every = GaugeMetricFamily, CounterMetricFamily, (*LIMIT_LABELS, "verdict")
         yield from make_families(gauge, "router_gauges", ("router",), routers)
         yield from make_families(counter, "router_counters", ("router",), routers)
+        yield from make_families(counter, "refused_counters", ("router", "scope"), refused)
         yield from make_families(counter, "spend_counters", ("router", "cost"), costs)
         yield from make_families(gauge, "limit_gauges", LIMIT_LABELS, limits)
         yield from make_families(gauge, "window_gauges", LIMIT_LABELS, windows)
+        yield from make_families(gauge, "tenant_gauges", (*LIMIT_LABELS, "state"), tenants)
         yield from make_families(counter, "limit_counters", LIMIT_LABELS, limits)
         yield from make_families(gauge, "verdict_gauges", every, verdicts)
 
@@ -186,6 +201,18 @@ class GatewayCollector(Collector):
         yield from make_families(counter, "call_counters", (*MEMBER_LABELS, "outcome"), calls)
         yield from make_families(counter, "token_counters", (*MEMBER_LABELS, "kind"), tokens)
         yield latencies
+
+
+def list_limit_labels(limit: Limit) -> tuple[str, ...]:
+    """The labels of a limit after the router; no two limits of a problem have the same.
+
+    >>> from bylot.problem import at_most
+    >>> list_limit_labels(at_most("usd", 5, per="day", where={"context": ["icu", "er"]}))
+    ('usd', 'at_most', 'day', '', 'icu,er')
+    """
+    contexts = [one.replace("\\", "\\\\").replace(",", "\\,") for one in limit.where]
+    per, scope = limit.per or PER_REQUEST, limit.scope or ALL_REQUESTS
+    return limit.name, limit.side, per, scope, ",".join(contexts)
 
 
 def list_window_numbers(one: LimitStatus, now: int) -> dict[str, Any]:

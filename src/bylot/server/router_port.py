@@ -11,7 +11,7 @@ from bylot.gateway.settlement import RouterFacts
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
 from bylot.server.http_errors import ApiError, to_api_error
-from bylot.server.metrics import ServerMetrics
+from bylot.server.metrics import ALL_REQUESTS, ServerMetrics
 from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Store
 
@@ -97,4 +97,4 @@ def count_failure(metrics: ServerMetrics, command: commands.Command, error: Exce
     """Count a request that was refused as a budget is spent, here or on the router's server."""
     spent = isinstance(error, BudgetSpent) or getattr(error, "code", None) == BUDGET_SPENT_CODE
     if spent and isinstance(command, commands.MakeDecision):
-        metrics.count_refused(command.name)
+        metrics.count_refused(command.name, getattr(error, "field", None) or ALL_REQUESTS)

@@ -108,14 +108,16 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     fits = []
     for one in file.limits:
         side = f"{one.limit.name}.{one.limit.side}"
-        full = side if one.limit.per is None else f"{side}.{one.per}"
+        per = "" if one.limit.per is None else one.per
+        parts = [side, per, one.limit.scope, ",".join(one.limit.where)]
+        full = ".".join(filter(None, parts))
         sides[full] = one
         if name in (one.limit.name, side, f"{one.limit.name}.{one.per}", full):
             fits.append(full)
     if len(fits) == 1 or name in fits:
         return sides[name if name in fits else fits[0]]
     if fits:
-        several = len({sides[full].limit.per for full in fits}) > 1
+        several = len({sides[full].limit.key._replace(sign=0) for full in fits}) > 1
         how = "several times" if several else "on both sides"
         what = f"--sweep: {quote_field(name)} is limited {how}"
         raise BylotError(what, remedy=f"write {' or '.join(f'{full}=...' for full in fits)}")

@@ -1,6 +1,8 @@
-"""Gauges of limits on a router's page, and windows of the calendar in words; the status has their
-numbers.
+"""Gauges of limits on a router's page, and windows of the calendar and tenants in words; the status
+has their numbers.
 """
+
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -11,6 +13,7 @@ from bylot.router.window_status import WindowStatus
 
 GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
 PERIOD_NAME = "period"
+MAX_NAMED_CONTEXTS = 3  # in the heading of a card
 MINUTE_US = 60_000_000
 
 
@@ -125,14 +128,113 @@ def name_window(limit: Limit) -> str:
 
 
 def describe_per(limit: Limit) -> str:
-    """What the bound of a limit is for, if not for the average over a period.
+    """What the bound of a limit is for, if not for the average of all requests over a period.
 
     >>> from bylot.problem import at_least, at_most, share
     >>> describe_per(at_most("usd", 500, per="day")), describe_per(at_most("usd", 2))
     ('per day', '')
     >>> describe_per(at_least(share("partner", ["eve"]), 0.1, per="week"))
     'per decision in every week'
+    >>> describe_per(at_most("usd", 20, per="month", scope="tenant", where={"context": ["icu"]}))
+    'per month for each tenant in icu'
     """
+    return join_parts([describe_window(limit), describe_contexts(limit.where, len(limit.where))])
+
+
+def describe_per_briefly(limit: Limit) -> str:
+    """Likewise, with the number of contexts if they are many."""
+    return join_parts([describe_window(limit), describe_contexts(limit.where, MAX_NAMED_CONTEXTS)])
+
+
+def join_parts(parts: Sequence[str]) -> str:
+    """Words with a space between them, without empty ones."""
+    return " ".join(filter(None, parts))
+
+
+def describe_window(limit: Limit) -> str:
+    """The window that a bound is for, and whose."""
+    scope = "for each tenant" if limit.scope else ""
     if limit.per is None:
+        return scope
+    per = f"per {limit.per}" if limit.is_total else f"per decision in every {limit.per}"
+    return join_parts([per, scope])
+
+
+def describe_contexts(where: Sequence[str], most: int) -> str:
+    """The contexts whose requests a limit counts, as they end a sentence; at most so many.
+
+    >>> describe_contexts(("icu", "er"), 2), describe_contexts(("icu", "er"), 1)
+    ('in icu, er', 'in 2 contexts')
+    """
+    if not where:
         return ""
-    return f"per {limit.per}" if limit.is_total else f"per decision in every {limit.per}"
+    return f"in {', '.join(where)}" if len(where) <= most else f"in {len(where)} contexts"
+
+
+class TenantRow(Struct, frozen=True):
+    """A tenant of the table; spent: of a share, its average; used: share of the bound."""
+
+    tenant: str
+    spent: float
+    bound: float
+    used: float
+
+
+class TenantsView(Struct, frozen=True, kw_only=True):
+    """All tenants in the window of a limit, and a table of those closest to their bounds."""
+
+    span: str
+    active: int
+    spent: int
+    outside: int
+    total: float
+    caption: str
+    spent_name: str
+    shows_used: bool  # a minimum is not used up
+    rows: list[TenantRow]
+
+
+def view_tenants(status: LimitStatus, limit: Limit) -> TenantsView | None:
+    """The tenants of a limit for each of them; None for other limits."""
+    tenants = status.tenants
+    if tenants is None:
+        return None
+    starts, ends = (format_local(at, limit.zone) for at in (tenants.starts, tenants.ends))
+    rows = [
+        TenantRow(label_text(one.tenant), one.spent, one.bound, one.spent / (one.bound or 1.0))
+        for one in tenants.top
+    ]
+    return TenantsView(
+        span=f"{starts} to {ends} {limit.zone}",
+        active=tenants.active,
+        spent=tenants.spent,
+        outside=tenants.outside,
+        total=tenants.total,
+        caption=describe_order(limit, tenants.active - len(rows)),
+        spent_name="spent" if limit.is_total else "average",
+        shows_used=limit.sign < 0,
+        rows=rows,
+    )
+
+
+def describe_order(limit: Limit, others: int) -> str:
+    """The caption of a table of tenants, of which some others are not shown.
+
+    >>> from bylot.problem import at_most
+    >>> describe_order(at_most("usd", 20, per="month", scope="tenant"), others=1)
+    'Largest used shares first; 1 tenant is not shown'
+    """
+    averages = "Highest averages" if limit.sign < 0 else "Lowest averages"
+    order = f"{'Largest used shares' if limit.is_total else averages} first"
+    if not others:
+        return order
+    return f"{order}; {others:,} {'tenant is' if others == 1 else 'tenants are'} not shown"
+
+
+def label_text(label: str) -> str:
+    """A context or a tenant on the page.
+
+    >>> label_text("chest pain"), label_text(" ")
+    ('chest pain', "' '")
+    """
+    return label if label.strip() else repr(label)

@@ -13,6 +13,7 @@ from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.router.verdict import BROKEN_VERDICTS
 from bylot.server.dashboard import sections
+from bylot.server.dashboard.limit_gauges import label_text
 from bylot.server.dashboard.members import MembersTable, model_name
 from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.sections import (
@@ -62,6 +63,7 @@ class LatestDecision(Struct, frozen=True, kw_only=True):
     id: str
     at: str
     context: str
+    tenant: str | None
     panel: list[PanelMember]
     propensity: float | None
     spend: list[NamedValue]
@@ -86,7 +88,8 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     verdicts: str  # how many limits have which verdict
     status: RouterStatus
     period_progress: float | None  # None if the policy does not guard its limits
-    has_periods: bool  # it does, and a limit is not for windows of the calendar
+    has_periods: bool  # it does, and a limit is for the average of all requests in them
+    has_tenants: bool  # a limit is for each of them
     limits: list[sections.LimitView]
     spend: sections.SpendTable
     recent: RecentLog
@@ -118,7 +121,9 @@ def build_router_page(
         verdicts=sections.count_verdicts(status),
         status=structs.replace(status, distributions=(), timeline=None),
         period_progress=None if period is None else period.played / period.length,
-        has_periods=period is not None and any(one.per is None for one in declared),
+        has_periods=period is not None
+        and any(one.per is None and not one.where for one in declared),
+        has_tenants=any(one.scope for one in declared),
         limits=view_limits(status, declared),
         spend=sections.measure_spend(status, now_us()),
         recent=recent,
@@ -180,6 +185,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
         id=one.id,
         at=one.at or "",
         context=sections.context_label(one.context),
+        tenant=None if one.tenant is None else label_text(one.tenant),
         panel=[
             PanelMember(name, inclusion.get(name), describe_score(record, name))
             for name in one.subset

@@ -11,23 +11,28 @@ from msgspec import Struct
 from bylot._text import format_number
 from bylot.policies.budget import PROMISES
 from bylot.problem import Limit
+from bylot.problem.limits import LimitKey
 from bylot.router.config import RouterConfig
 from bylot.router.status import CostStatus, LimitStatus, RouterStatus
 from bylot.router.verdict import VERDICTS
 from bylot.server.dashboard.limit_gauges import (
     MINUTE_US,
     LimitGauge,
+    TenantsView,
     WindowView,
     describe_per,
+    describe_per_briefly,
+    label_text,
     make_budget_gauge,
     make_gauge,
     name_window,
+    view_tenants,
     view_window,
 )
 from bylot.server.dashboard.recent_log import ConfigChange
 
 HOUR_US = 3_600_000_000
-LimitsByKey = Mapping[tuple[str, int, str], Limit]
+LimitsByKey = Mapping[LimitKey, Limit]
 MAX_EXPERT_ROWS = 200  # of a page; the status has all experts
 MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
 
@@ -39,11 +44,19 @@ class LimitView(Struct, frozen=True, kw_only=True):
 
     status: LimitStatus
     side: str  # at most, at least
-    per: str  # day: what the bound is for; empty if it is for an average over periods
+    per: str  # per day: what the bound is for; empty if it is for an average over periods
     is_total: bool  # it is a budget: the bound is for the total of a window
+    is_budget: bool  # of all tenants together
+    is_average: bool  # the bound is for an average, of all tenants together
+    counts_all: bool  # it counts requests of all contexts, as averages since the first decision do
+    charts_bound: bool
+    is_plain: bool  # neither in windows of the calendar nor for each tenant
+    shows_mean: bool  # among the details: what a decision cost since the first one
     now_name: str  # of the average of the current period or window
     missed_name: str
+    contexts: str  # whose requests count; empty: all
     window: WindowView | None
+    tenants: TenantsView | None  # of a limit for each tenant
     mean: float | None
     stated: float
     expected: float
@@ -74,11 +87,19 @@ def view_limit(one: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView:
     return LimitView(
         status=one,
         side=one.side.replace("_", " "),
-        per=describe_per(limit),
+        per=describe_per_briefly(limit),
         is_total=limit.is_total,
+        is_budget=limit.is_total and not limit.scope,
+        is_average=not limit.is_total and not limit.scope,
+        counts_all=not limit.where,
+        charts_bound=find_charted_bound(limit) is not None,
+        is_plain=one.window is None and not limit.scope,
+        shows_mean=(limit.is_total or limit.scope is not None) and not limit.where,
         now_name=f"this {name}, per decision",
-        missed_name=f"earlier {name}s missed",
+        missed_name=f"earlier {name}s{' of tenants' if limit.scope else ''} missed",
+        contexts=", ".join(map(label_text, limit.where)),
         window=view_window(one),
+        tenants=view_tenants(one, limit),
         mean=one.mean if cost.decisions else None,
         stated=cost.stated / decisions,
         expected=cost.expected / decisions,
@@ -125,7 +146,7 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
     period = {
         one.cost: one.current.mean
         for one in status.limits
-        if one.current is not None and one.window is None
+        if one.current is not None and one.per is None and not one.where
     }
     rows, played = [], 0 if status.period is None else status.period.played
     for name, cost in status.costs.items():
@@ -193,17 +214,15 @@ def build_selection(status: RouterStatus, config: RouterConfig) -> SelectionTabl
 def context_label(context: str | None) -> str:
     """The name of a context on the page.
 
-    >>> context_label("chest pain"), context_label(None), context_label(" ")
-    ('chest pain', 'no context', "' '")
+    >>> context_label("chest pain"), context_label(None)
+    ('chest pain', 'no context')
     """
-    if context is None:
-        return "no context"
-    return context if context.strip() else repr(context)
+    return "no context" if context is None else label_text(context)
 
 
 class ConfigVersion(Struct, frozen=True):
     """One version of the configuration; bounds: of the present limits, None: it had no such one,
-    or it is a total.
+    or it is not for the average of all decisions.
     """
 
     version: int
@@ -232,8 +251,9 @@ def list_config_versions(
 
 
 def find_charted_bound(limit: Limit | None) -> float | None:
-    """The bound, if it is for an average per decision, as charts show them."""
-    return None if limit is None or limit.is_total else limit.bound
+    """The bound, if it is for the average of all decisions, as charts show it."""
+    of_all = limit is not None and not (limit.is_total or limit.scope or limit.where)
+    return limit.bound if limit is not None and of_all else None
 
 
 def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[str]:

@@ -39,14 +39,15 @@ export function means(timeline, find, weigh, done) {
   });
 }
 
-// [{start, bound}] of limit j, one step for each edit that changed it; null for the total of a window.
+// [{start, bound}] of limit j, one step for each edit that changed it; null if it is not for the
+// average of all decisions.
 export function bounds(data, j) {
   const steps = [];
   for (const version of [...data.versions].reverse()) {
     const bound = version.bounds[j];
     if (!steps.length || steps.at(-1).bound !== bound) steps.push({ start: place(version.at, data.timeline), bound });
   }
-  return steps.length ? steps : [{ start: 0, bound: data.limits[j].is_total ? null : data.limits[j].status.bound }];
+  return steps.length ? steps : [{ start: 0, bound: data.limits[j].charts_bound ? data.limits[j].status.bound : null }];
 }
 
 // [{kind, start, end, label}]: edits, times with paused experts, decisions at which a limit could not be met.

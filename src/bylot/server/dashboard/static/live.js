@@ -34,7 +34,7 @@ function charts() {
   const means = history.means(spans, (span) => span.reward, (span) => span.rewards, done);
   draw(document.querySelector('[data-chart="reward"]'), "Mean reward", { spans, means, done, levels, marks });
   document.querySelectorAll('[data-chart="limit"]').forEach((figure, i) => {
-    const title = limits[i].is_total ? `${limits[i].status.cost} per decision` : name(limits[i], ",");
+    const title = limits[i].charts_bound ? name(limits[i], ",") : `${limits[i].status.cost} per decision`;
     const costs = history.means(spans, (span) => span.costs[i], (span) => span.decisions, done);
     draw(figure, title, { spans, means: costs, done, bounds: history.bounds(data, i), marks });
   });
@@ -100,7 +100,8 @@ function take(answer) {
 function announce(before, after) {
   const changed = (after.limits ?? []).filter((limit, i) => {
     const old = before.limits[i];
-    return old && old.status.cost === limit.status.cost && old.status.verdict !== limit.status.verdict;
+    const same = old && old.status.cost === limit.status.cost && old.side === limit.side && old.per === limit.per;
+    return same && old.status.verdict !== limit.status.verdict;
   });
   if (changed.length) say(changed.map((one) => `${name(one)}: now ${one.status.verdict}`).join("; "));
 }
