@@ -208,7 +208,7 @@ def draw_adversarial_set(problem: Problem, seed: int) -> Ints:
 
 def simulate_adversary(problem: Problem, guard: Guard, rounds: int, seed: int) -> Floats:
     """Total cost of every period under the rows, if an adversary draws the panels."""
-    budget, totals = open_budget(guard), [np.zeros(guard.b.size)]
+    budget, totals = open_budget(guard, 1), [np.zeros(guard.b.size)]
     for t in range(rounds):
         admitted = guard_panel(guard, budget, draw_adversarial_set(problem, seed + t), ALL)
         assert admitted.kept or not guard.on
@@ -287,7 +287,7 @@ def test_ten_thousand_experts_and_fourteen_limits_have_a_schedule(fewest: int | 
 def test_pacing_loosens_after_saving_and_tightens_after_overspending() -> None:
     rows = ConstraintRows(np.array([[1.0, 0.0], [0.0, -1.0]]), np.array([1.0, -0.5]))
     guard = make_guard(rows, make_fallback_schedule(np.array([0.0, 1.0]), rows.A), 100)
-    budget, bounds = open_budget(guard), np.empty(2)
+    budget, bounds = open_budget(guard, 1), np.empty(2)
     budget.left[0] = 50
     for spent, expected in [
         ((50.0, -25.0), (1.0, -0.5)),  # on schedule half-way

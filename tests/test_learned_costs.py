@@ -54,7 +54,7 @@ def make_pool(factor: float | None = None, period: int = 200, bound: float = 6.0
 def open_guard(problem: Problem) -> tuple[Guard, Budget]:
     """A guard of full panels, and its budget."""
     guard, _ = bind_guard(problem, None, min(problem.draws, problem.size), True)
-    return guard, open_budget(guard)
+    return guard, open_budget(guard, 1)
 
 
 def settle_usd(guard: Guard, budget: Budget, t: int, members: Ints, spend: list[float]) -> None:

@@ -515,8 +515,7 @@ def substitute_panel(guard: Guard, budget: Budget, members: Ints, available: Boo
 
 
 def enter(rule: Any, state: Any, x: int) -> None:
-    """`enter_context` of a policy with a budget; nothing for others."""
-    raise NotImplementedError("compiled code only")
+    """`enter_context` of a policy with a budget; nothing for others, as those in plain Python."""
 
 
 def advance(rule: Any, state: Any, at: int) -> None:

@@ -223,7 +223,7 @@ def compute_open_cost(costs: LearnedCosts, j: int, row: Floats, declared: Floats
     for i in range(row.size):
         if costs.waiting[j, i] > 0:
             total += costs.waiting[j, i] * (row[i] - declared[i])
-    return total
+    return float(total)
 
 
 @jit

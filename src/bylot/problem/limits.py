@@ -231,7 +231,8 @@ class Limit:
     @property
     def key(self) -> "LimitKey":
         """What a problem limits at most once."""
-        return LimitKey(self.name, self.sign, self.per or "", self.scope or "", self.where)
+        where = tuple(sorted(self.where))
+        return LimitKey(self.name, self.sign, self.per or "", self.scope or "", where)
 
     def counts(self, context: str | None) -> bool:
         """Whether the limit counts requests of a context."""
