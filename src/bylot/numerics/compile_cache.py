@@ -19,6 +19,8 @@ from typing import Any
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.runtime import rtsys
+from numba.cpython import hashing  # noqa: F401 (it adds symbols)
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 COMPILED_PARTS = ("environments/call_costs.py", "numerics", "policies", "simulation.py")
@@ -160,8 +162,14 @@ class SharedCache(FunctionCache):  # type: ignore[misc]
     _impl_class = SharedCacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """As numba does, but without loading what only compilation needs, its slowest imports.
+
+        Machine code needs the symbols of the runtime, and of `hashing` if it has dictionaries.
+        """
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
         except Exception:  # unpickling damaged data can raise anything
             with suppress(OSError):
                 self.flush()
