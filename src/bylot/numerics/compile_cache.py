@@ -23,8 +23,12 @@ from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401 (it adds symbols)
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-COMPILED_PARTS = ("environments/call_costs.py", "numerics", "policies", "simulation.py")
-"""The parts of the package that contain compiled code; other parts change without recompiling."""
+COMPILED_PARTS = (
+    *("environments/call_costs.py", "numerics", "policies", "problem/polytope.py"),
+    "simulation.py",
+)
+"""The parts of the package that contain compiled code, or programs of which `result_cache` keeps the
+solutions; other parts change without recompiling."""
 
 MAX_UNUSED_S = 30 * 86_400.0  # after which the cache of another version is removed
 MAX_CACHED_VERSIONS = 32
