@@ -27,8 +27,8 @@ COMPILED_PARTS = (
     *("environments/call_costs.py", "numerics", "policies", "problem/polytope.py"),
     "simulation.py",
 )
-"""The parts of the package that contain compiled code, or programs of which `result_cache` keeps the
-solutions; other parts change without recompiling."""
+"""The parts of the package that contain compiled code, or programs whose solutions `result_cache`
+keeps; other parts change without recompiling."""
 
 MAX_UNUSED_S = 30 * 86_400.0  # after which the cache of another version is removed
 MAX_CACHED_VERSIONS = 32
