@@ -44,6 +44,7 @@ bench: .venv/.dev
 	$(BIN)/bylot bench decide
 	$(BIN)/bylot bench simulate
 	$(BIN)/bylot bench scale
+	$(BIN)/bylot bench start
 	$(BIN)/bylot bench service
 
 faults: .venv/.dev

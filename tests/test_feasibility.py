@@ -482,6 +482,7 @@ def test_every_point_of_the_region_is_a_mixture_of_sets() -> None:
 def test_if_the_solver_fails_the_error_has_the_range_of_numbers_and_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("bylot.numerics.result_cache.RESULTS_FOLDER", None)
     monkeypatch.setattr("bylot.problem.polytope.solve_linear_program", lambda *_: None)
     with pytest.raises(
         ProblemError, match=r"from 0\.001 to 5000; measure each cost"

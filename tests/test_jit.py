@@ -199,6 +199,52 @@ def test_a_process_with_a_warm_cache_compiles_nothing() -> None:
     assert run_probe(COUNT_COMPILATIONS) == "0"
 
 
+def test_compiled_code_cannot_call_an_entry_whose_intermediate_code_is_not_kept() -> None:
+    @jit_entry
+    def add_one(x: int) -> int:
+        return x + 1
+
+    @jit
+    def add_two(x: int) -> int:
+        return add_one(add_one(x))
+
+    with pytest.raises(TypeError, match=r"compiled code calls .*add_one, which only Python may"):
+        add_two(1)
+    assert add_one(1) == 2
+
+
+MANY_FEATURES = """
+import numpy as np
+from bylot.numerics.jit import jit_entry
+
+@jit_entry
+def compute(matrix, words):
+    counts = {}
+    for word in words:
+        counts[word] = len(word)
+    solved = np.linalg.solve(matrix, np.ones(2))
+    np.random.seed(1)
+    total = np.dot(matrix, solved).sum() + len(counts) + len({1.5, 2.5}) + np.random.random()
+    if total < 0:
+        raise ValueError("never")
+    return total, sorted([3, 1])[0]
+
+print(*compute(np.array([[2.0, 1.0], [1.0, 3.0]]), ("ann", "bob", "ann")), compute.stats.cache_hits)
+"""
+
+
+def test_cached_code_finds_all_symbols_in_a_process_that_has_compiled_nothing(
+    tmp_path: Path,
+) -> None:
+    """numba registers symbols when it prepares to compile; a missing one would end the process."""
+    (tmp_path / "features.py").write_text(MANY_FEATURES)
+    run = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import features"
+    first, second = (run_probe(run, NUMBA_CACHE_DIR=str(tmp_path / "cache")) for _ in range(2))
+    assert first.endswith("Counter()")
+    assert first.partition("Counter")[0] == second.partition("Counter")[0]
+    assert second.endswith(": 1})")
+
+
 def test_nothing_outside_the_listed_parts_is_compiled() -> None:
     marks = re.compile(
         r"^@(jit|jit_entry|jit_scalar|jit_inline|step|overload|intrinsic|structref)\b", re.MULTILINE

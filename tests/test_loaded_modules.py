@@ -1,10 +1,12 @@
-"""What `bylot simulate` and `bylot optimum` load: few modules, none of the paper's, no polars."""
+"""What a router, `bylot simulate` and `bylot optimum` load: few modules, none of them in vain."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from bylot_bench.start import TEN_LINES
 
 ADS = Path(__file__).parent.parent / "examples" / "ads"
 PROGRAM = """
@@ -51,3 +53,19 @@ def test_a_missing_extra_is_explained(tmp_path: Path, extra: str) -> None:
     assert f"need {extra}" in text
     assert "pip install" in text
     assert "Traceback" not in text
+
+
+def test_a_warm_start_loads_neither_a_solver_nor_what_compiles() -> None:
+    lines = f"{TEN_LINES}\nimport sys\nprint(*sys.modules)"
+    for _ in range(2):  # the first may compile and solve
+        done = subprocess.run(
+            [sys.executable, "-c", lines], capture_output=True, text=True, check=True
+        )
+    modules = set(done.stdout.splitlines()[-1].split())
+    unused = {"scipy.linalg", "scipy.optimize", "scipy.special", "scipy.sparse", "polars"}
+    unused |= {"matplotlib", "asyncio", "http.client", "uvicorn", "sqlite3", "numba.np.linalg"}
+    assert not unused & modules
+    own = {name for name in modules if name.partition(".")[0] == "bylot"}
+    parts = ("client", "eventlog", "evaluate", "gateway", "optima", "reports", "server", "store")
+    assert not own & {f"bylot.{part}" for part in parts}
+    assert len(own) <= 85

@@ -394,6 +394,7 @@ def test_conflicting_limits_are_named_by_line_with_remedies(tmp_path: Path) -> N
 def test_limits_that_the_solver_cannot_decide_are_named_by_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("bylot.numerics.result_cache.RESULTS_FOLDER", None)
     monkeypatch.setattr("bylot.problem.polytope.solve_linear_program", lambda *_: None)
     with pytest.raises(ProblemFileError, match=r"line 15, .*: the solver .*; measure each cost"):
         write_and_read_problem(tmp_path, VALID_FILES["yaml"])

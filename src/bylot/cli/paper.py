@@ -26,6 +26,7 @@ BENCHES = {
     "simulate": "the compiled loop against a NumPy loop of the same algorithm",
     "scale": "rounds per CPU-second and setup time, from 50 to 10,000 experts",
     "tenants": "decisions with a budget for each of 10,000 tenants, and what a tenant takes",
+    "start": "CPU of a new process that routes one request, with a warm cache, against numba alone",
     "service": "CPU and latency of durable requests against a bare uvicorn",
     "gateway": "CPU and latency of a panel of three against one call through LiteLLM's proxy",
     "cluster": "forwarded against direct requests, and CPU per request of 1, 2 and 4 servers",

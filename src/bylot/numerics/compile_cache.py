@@ -17,12 +17,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.runtime import rtsys
+from numba.cpython import hashing  # noqa: F401 (it adds symbols)
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
-COMPILED_PARTS = ("environments/call_costs.py", "numerics", "policies", "simulation.py")
-"""The parts of the package that contain compiled code; other parts change without recompiling."""
+COMPILED_PARTS = (
+    *("environments/call_costs.py", "numerics", "policies", "problem/polytope.py"),
+    "simulation.py",
+)
+"""The parts of the package that contain compiled code, or programs whose solutions `result_cache`
+keeps; other parts change without recompiling."""
 
 MAX_UNUSED_S = 30 * 86_400.0  # after which the cache of another version is removed
 MAX_CACHED_VERSIONS = 32
@@ -153,6 +160,33 @@ class SharedCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
         name = f"{Path(py_file).stem}.{py_func.__qualname__}"
         self._filename_base = self.get_filename_base(name, getattr(sys, "abiflags", ""))
 
+    def reduce(self, data: Any) -> Any:
+        """What is written: machine code without intermediate code and the types of variables.
+
+        To load these took longer than all else. Only compiled callers need intermediate code, and
+        entries have none.
+        """
+        (name, kind, (machine_code, code)), *others = super().reduce(
+            data._replace(type_annotation="")
+        )
+        return ((name, kind, (machine_code, keep_symbols(code))), *others)
+
+
+def keep_symbols(code: bytes) -> bytes:
+    """Intermediate code that defines the same symbols, and has nothing else."""
+    module = llvm.parse_bitcode(code)
+    lines = [f'@"{one.name}" = global i8 0' for one in list_symbols(module.global_variables)]
+    lines += [
+        f'define void @"{one.name}"() {{ ret void }}' for one in list_symbols(module.functions)
+    ]
+    return bytes(llvm.parse_assembly("\n".join(lines)).as_bitcode())
+
+
+def list_symbols(values: Iterable[Any]) -> list[Any]:
+    """Those that are defined, and that other modules can see."""
+    hidden = (llvm.Linkage.internal, llvm.Linkage.private)
+    return [one for one in values if not one.is_declaration and one.linkage not in hidden]
+
 
 class SharedCache(FunctionCache):  # type: ignore[misc]
     """A cache that cannot fail: what a full disk or a crash has damaged is compiled again."""
@@ -160,8 +194,14 @@ class SharedCache(FunctionCache):  # type: ignore[misc]
     _impl_class = SharedCacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """As numba does, but without loading what only compilation needs, its slowest imports.
+
+        Machine code needs the symbols of the runtime, and of `hashing` if it has dictionaries.
+        """
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
         except Exception:  # unpickling damaged data can raise anything
             with suppress(OSError):
                 self.flush()

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from bylot.numerics.jit import Floats
 from bylot.numerics.kl_projection import kl_project
+from bylot.numerics.result_cache import recall_result
 from bylot.problem import Problem
 
 
@@ -67,6 +67,19 @@ def find_slater_point(
     A, b = make_constraint_rows(problem) if rows is None else rows
     K, members = problem.size, min(problem.draws, problem.size)
     empty = 0.0 if fewest is None else float(members - fewest)
+    x = recall_result(
+        "slater", (A, b, members, empty), lambda: solve_slater_program(A, b, members, empty)
+    )
+    if x is None:  # HiGHS misses an interior thinner than its tolerance
+        return SlaterPoint(0.0, np.full(K, members / K))
+    return SlaterPoint(float(x[-1]), np.clip(x[:K], 0.0, 1.0))
+
+
+def solve_slater_program(A: Floats, b: Floats, members: int, empty: float) -> Floats | None:
+    """The shares p, of the empty places, and delta; None if there are none."""
+    from scipy.optimize import linprog  # it takes longer to load than all else a router needs
+
+    K = A.shape[1]
     found = linprog(  # over p, empty places, and delta
         np.append(np.zeros(K + 1), -1.0),
         A_ub=np.column_stack([A, np.zeros(len(b)), np.abs(b)]) if len(b) else None,
@@ -76,9 +89,7 @@ def find_slater_point(
         bounds=[*[(0.0, 1.0)] * K, (0.0, empty), (0.0, 1.0)],
         method="highs-ds",  # a vertex, not a point inside a face
     )
-    if found.x is None:  # HiGHS misses an interior thinner than its tolerance
-        return SlaterPoint(0.0, np.full(K, members / K))
-    return SlaterPoint(float(found.x[-1]), np.clip(found.x[:K], 0.0, 1.0))
+    return found.x
 
 
 MIN_ROW_SLACK = 1e-6  # of a limit, in units of its row

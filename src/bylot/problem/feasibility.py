@@ -7,7 +7,6 @@ from math import ceil, floor
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from bylot._text import format_sizes, join_words
 from bylot.errors import InfeasibleLimits
@@ -43,7 +42,7 @@ def find_conflict(
     polytope: LimitPolytope, limits: Sequence[Limit], max_programs: int = MAX_PROOF_PROGRAMS
 ) -> Conflict | None:
     """Find a conflict between limits, None if all can be kept; the smallest, if time allows."""
-    if not limits or polytope.is_feasible(polytope.every):
+    if not limits or polytope.can_keep_all():
         return None
     programs = max_programs * PROOF_PROGRAM_SIZE // max(PROOF_PROGRAM_SIZE, polytope.rows.size)
     places, proven = find_smallest_conflict(polytope, find_irreducible_conflict(polytope), programs)
@@ -124,6 +123,8 @@ def find_smallest_hitting_set(sets: list[list[int]], size: int) -> list[int] | N
     >>> find_smallest_hitting_set([[0, 1], [1, 2], [3]], size=4)
     [1, 3]
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     if not sets:
         return []
     member = np.zeros((len(sets), size))

@@ -6,14 +6,17 @@ Which limits conflict, and what to do about it, is left to `feasibility`.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import OptimizeResult, linprog
 
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.result_cache import recall_result
 from bylot.problem.limits import UPPER
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 BOUND_TOLERANCE = 1e-9
 """Limits count as feasible if they are when each bound is relaxed by this fraction of itself."""
@@ -103,6 +106,14 @@ class LimitPolytope:
         """
         return self.find_point(active) is not None
 
+    def can_keep_all(self) -> bool:
+        """Whether some point keeps all limits, solved once for this version on this machine."""
+        given = (self.least, self.fewest, self.most, self.rows, self.bounds, self.signs)
+        kept = recall_result(
+            "can_keep_all", given, lambda: np.array([float(self.is_feasible(self.every))])
+        )
+        return kept is not None and bool(kept[0])
+
     def find_extreme(self, cost: Floats, sign: int, active: Iterable[int]) -> float | None:
         """Find the largest (sign +1) or smallest (-1) cost.p under these limits."""
         p = self.find_extreme_point(cost, sign, active)
@@ -140,7 +151,7 @@ class LimitPolytope:
         )
         return None if solution is None else solution.x[: self.size]
 
-    def _relax(self, active: list[int]) -> tuple[float, "PolytopeProgram", OptimizeResult]:
+    def _relax(self, active: list[int]) -> tuple[float, "PolytopeProgram", "OptimizeResult"]:
         """Find the least fraction t >= 0 by which the bounds must be relaxed: over p and t with
 
         c_j.p <= (1 + t) u_j,   c_j.p >= (1 - t) l_j,   sum p >= (1 - t) fewest
@@ -202,14 +213,14 @@ class PolytopeProgram(NamedTuple):
 
 def solve_linear_program(
     cost: Floats, a: Floats, b: Floats, low: Floats, high: Floats
-) -> OptimizeResult | None:
+) -> "OptimizeResult | None":
     """Minimise cost.x over a x <= b, low <= x <= high; None if there is no such x."""
     program = (cost, a, b, low, high)
     return solve_frozen_program(*(np.asarray(one, dtype=float).tobytes() for one in program))
 
 
 @lru_cache(maxsize=256)
-def solve_frozen_program(*program: bytes) -> OptimizeResult | None:
+def solve_frozen_program(*program: bytes) -> "OptimizeResult | None":
     """Solve a linear program of five arrays; the programs of one problem come again and again."""
     cost, flat, b, low, high = (np.frombuffer(one) for one in program)
     # without presolve if the first attempt gives up, which is rare
@@ -228,11 +239,13 @@ def attempt_linear_program(
     high: Floats,
     attempts: Iterable[Mapping[str, Any]],
     equations: tuple[Floats, Floats] | tuple[None, None] = (None, None),
-) -> OptimizeResult | None:
+) -> "OptimizeResult | None":
     """Minimise cost.x over a x <= b, low <= x <= high and the equations E x = e, by HiGHS.
 
     attempts: `tolerance` and options of each, until one succeeds; None if none does.
     """
+    from scipy.optimize import linprog  # it takes longer to load than all else a router needs
+
     bounds = list(zip(low.tolist(), high.tolist(), strict=True))
     for attempt in attempts:
         options: Any = {name: value for name, value in attempt.items() if name != "tolerance"}
