@@ -199,20 +199,6 @@ def test_a_process_with_a_warm_cache_compiles_nothing() -> None:
     assert run_probe(COUNT_COMPILATIONS) == "0"
 
 
-def test_compiled_code_cannot_call_an_entry_whose_intermediate_code_is_not_kept() -> None:
-    @jit_entry
-    def add_one(x: int) -> int:
-        return x + 1
-
-    @jit
-    def add_two(x: int) -> int:
-        return add_one(add_one(x))
-
-    with pytest.raises(TypeError, match=r"compiled code calls .*add_one, which only Python may"):
-        add_two(1)
-    assert add_one(1) == 2
-
-
 MANY_FEATURES = """
 import numpy as np
 from bylot.numerics.jit import jit_entry

@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.core.runtime import rtsys
@@ -159,33 +158,6 @@ class SharedCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
         self._locator = SharedCacheLocator(py_func, py_file)
         name = f"{Path(py_file).stem}.{py_func.__qualname__}"
         self._filename_base = self.get_filename_base(name, getattr(sys, "abiflags", ""))
-
-    def reduce(self, data: Any) -> Any:
-        """What is written: machine code without intermediate code and the types of variables.
-
-        To load these took longer than all else. Only compiled callers need intermediate code, and
-        entries have none.
-        """
-        (name, kind, (machine_code, code)), *others = super().reduce(
-            data._replace(type_annotation="")
-        )
-        return ((name, kind, (machine_code, keep_symbols(code))), *others)
-
-
-def keep_symbols(code: bytes) -> bytes:
-    """Intermediate code that defines the same symbols, and has nothing else."""
-    module = llvm.parse_bitcode(code)
-    lines = [f'@"{one.name}" = global i8 0' for one in list_symbols(module.global_variables)]
-    lines += [
-        f'define void @"{one.name}"() {{ ret void }}' for one in list_symbols(module.functions)
-    ]
-    return bytes(llvm.parse_assembly("\n".join(lines)).as_bitcode())
-
-
-def list_symbols(values: Iterable[Any]) -> list[Any]:
-    """Those that are defined, and that other modules can see."""
-    hidden = (llvm.Linkage.internal, llvm.Linkage.private)
-    return [one for one in values if not one.is_declaration and one.linkage not in hidden]
 
 
 class SharedCache(FunctionCache):  # type: ignore[misc]

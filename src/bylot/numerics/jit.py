@@ -250,22 +250,12 @@ def jit_scalar(function: FunctionT) -> FunctionT:
 
 
 def jit_entry(function: FunctionT, **options: str) -> FunctionT:
-    """Compile a function that Python calls often; its machine code is cached on disk.
-
-    Compiled code must not call it: no intermediate code is cached.
-    """
+    """Compile a function that Python calls often; its machine code is cached on disk."""
     entry = numba.jit(**STRICT_OPTIONS, pipeline_class=EntryCompiler, **options)(function)
     cache = make_cache(function)
     if cache is not None:
         entry._cache = cache
-    entry.get_call_template = functools.partial(refuse_call, entry)
     return entry  # type: ignore[no-any-return]
-
-
-def refuse_call(entry: Any, args: Any, kws: Any) -> None:
-    """Say that compiled code calls an entry, when numba asks for its types."""
-    name = entry.py_func.__qualname__
-    raise TypeError(f"compiled code calls {name}, which only Python may: decorate it with jit")
 
 
 def jit_inline(function: FunctionT) -> FunctionT:
