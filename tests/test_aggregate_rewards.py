@@ -13,6 +13,7 @@ from bylot.eventlog import open_decisions
 from bylot.eventlog.events import DecisionMade
 from bylot.eventlog.history import decision_from_event
 from bylot.policies.base import compute_distribution
+from bylot.router.core_status import report_status
 from logged_aggregate import SECOND, LoggedRouter, decode_decision, make_problem_with_frank
 from sample_problem import make_five_expert_problem
 
@@ -51,13 +52,13 @@ def test_only_the_earliest_of_rewards_with_different_keys_is_learned() -> None:
     logged = LoggedRouter()
     one = logged.decide()
     assert logged.reward(one, 0.5, key="x") == "learned"
-    before = str(logged.aggregate.core.status())
+    before = str(report_status(logged.aggregate.core))
     assert logged.reward(one, 0.7, key="y") == "noted"
     assert logged.reward(one, 0.7, key="y") == "duplicate"
     with pytest.raises(RewardConflict, match="under key 'x'"):
         logged.reward(one, 0.7, key="x")
     assert logged.reward(one, 0.7) == "noted", "no key counts as a separate key"
-    assert str(logged.aggregate.core.status()) == before
+    assert str(report_status(logged.aggregate.core)) == before
     assert list_nonzero_counters(logged) == {"learned": 1, "noted": 2}
 
 

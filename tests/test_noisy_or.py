@@ -94,7 +94,11 @@ class ReferenceNoisyOr:
         self.rule, self.recent, self.K = rule, list[int](), K
         self.belief = ReferenceModel(K, rule.explorer.members, contexts)
         self.lam, self.G2, self.width = np.zeros(d), np.full(d, 0.01), 1.0
-        self.account, self.bounds, self.moved = open_budget(rule.guard, 1), rule.guard.b.copy(), False
+        self.account, self.bounds, self.moved = (
+            open_budget(rule.guard, 1),
+            rule.guard.b.copy(),
+            False,
+        )
 
     def sample(self, x: int, boldness: float, z: Floats) -> Ints:
         scale = 1.5 if boldness < 0.03 else 0.5

@@ -8,6 +8,7 @@ import pytest
 import bylot
 from bylot.optima import ValueStack, best_mixture
 from bylot.problem import Problem, at_most
+from bylot.router.core_status import report_status
 from bylot.router.price_average import MEMORY_READINGS, PriceAverage
 from bylot.server.metrics import ServerMetrics
 from played_routers import PlayedRouter
@@ -81,7 +82,7 @@ def test_a_change_of_a_bound_starts_its_average_anew_and_no_other() -> None:
     before = core.prices
     core.change_problem(old.replace(limits=[at_most("usd", 2.5), *old.limits[1:]]))
     assert [one.readings for one in core.prices] == [0, *(one.readings for one in before[1:])]
-    assert core.status().limits[0].price_spread is None
+    assert report_status(core).limits[0].price_spread is None
 
 
 def test_the_price_of_a_limit_that_leaves_no_choice_stays_unknown() -> None:

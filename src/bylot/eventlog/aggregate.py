@@ -29,6 +29,7 @@ from bylot.problem.calendar import FULL_HOUR_US
 from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
+from bylot.router.core_status import list_distributions, report_status
 from bylot.router.status import Counters, RouterStatus
 from bylot.store import DecisionEvents, Event, Segment, Snapshot
 
@@ -541,7 +542,7 @@ class RouterAggregate:
 
     def status(self, at: int = 0) -> RouterStatus:
         """The status of the router at this time, with what only its log knows."""
-        status = self.core.status(self.active, at=at and self.local_time(at))
+        status = report_status(self.core, self.active, at=at and self.local_time(at))
         deferred = sum(one.is_deferred for _, one in self.open)
         return structs.replace(
             status,
@@ -552,7 +553,7 @@ class RouterAggregate:
                 for name, cost in status.costs.items()
             },
             counters=self.count_with_refused(),
-            distributions=self.core.list_distributions(self.active),
+            distributions=list_distributions(self.core, self.active),
             timeline=self.timeline.points(status.decisions),
         )
 

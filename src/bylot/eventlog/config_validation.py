@@ -16,6 +16,7 @@ from bylot.problem.validation import suggest_known_name
 from bylot.problem.window_bounds import name_request_cost
 from bylot.router.config import RouterConfig
 from bylot.router.core import ALL_AVAILABLE, RouterCore
+from bylot.router.core_status import report_status
 from bylot.router.persistence import problem_to_data
 
 MAX_WAIT_S = 1e10
@@ -65,7 +66,7 @@ def prepare_config(config: RouterConfig) -> PreparedConfig:
     """Validate a configuration, bind its policy and compile it."""
     canonical, parts = validate_config(config)
     core = RouterCore(*parts, canonical.max_contexts)
-    core.status()  # compiles what a status needs, too
+    report_status(core)  # compiles what a status needs, too
     return PreparedConfig(canonical, core)
 
 

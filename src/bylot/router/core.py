@@ -4,13 +4,12 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 """
 
 import copy
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, TooManyContexts
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
@@ -26,7 +25,6 @@ from bylot.policies.base import (
     Ticket,
     has_same_pool,
 )
-from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.registry import check_kept_limits
 from bylot.policies.traffic_forecast import shift_traffic
 from bylot.policies.validation import RunConfig, check_run_config
@@ -41,17 +39,9 @@ from bylot.problem import Limit, Problem
 from bylot.problem.calendar import find_window, format_instant
 from bylot.problem.validation import suggest_known_name
 from bylot.router import price_average
-from bylot.router import status as statuses
 from bylot.router.price_average import PriceAverage
-from bylot.router.tenants import Tenants, TenantsSummary, TenantWindow, check_tenant_name
-from bylot.router.verdict import PeriodPosition
-from bylot.router.window_status import (
-    WindowStatus,
-    measure_cheapest_panel,
-    measure_window,
-)
+from bylot.router.tenants import Tenants, TenantWindow, check_tenant_name
 
-MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 MAX_CACHED_GROUPS = 10_000  # contexts whose limits are remembered
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
 OF_HANDLE = ("_handle", "_decide", "_learn")  # what `_set_state` makes of the state
@@ -660,64 +650,7 @@ class RouterCore:
         gone = self.uncounted
         return self.t - gone.since.get(cost, 0) - gone.unused.get(cost, 0)
 
-    def status(
-        self, available: Bools = ALL_AVAILABLE, waiting: int = 0, at: int = 0
-    ) -> statuses.RouterStatus:
-        """The status at this time, with the distribution over the available experts."""
-        problem, totals, t = self.problem, self.totals, self.t
-        rewards, sums = int(totals.rewards[0]), (totals.spent.tolist(), totals.expected.tolist())
-        costs = {}
-        for name, spent, expected in zip(problem.costs, *sums, strict=True):
-            costs[name] = statuses.CostStatus(spent, expected, spent, self.count_decisions(name))
-        span = self.run.high - self.run.low
-        prices = [
-            average.summarize(price, span)
-            for average, price in zip(self.prices, self.read_prices(), strict=True)
-        ]
-        now = budget.report_budget(problem, self.rule, self.state)
-        limits = tuple(
-            statuses.make_limit_status(
-                one,
-                costs[one.name],
-                price,
-                now and self._measure_period(now, j),
-                *self._measure_window(j, costs[one.name], max(at, self.at), available),
-                self._summarize_tenants(j, max(at, self.at)),
-            )
-            for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
-        )
-        q = self.average_distribution(available).tolist()
-        return statuses.RouterStatus(
-            decisions=t,
-            rewards=rewards,
-            waiting=waiting,
-            contexts=len(self.contexts),
-            max_contexts=self.count_capacity(),
-            mean_reward=float(totals.total[0]) / rewards if rewards else None,
-            kept=all(one.kept for one in limits),
-            limits=limits,
-            costs=costs,
-            q=dict(zip(problem.experts, q, strict=True)),
-            effective_experts=statuses.count_effective_experts(q),
-            multinomial=self.policy.draws_iid,
-            whole=self.policy.draws_sets,
-            period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
-            feedback=self.run.feedback,
-            uses_feedback=self.run.feedback in self.policy.feedback,
-        )
-
-    def _measure_window(
-        self, j: int, cost: statuses.CostStatus, at: int, available: Bools
-    ) -> tuple[WindowStatus | None, bool]:
-        """Limit j in its window of the calendar, and whether that is spent."""
-        limit = self.problem.limits[j]
-        if not limit.calendar or limit.scope or self.at == 0:
-            return None, False
-        usual = cost.settled / max(cost.decisions, 1)
-        found = measure_window(self.problem, self.rule, self.state, j, at, usual)
-        return found, self._is_spent(j, at, available)
-
-    def _is_spent(self, j: int, at: int, available: Bools) -> bool:
+    def is_spent(self, j: int, at: int, available: Bools) -> bool:
         """Whether budget j leaves no panel for a request that it counts."""
         applies = self.state.budget.windows.applies
         before = applies.copy()
@@ -726,59 +659,13 @@ class RouterCore:
         applies[:] = before
         return spent
 
-    def _summarize_tenants(self, j: int, at: int) -> TenantsSummary | None:
-        """All tenants under limit j at this time, if it is for each of them."""
-        problem = self.problem
-        if self.tenants is None or problem.limits[j].scope is None:
-            return None
-        least = problem.min_members
-        if any(one.when_spent == "fewer" for one in problem.limits):
-            least = 1
-        cheapest = measure_cheapest_panel(problem, self.rule, self.state, j, least)
-        return self.tenants.summarize(j, at, cheapest)
-
-    def _measure_period(self, report: budget.BudgetReport, j: int) -> PeriodPosition:
-        """Limit j in the current period, as measured and as it counts.
-
-        After a change of the problem they differ: what counts is the bound + over / decisions,
-        where `over` was spent beyond the bounds that the decisions were made under.
-        """
-        now, limit, offset = report.limits[j], self.problem.limits[j], self.t - report.played
-        if limit.calendar is not None or limit.where:
-            return PeriodPosition(now, now.mean, 0, False)
-        contested = any(not one.within_reach for one in report.limits)  # by another, if not by j
-        if self.period.offset != offset or self.period.first == 0:  # no change in this period
-            final = self.run.horizon is not None and report.played == 0 < self.t
-            end = offset + (0 if final else report.period)
-            return PeriodPosition(now, now.mean, end, final, contested)
-        n, spent = self.before_period.get(limit.name, (0, 0.0))
-        decisions, measured, counted = self.count_decisions(limit.name) - n, None, None
-        if decisions > 0:
-            over = self.state.budget.spent[j] - report.played * self.rule.guard.b[j]
-            unit = -limit.sign * compute_row_units(self.problem)[j]
-            measured = (self.name_costs(self.totals.spent)[limit.name] - spent) / decisions
-            counted = float(limit.bound + over * unit / decisions)
-            counted = measured if math.isclose(measured, counted) else counted
-        now = structs.replace(now, mean=measured)
-        return PeriodPosition(now, counted, offset + report.period, False, contested)
-
     def count_visits(self) -> Ints:
         """Decisions by context: the policy's own counts, less what changes of the problem added."""
         visits: Ints = self.state.visits[: len(self.contexts)].copy()
         visits[: len(self.skipped)] -= np.array(self.skipped, np.int64)
         return visits
 
-    def list_distributions(self, available: Bools) -> tuple[statuses.ContextDistribution, ...]:
-        """The distributions over the available experts in the contexts visited most."""
-        visits, labels = self.count_visits(), list(self.contexts)
-        most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
-        found = []
-        for x in most:
-            q = self._read_distribution(x, available)
-            found.append(statuses.ContextDistribution(labels[x], int(visits[x]), q.tolist()))
-        return tuple(found)
-
-    def _read_distribution(self, context: int, available: Bools) -> Floats:
+    def read_distribution(self, context: int, available: Bools) -> Floats:
         """The distribution of a draw in one context."""
         only = np.eye(1, context + 1, context)[0]
         return compiled.average_distribution(self._handle, only, available)

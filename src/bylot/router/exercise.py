@@ -9,6 +9,7 @@ from bylot.policies.base import Policy
 from bylot.policies.validation import check_run_config
 from bylot.problem import Problem, at_most
 from bylot.router.core import ALL_AVAILABLE, RouterCore
+from bylot.router.core_status import report_status
 
 
 @cache
@@ -32,7 +33,7 @@ def exercise_policy(policy: Policy) -> None:
     added = core.draw_substitute(0, 1, 0, core.mark_substitutes(2), ALL_AVAILABLE)
     core.exchange_call(1, 2, added)
     core.cancel(1, costs, costs, problem.experts[:2])
-    core.status()
+    report_status(core)
     core.change_problem(problem.replace(limits=[at_most("cost", 4.5)]))
     more = {"cost": [*problem.costs["cost"], 2.5]}
     core.change_problem(problem.replace(experts=[*problem.experts, "e"], costs=more))

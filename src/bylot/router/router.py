@@ -21,6 +21,7 @@ from bylot.problem.validation import check_panel_size
 from bylot.router import feedback as reports
 from bylot.router import persistence
 from bylot.router.core import NO_LABELS, RequestLabels, RouterCore
+from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 from bylot.router.tenants import TenantWindow
@@ -423,7 +424,7 @@ class Router:
         """
         with self._lock:
             waiting = sum(isinstance(one, BookedDecision) for one in self.open.values())
-            return self.core.status(waiting=waiting, at=self._read_clock())
+            return report_status(self.core, waiting=waiting, at=self._read_clock())
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file atomically; `load` continues bit for bit.

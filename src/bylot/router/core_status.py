@@ -1,0 +1,127 @@
+"""The status of a router core: what its limits, costs, tenants and distributions are now."""
+
+import math
+
+import numpy as np
+from msgspec import structs
+
+from bylot.numerics.jit import Bools
+from bylot.policies import budget
+from bylot.policies.constraint_rows import compute_row_units
+from bylot.router import status as statuses
+from bylot.router.core import ALL_AVAILABLE, RouterCore
+from bylot.router.tenants import TenantsSummary
+from bylot.router.verdict import PeriodPosition
+from bylot.router.window_status import WindowStatus, measure_cheapest_panel, measure_window
+
+MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
+
+
+def report_status(
+    core: RouterCore, available: Bools = ALL_AVAILABLE, waiting: int = 0, at: int = 0
+) -> statuses.RouterStatus:
+    """The status at this time, with the distribution over the available experts."""
+    problem, totals, t = core.problem, core.totals, core.t
+    rewards, sums = int(totals.rewards[0]), (totals.spent.tolist(), totals.expected.tolist())
+    costs = {}
+    for name, spent, expected in zip(problem.costs, *sums, strict=True):
+        costs[name] = statuses.CostStatus(spent, expected, spent, core.count_decisions(name))
+    span = core.run.high - core.run.low
+    prices = [
+        average.summarize(price, span)
+        for average, price in zip(core.prices, core.read_prices(), strict=True)
+    ]
+    now = budget.report_budget(problem, core.rule, core.state)
+    limits = tuple(
+        statuses.make_limit_status(
+            one,
+            costs[one.name],
+            price,
+            now and measure_period(core, now, j),
+            *measure_limit_window(core, j, costs[one.name], max(at, core.at), available),
+            summarize_tenants(core, j, max(at, core.at)),
+        )
+        for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
+    )
+    q = core.average_distribution(available).tolist()
+    return statuses.RouterStatus(
+        decisions=t,
+        rewards=rewards,
+        waiting=waiting,
+        contexts=len(core.contexts),
+        max_contexts=core.count_capacity(),
+        mean_reward=float(totals.total[0]) / rewards if rewards else None,
+        kept=all(one.kept for one in limits),
+        limits=limits,
+        costs=costs,
+        q=dict(zip(problem.experts, q, strict=True)),
+        effective_experts=statuses.count_effective_experts(q),
+        multinomial=core.policy.draws_iid,
+        whole=core.policy.draws_sets,
+        period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
+        feedback=core.run.feedback,
+        uses_feedback=core.run.feedback in core.policy.feedback,
+    )
+
+
+def measure_limit_window(
+    core: RouterCore, j: int, cost: statuses.CostStatus, at: int, available: Bools
+) -> tuple[WindowStatus | None, bool]:
+    """Limit j in its window of the calendar, and whether that is spent."""
+    limit = core.problem.limits[j]
+    if not limit.calendar or limit.scope or core.at == 0:
+        return None, False
+    usual = cost.settled / max(cost.decisions, 1)
+    found = measure_window(core.problem, core.rule, core.state, j, at, usual)
+    return found, core.is_spent(j, at, available)
+
+
+def summarize_tenants(core: RouterCore, j: int, at: int) -> TenantsSummary | None:
+    """All tenants under limit j at this time, if it is for each of them."""
+    problem = core.problem
+    if core.tenants is None or problem.limits[j].scope is None:
+        return None
+    least = problem.min_members
+    if any(one.when_spent == "fewer" for one in problem.limits):
+        least = 1
+    cheapest = measure_cheapest_panel(problem, core.rule, core.state, j, least)
+    return core.tenants.summarize(j, at, cheapest)
+
+
+def measure_period(core: RouterCore, report: budget.BudgetReport, j: int) -> PeriodPosition:
+    """Limit j in the current period, as measured and as it counts.
+
+    After a change of the problem they differ: what counts is the bound + over / decisions,
+    where `over` was spent beyond the bounds that the decisions were made under.
+    """
+    now, limit, offset = report.limits[j], core.problem.limits[j], core.t - report.played
+    if limit.calendar is not None or limit.where:
+        return PeriodPosition(now, now.mean, 0, False)
+    contested = any(not one.within_reach for one in report.limits)  # by another, if not by j
+    if core.period.offset != offset or core.period.first == 0:  # no change in this period
+        final = core.run.horizon is not None and report.played == 0 < core.t
+        end = offset + (0 if final else report.period)
+        return PeriodPosition(now, now.mean, end, final, contested)
+    n, spent = core.before_period.get(limit.name, (0, 0.0))
+    decisions, measured, counted = core.count_decisions(limit.name) - n, None, None
+    if decisions > 0:
+        over = core.state.budget.spent[j] - report.played * core.rule.guard.b[j]
+        unit = -limit.sign * compute_row_units(core.problem)[j]
+        measured = (core.name_costs(core.totals.spent)[limit.name] - spent) / decisions
+        counted = float(limit.bound + over * unit / decisions)
+        counted = measured if math.isclose(measured, counted) else counted
+    now = structs.replace(now, mean=measured)
+    return PeriodPosition(now, counted, offset + report.period, False, contested)
+
+
+def list_distributions(
+    core: RouterCore, available: Bools
+) -> tuple[statuses.ContextDistribution, ...]:
+    """The distributions over the available experts in the contexts visited most."""
+    visits, labels = core.count_visits(), list(core.contexts)
+    most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
+    found = []
+    for x in most:
+        q = core.read_distribution(x, available)
+        found.append(statuses.ContextDistribution(labels[x], int(visits[x]), q.tolist()))
+    return tuple(found)
