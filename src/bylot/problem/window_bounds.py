@@ -73,9 +73,13 @@ def name_request_cost(limit: Limit) -> str:
     'usd per day in icu, er'
     """
     window = "" if limit.per is None else f" per {limit.per}"
+    return f"{limit.name}{window}{name_counted_requests(limit)}"
+
+
+def name_counted_requests(limit: Limit) -> str:
+    """Which requests a limit counts, if not all together: " for each tenant", " in icu, er"."""
     scope = " for each tenant" if limit.scope else ""
-    where = f" in {', '.join(limit.where)}" if limit.where else ""
-    return f"{limit.name}{window}{scope}{where}"
+    return f"{scope} in {', '.join(limit.where)}" if limit.where else scope
 
 
 def restate_per_request(problem: "Problem") -> "Problem":

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot._text import format_number
+from bylot._text import format_number, join_words
 from bylot.problem import Problem
 from bylot.problem.limits import WhenSpent
 from bylot.problem_files.problem_file import ProblemFile
@@ -93,11 +93,18 @@ def describe_window(
 ) -> Iterator[str]:
     """What a limit means in its windows."""
     per, zone = window["per"], f"by the calendar of {window['zone']}"
-    if not written.limit.is_total:
-        yield f"{zone}: the average over the requests of each {per}."
+    limit = written.limit
+    if not limit.is_total:
+        whose = " of the tenant" if limit.scope else ""
+        counted = f" in {join_words(limit.where, 'and')}" if limit.where else ""
+        yield f"{zone}: the average over the requests{whose}{counted} of each {per}."
         return
     requests, most = window["requests"], window["most_requests"]
     meaning = "what that is per request is learned from the requests (or give --traffic)"
+    if limit.scope:
+        meaning = "what it means per request depends on the tenant's own requests"
+    elif limit.where:
+        meaning = "what that is per request is learned from the requests that count"
     if requests is not None:
         share, traffic = format_number(window["per_request"]), file.problem.traffic
         meaning = f"{share} per request at {format_number(traffic)} requests per day"
@@ -109,6 +116,7 @@ def describe_window(
         return
     panel = f"The cheapest panel, of {count_smallest_panel(file.problem)},"
     count = f"at most {most:,} request{'s' * (most != 1)} per {per}"
+    count += " of a tenant" if limit.scope else ""
     yield f"{panel} costs {format_number(window['cheapest_panel'])}, so it suffices for {count};"
     yield f"{WHEN_SPENT_TEXTS[window['when_spent']]}."
     if requests is not None and requests > most:

@@ -251,7 +251,8 @@ def write(problem: Problem) -> str:
             what = f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}"
             raise ProblemError(what, remedy="limit a cost with these numbers instead")
     costs = [name for name in problem.costs if name not in shares or name in limited]
-    for name in (*problem.experts, *problem.costs):
+    contexts = dict.fromkeys(name for limit in problem.limits for name in limit.where)
+    for name in (*problem.experts, *problem.costs, *contexts):
         if not is_readable_name(name):
             raise ProblemError("name", got=name, expected=NAME_RULE)
         if name in EXPERT_KEYS and name in costs:
