@@ -14,6 +14,8 @@ from bylot import policies
 from bylot._text import join_words
 from bylot.policies import Auto, find_policy, policy_to_data
 from bylot.problem import Limit, Share
+from bylot.problem.limits import LimitKey
+from bylot.problem.window_bounds import name_request_cost
 from bylot.router.config import RouterConfig
 from bylot.server.provision import DeclaredRouter
 
@@ -166,7 +168,7 @@ def merge_rows(
     return [known[name] for name in experts]
 
 
-def index_limits(data: Sequence[Any]) -> dict[tuple[str, int, str], Limit]:
+def index_limits(data: Sequence[Any]) -> dict[LimitKey, Limit]:
     limits = map(Limit.from_data, data)
     return {limit.key: limit for limit in limits}
 
@@ -201,14 +203,16 @@ def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
 
 
 def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most per day 500 -> 600"."""
+    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most per day 500 -> 600", "drop usd
+    at most 20 per month for each tenant".
+    """
     was, now = index_limits(old), index_limits(new)
     for key in dict.fromkeys([*was, *now]):
         one, two = was.get(key), now.get(key)
         limit = one or two
         assert limit is not None
         words = f"{limit.name} {limit.side.replace('_', ' ')}"
-        per = "" if limit.per is None else f" per {limit.per}"
+        per = name_request_cost(limit).removeprefix(limit.name)
         if one is None:
             yield f"add {words} {limit.bound:.6g}{per}"
         elif two is None:
