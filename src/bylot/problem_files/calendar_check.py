@@ -13,6 +13,7 @@ import numpy as np
 from bylot._text import format_number, join_words
 from bylot.problem import Problem
 from bylot.problem.limits import WhenSpent
+from bylot.problem.window_bounds import compute_request_bounds
 from bylot.problem_files.problem_file import ProblemFile
 from bylot.problem_files.written_limit import WrittenLimit
 
@@ -75,10 +76,12 @@ def describe_windows(file: ProblemFile, found: dict[str, Any]) -> list[str]:
 def describe_request_bounds(file: ProblemFile) -> list[str]:
     """What budgets of the calendar are per request at the traffic, for optima."""
     parts = []
-    for written, bound in zip(file.limits, file.problem.bounds.tolist(), strict=True):
+    bounds = compute_request_bounds(file.problem, one_tenant=True).tolist()
+    for written, bound in zip(file.limits, bounds, strict=True):
         if written.requests is not None:
             fair = written.limit.bound / written.requests
             text = f'"{written.words}" is {format_number(fair)} per request'
+            text += ", if all are of one tenant" if written.limit.scope else ""
             if bound > fair * (1 + REQUESTS_TOLERANCE):
                 text += ", less than the cheapest panels cost, so requests are refused: optima are "
                 text += f"at {format_number(bound)}"

@@ -90,6 +90,11 @@ class ProblemFile:
         limits = [one.at_traffic(traffic) for one in self.limits]
         return replace(self, problem=self.problem.replace(traffic=traffic), limits=limits)
 
+    def as_one_tenant(self) -> "ProblemFile":
+        """The same if all requests are of one tenant: limits for each count all of them."""
+        traffic = self.problem.traffic
+        return replace(self, limits=[one.at_traffic(traffic, scope=None) for one in self.limits])
+
 
 def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) -> ProblemFile:
     """Read a problem from a YAML, TOML or JSON file.

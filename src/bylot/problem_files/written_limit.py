@@ -4,6 +4,7 @@ What limits mean together, and whether they can be kept, is left to `problem_fil
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -33,9 +34,13 @@ class WrittenLimit(NamedTuple):
             return None
         return self._replace(limit=self.limit.at(self.to_bound(written, draws)), written=written)
 
-    def at_traffic(self, traffic: float | None) -> "WrittenLimit":
-        """The same at so many requests per day; None: they are not known."""
-        return self._replace(requests=count_window_requests(self.limit, traffic))
+    def at_traffic(self, traffic: float | None, **changes: Any) -> "WrittenLimit":
+        """The same at so many requests per day; None: they are not known. A limit with changes
+        would count them.
+        """
+        return self._replace(
+            requests=count_window_requests(replace(self.limit, **changes), traffic)
+        )
 
     def to_bound(self, written: float, draws: int) -> float:
         """The bound of the limit for one in the unit of the file: per draw, the decimal product,

@@ -109,13 +109,14 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     for one in file.limits:
         side = f"{one.limit.name}.{one.limit.side}"
         full = side if one.limit.per is None else f"{side}.{one.per}"
+        full += ".tenant" * bool(one.limit.scope) + f"@{','.join(one.limit.where)}".rstrip("@")
         sides[full] = one
         if name in (one.limit.name, side, f"{one.limit.name}.{one.per}", full):
             fits.append(full)
     if len(fits) == 1 or name in fits:
         return sides[name if name in fits else fits[0]]
     if fits:
-        several = len({sides[full].limit.per for full in fits}) > 1
+        several = len({sides[full].limit.key._replace(sign=0) for full in fits}) > 1
         how = "several times" if several else "on both sides"
         what = f"--sweep: {quote_field(name)} is limited {how}"
         raise BylotError(what, remedy=f"write {' or '.join(f'{full}=...' for full in fits)}")
@@ -143,7 +144,9 @@ class WhatifPlan:
     @property
     def play_settings(self) -> dict[str, Any]:
         """Settings of `simulate` that all runs share."""
-        return {"horizon": self.horizon, "feedback": self.feedback, "calls": self.calls}
+        names = self.scenario.contexts or None
+        shared = {"feedback": self.feedback, "calls": self.calls, "context_names": names}
+        return {"horizon": self.horizon, **shared}
 
     @cached_property
     def arrivals(self) -> dict[int, Ints | None]:
