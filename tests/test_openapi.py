@@ -78,6 +78,6 @@ def test_a_route_with_a_body_is_documented_with_a_body(server: ServerClient) -> 
         one = build_openapi(ROUTES)["paths"][route.path][route.method.lower()]
         assert ("requestBody" in one) == (route.body is not None)
         if "requestBody" in one and one["requestBody"]["required"]:
-            path = route.path.format(name="a", id="a.1.1.9f3ab01c")
+            path = route.path.format(name="a", id="a.1.1.9f3ab01c", tenant="t")
             expected = (400,) if route.is_chat else (404, 422)
             assert server.request(route.method, path, json={}).status_code in expected

@@ -393,6 +393,46 @@ CHEAPEST = (
 )
 
 
+SCOPED = """\
+draws: 2
+costs: {usd: US dollars}
+contexts: [icu, er]
+experts: [{name: ann, usd: 4}, {name: bob, usd: 3}, {name: cat, usd: 1, group: junior}]
+limits:
+  - {cost: usd, at_most: 200, per: month, scope: tenant}
+  - {cost: usd, at_most: 90, per: day, where: {context: [icu]}}
+  - {group: junior, at_least: 0.1, per: week, scope: tenant, where: {context: [icu, er]}}
+  - {cost: usd, at_most: 6, where: {context: [er]}}
+"""
+
+
+def test_limits_for_each_tenant_and_of_some_contexts_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, data = run_check(tmp_path, SCOPED, capsys)
+    assert code == 0
+    fits = "The cheapest panel, of 2, costs 4, so it suffices for at most"
+    for line in (
+        "usd at most 200 per month for each tenant, by the calendar of UTC: what it means per "
+        f"request depends on the tenant's own requests. {fits} 50 requests per month of a tenant; "
+        f"{CHEAPEST}",
+        "usd at most 90 per day in icu, by the calendar of UTC: what that is per request is "
+        f"learned from the requests that count. {fits} 22 requests per day; {CHEAPEST}",
+        "junior at least 0.1 per request in every week for each tenant in icu, er, by the calendar "
+        "of UTC: the average over the requests of the tenant in icu and er of each week.",
+    ):
+        assert line in text.splitlines()
+    assert "usd at_most in er" in text
+    assert "usd at_most per month for each tenant" in text
+    assert "can run with" not in text, "no other bound lets the other policies keep them"
+    assert [name for name, one in data["policies"].items() if one["applies"]] == ["noisy-or"]
+    assert data["auto"]["auto"] == "noisy-or"
+    assert [one.get("scope") for one in data["limits"]] == ["tenant", None, "tenant", None]
+    assert data["limits"][3]["where"] == {"context": ["er"]}
+    assert [one["per_request"] for one in data["limits"]] == [None, None, 0.1, 6]
+    assert data["limits"][3]["highest"] == 7, "of the requests that it counts"
+
+
 def test_a_budget_of_the_calendar_is_explained_at_the_traffic(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

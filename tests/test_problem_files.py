@@ -1,8 +1,10 @@
 """Problem files read the same in every format, and written problems read back equal."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -151,6 +153,60 @@ def test_limits_of_the_calendar_stand_beside_those_per_request(tmp_path: Path) -
     assert found.at_traffic(None).problem.traffic is None
     assert np.isnan(found.at_traffic(None).limits[0].unit(2))
     assert write_and_read_problem(tmp_path, write(found.problem)).problem == found.problem
+
+
+SCOPED = """\
+draws: 2
+traffic: 2000
+contexts: {icu: 1, er: 2, ward: 3}
+costs: {usd: US dollars}
+experts: [{name: ann, usd: 4}, {name: bob, usd: 3}, {name: cat, usd: 1, group: junior}]
+limits:
+  - {cost: usd, at_most: 20, per: month, scope: tenant}
+  - {cost: usd, at_most: 9000, per: month}
+  - {cost: usd, at_most: 5, where: {context: [icu]}}
+  - {cost: usd, at_most: 100, per: day, where: {context: er}}
+  - {group: junior, at_least: 0.1, per: week, scope: tenant, where: {context: [er, ward]}}
+"""
+
+
+def test_limits_for_each_tenant_and_for_some_contexts_stand_beside_others(tmp_path: Path) -> None:
+    found = write_and_read_problem(tmp_path, SCOPED)
+    others = {"context": ["er", "ward"]}
+    assert found.problem.limits == (
+        at_most("usd", 20, per="month", scope="tenant"),
+        at_most("usd", 9_000, per="month"),
+        at_most("usd", 5, where={"context": ["icu"]}),
+        at_most("usd", 100, per="day", where={"context": ["er"]}),
+        at_least(share("junior", ["cat"]), 0.1, per="week", scope="tenant", where=others),
+    )
+    assert [one.words for one in found.limits] == [
+        "usd at most 20 per month for each tenant",
+        "usd at most 9,000 per month",
+        "usd at most 5 per request in icu",
+        "usd at most 100 per day in er",
+        "junior at least 0.1 per request in every week for each tenant in er, ward",
+    ]
+    month = 2_000 * 146_097 / 4_800
+    assert [one.requests for one in found.limits] == [None, month, None, None, None]
+    assert [found.format_limit(one.limit) for one in found.limits] == [
+        f'"{one.words}"' for one in found.limits
+    ]
+    again = write_and_read_problem(tmp_path, write(found.problem)).problem
+    assert again == found.problem
+    odd = found.problem.replace(limits=[at_most("usd", 5, where={"context": ["a\nb"]})])
+    with pytest.raises(ProblemError, match="printable"):
+        write(odd)
+
+
+def test_a_limit_in_some_contexts_is_in_conflict_with_those_of_the_same_requests_only(
+    tmp_path: Path,
+) -> None:
+    text = SCOPED.replace("at_most: 5, where", "at_most: 0.5, where")
+    with pytest.raises(InfeasibleProblemFile, match=r"0\.5 per request in icu \(line 9\)"):
+        write_and_read_problem(tmp_path, text)
+    apart = "  - {cost: usd, at_least: 6, where: {context: [er]}}\n"
+    assert len(write_and_read_problem(tmp_path, SCOPED + apart).limits) == 6
 
 
 def test_a_budget_of_the_calendar_is_in_no_conflict_as_requests_can_be_refused(
@@ -319,7 +375,11 @@ def problems(draw: st.DrawFn) -> Problem:
     for name in costs:
         for per in draw(st.lists(st.sampled_from(WINDOW_NAMES), max_size=2, unique=True)):
             zone, then = draw(st.sampled_from(ZONES)), draw(st.sampled_from(WHEN_SPENT))
-            limits.append(at_most(name, draw(amounts), per=per, zone=zone, when_spent=then))
+            scope = draw(st.sampled_from([None, "tenant"]))
+            labels = draw(st.lists(names, max_size=2, unique_by=partial(normalize, "NFC")))
+            where = {"context": labels} if labels else None
+            given: Any = {"zone": zone, "when_spent": then, "scope": scope, "where": where}
+            limits.append(at_most(name, draw(amounts), per=per, **given))
     for name in draw(st.lists(names, max_size=3, unique=True)):
         members = draw(st.lists(st.sampled_from(experts), min_size=1, unique=True))
         if draw(st.booleans()):

@@ -1,6 +1,5 @@
 """The verbs of the service: a server, its keys and its routers from a shell."""
 
-import argparse
 import json
 import os
 import re
@@ -14,9 +13,8 @@ from typing import Any, get_args
 import httpx
 import pytest
 
-from bylot import Client, at_most, errors
-from bylot.cli import main, routers
-from bylot.problem import Limit
+from bylot import Client, errors
+from bylot.cli import given_limits, main
 from bylot.problem.calendar import WINDOW_NAMES
 from bylot.problem.limits import WhenSpent
 from bylot_bench.http_load import ServerProcess
@@ -280,32 +278,52 @@ def test_limits_of_the_calendar_can_be_edited(run_verb: RunVerb, problem_file: s
         edit("--at-most", "usd=1/year")
 
 
-def test_an_edit_tells_limits_on_the_same_cost_apart() -> None:
-    icu = {"context": ["icu"]}
-    plain = at_most("usd", 9, per="day", zone="Europe/Berlin")
-    shared = at_most("usd", 9, per="day", zone="Europe/Berlin", scope="tenant")
-    of_icu = at_most("usd", 9, per="day", zone="Europe/Berlin", where=icu)
+def test_tenants_are_shown_and_have_bounds_of_their_own(
+    run_verb: RunVerb, problem_file: str
+) -> None:
+    run_verb("router", "create", "metered", problem_file, "--policy", "noisy-or")
 
-    def edit(**given: Any) -> list[Limit]:
-        usual: dict[str, Any] = {
-            "at_most": [],
-            "at_least": [],
-            "drop": [],
-            "zone": None,
-            "when_spent": None,
-        }
-        return routers.edit_limits([plain, shared, of_icu], argparse.Namespace(**(usual | given)))
+    def edit(*words: str, exit_code: int = 0) -> str:
+        return run_verb("router", "edit", "metered", *words, exit_code=exit_code)
 
-    assert edit(at_most=[("usd", 8.0, "day")]) == [plain.at(8.0), shared, of_icu]
-    assert edit(drop=["usd/day"]) == [shared, of_icu]
-    assert edit(drop=["usd/day/tenant"]) == [plain, of_icu]
-    assert edit(drop=["usd/day/icu"]) == [plain, shared]
-    assert edit(drop=["usd"]) == []
+    def list_limits() -> list[Any]:
+        config = json.loads(run_verb("router", "show", "metered", "--json"))["config"]
+        return [one for one in config["problem"]["limits"] if one.get("cost") == "usd"]
+
+    (usual,) = list_limits()
+    edit("--at-most", "usd=20/month/tenant", "--at-most", "usd=4@icu,er", "--zone", "Europe/Berlin")
+    monthly = {"cost": "usd", "at_most": 20.0, "per": "month", "scope": "tenant"}
+    some = {"cost": "usd", "at_most": 4.0, "where": {"context": ["icu", "er"]}}
+    assert list_limits() == [usual, {**monthly, "zone": "Europe/Berlin"}, some]
+    assert "names none" in run_verb("decide", "metered", exit_code=1)
+    made = json.loads(run_verb("decide", "metered", "--tenant", "acme/eu", "--json"))
+    spent = f"{made['spend']['usd']:g}"
+    shown = run_verb("router", "tenant", "metered", "acme/eu")
+    assert shown.startswith("acme/eu, a tenant of metered\n")
+    line = f"usd per month for each tenant: {spent} of 20 spent, "
+    assert line in shown
+    assert "left; 1 request until 20" in shown
+    own = run_verb("router", "tenant", "metered", "acme/eu", "--at-most", "usd=50/month")
+    assert f"{spent} of 50 (its own bound) spent" in own
+    view = json.loads(run_verb("router", "tenant", "metered", "acme/eu", "--json"))
+    assert (view["windows"][0]["bound"], view["windows"][0]["own"]) == (50.0, True)
+    assert line in run_verb("router", "tenant", "metered", "acme/eu", "--clear")
+    refused = run_verb("router", "tenant", "metered", "b", "--at-most", "usd=5", exit_code=1)
+    assert "write usd=5/month" in refused
+    refused = run_verb("router", "tenant", "metered", "b", "--at-most", "usd=5/day", exit_code=1)
+    assert "there is one of usd per month for each tenant" in refused
+    assert "mean 'usd/month/tenant'" in edit("--drop", "usd/month/tenants", exit_code=1)
+    edit("--drop", "usd/request", "--drop", "usd/request@icu,er")
+    refused = edit("--at-most", "usd=9", exit_code=1)
+    assert "limited per month for each tenant; write usd=9/month/tenant or usd=9/req" in refused
+    edit("--drop", "usd/month/tenant")
+    assert list_limits() == []
+    assert "no limits for each tenant" in run_verb("router", "tenant", "metered", "b", exit_code=1)
 
 
 def test_the_windows_of_the_command_line_are_those_of_problems() -> None:
-    assert tuple(routers.WINDOWS) == WINDOW_NAMES
-    assert tuple(routers.WHEN_SPENT) == get_args(WhenSpent)
+    assert tuple(given_limits.WINDOWS) == WINDOW_NAMES
+    assert tuple(given_limits.WHEN_SPENT) == get_args(WhenSpent)
 
 
 def test_a_served_router_can_be_evaluated_and_replayed(

@@ -140,6 +140,16 @@ class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
     tenant: LabelText | None = None
 
 
+class SetTenantRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The own bounds of a tenant, which replace those that it had.
+
+    limits: budgets of the router with scope tenant, with the bounds of this tenant:
+    {"cost": "usd", "at_most": 50, "per": "month"}; an empty list removes its own bounds
+    """
+
+    limits: Annotated[tuple[LimitBody, ...], Meta(max_length=MAX_LIMITS)]
+
+
 class ReplaceRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A member of a panel that failed, in whose place another expert is to be asked.
 
@@ -356,6 +366,7 @@ ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
     (errors.IdempotencyKeyReused, 422, "key_reused"),
     (errors.InfeasibleLimits, 422, "infeasible_limits"),
     (errors.ProblemError, 422, "bad_problem"),
+    (errors.TenantError, 422, "bad_tenant"),
     (errors.PolicyError, 422, "bad_policy"),
     (errors.BudgetSpent, 429, "budget_spent"),
     (errors.DecisionError, 422, "bad_decision"),

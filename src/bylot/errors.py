@@ -168,6 +168,10 @@ class DecisionError(BylotError, ValueError):
     """A decision cannot be made, for example from an empty set of experts."""
 
 
+class TenantError(DecisionError, PolicyError):
+    """A request names no tenant, or one without limits for it; or it has no bound of its own."""
+
+
 class TooManyContexts(DecisionError):
     """A router has as many contexts as it was declared for, and this one would be new."""
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.counted_requests import average_counted
 from bylot.environments import Environment
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_excess
@@ -90,11 +91,18 @@ def summarize_play(
     problem, rounds = trace.problem, len(trace.rewards)
     low, span = rewards[0], rewards[1] - rewards[0]
     t, tenth = sample_rounds(rounds), max(1, rounds // 10)
-    decided = trace.spend[~trace.refused]
+    decided, counted = trace.spend[~trace.refused], trace.counted[~trace.refused]
     averaged = [limit.per is None for limit in problem.limits]
     has_periods = any(averaged) or not problem.calendars
     by_period = average_periods(decided, period) if has_periods else decided[:0]
-    spend = average_rows(decided[: len(by_period) * period or None])
+    played = len(by_period) * period or None
+    spend, curve = average_rows(decided[:played]), running_mean(trace.spend)[t - 1]
+    if problem.has_groups:  # averages are of the requests that count; without any, the bound
+        every, among = counted.astype(np.float64), trace.counted.astype(np.float64)
+        shares = average_periods(every, period) if has_periods else every[:0]
+        by_period = average_counted(by_period, shares, problem.bounds)
+        spend = average_counted(spend, average_rows(every[:played]), problem.bounds)
+        curve = average_counted(curve, running_mean(among)[t - 1], problem.bounds)
 
     def measure_excess(mean: Floats) -> float:
         return measure_worst_excess(problem, np.where(averaged, mean, problem.bounds))
@@ -111,7 +119,7 @@ def summarize_play(
         asked=request_shares(trace.draws, problem.size),
         t=t,
         reward_curve=low + span * rolling_mean(trace.rewards, window)[t - 1],
-        spend_curve=running_mean(trace.spend)[t - 1],
+        spend_curve=curve,
         spread=span * float(trace.rewards.std()),
         refused=int(trace.refused.sum()),
         windows=() if times is None else measure_windows(trace, times),

@@ -82,8 +82,10 @@ def compute_optimum_report(
     floor:  no draw probability is below the problem's floor, as in the paper
     starts: starts of the search under exact limits; `seed` is that of the random ones
 
-    Budgets of the calendar count as bounds per request, at the traffic of the problem.
+    Budgets of the calendar count as bounds per request, at the traffic of the problem; all requests
+    are of one tenant.
     """
+    file = file.as_one_tenant()
     require_traffic(file)
     problem = restate_per_request(file.problem)
     data = scenario.optimum_input(rounds, [seed])

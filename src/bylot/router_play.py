@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bylot.counted_requests import mark_counted
 from bylot.environments import CallCosts, Environment
 from bylot.environments.call_costs import draw_call_costs, report_calls
 from bylot.numerics.philox import RngKey
@@ -121,4 +122,6 @@ def play(
             record.feasible[n], record.replaced[n] = decision.feasible, decision.replaced
             record.propensities[n] = np.nan if decision.propensity is None else decision.propensity
     given = router.policy, router.seed, router.horizon, router.rewards
-    return Trace(problem, *given, record, kind)
+    names = tuple(map(str, range(environment.contexts)))
+    record.spend[~mark_counted(problem, record.contexts, names)] = 0.0
+    return Trace(problem, *given, record, kind, names)

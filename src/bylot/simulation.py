@@ -1,10 +1,17 @@
 """Playing a policy in an environment: one compiled loop over the very steps the router runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.counted_requests import (
+    average_counted,
+    check_context_names,
+    fill_counting_limits,
+    mark_counted,
+)
 from bylot.environments import NO_DELAY, Environment, RewardDelay, Rounds
 from bylot.environments.base import FIRST_ENVIRONMENT_STREAM
 from bylot.environments.call_costs import (
@@ -104,6 +111,8 @@ class Trace:
         The range of rewards, which is mapped to [0, 1] for learning.
     record
         Arrays of all rounds.
+    context_names
+        Of contexts 0, 1, ..., for limits on some of them.
     """
 
     problem: Problem
@@ -113,6 +122,7 @@ class Trace:
     range: tuple[float, float]
     record: PlayRecord
     feedback: FeedbackKind = "panel"
+    context_names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Trace of {len(self.rewards)} rounds, seed {self.seed}, {self.policy}>"
@@ -134,8 +144,13 @@ class Trace:
 
     @property
     def spend(self) -> Floats:
-        """(T, d) realised cost of each round under each limit."""
+        """(T, d) realised cost of each round under each limit; 0 if that does not count it."""
         return self.record.spend
+
+    @property
+    def counted(self) -> Bools:
+        """(T, d) rounds that each limit counts: all, or those of its contexts."""
+        return mark_counted(self.problem, self.record.contexts, self.context_names)
 
     @property
     def refused(self) -> Bools:
@@ -154,9 +169,14 @@ class Trace:
         Returns
         -------
         ndarray, shape (T, d)
-            The average cost of the first t rounds under each limit, for every t.
+            The average cost of the first t rounds under each limit, of those that it counts, for
+            every t; NaN before the first of these.
         """
-        return running_mean(self.record.spend)
+        means = running_mean(self.record.spend)
+        if not self.problem.has_groups:
+            return means
+        shares = running_mean(self.counted.astype(np.float64))
+        return average_counted(means, shares, np.full(means.shape[1], np.nan))
 
 
 def running_mean(rows: Floats) -> Floats:
@@ -353,6 +373,7 @@ def simulate(
     late: RewardDelay = NO_DELAY,
     calls: CallCosts | None = None,
     times: Ints | None = None,
+    context_names: Sequence[str] | None = None,
     keep_distributions: bool = True,
 ) -> Trace:
     """Play a policy for some rounds, exactly as a `Router` with the same arguments would.
@@ -383,7 +404,11 @@ def simulate(
         what is declared, and nothing is reported.
     times : array_like of int, optional
         When each request arrives, in microseconds since 1970, for limits of the calendar: such as
-        ``Traffic("daily", per_day=2000).arrivals(rounds, seed)``.
+        ``Traffic("daily", per_day=2000).arrivals(rounds, seed)``. All requests are of one tenant:
+        limits for each tenant count all of them.
+    context_names : sequence of str, optional
+        The names of contexts 0, 1, ..., by which limits with `where` find theirs; by default "0",
+        "1", and so on.
     keep_distributions : bool
         Whether to keep the (rounds, K) distributions played, which `score` needs.
 
@@ -413,7 +438,9 @@ def simulate(
     settings = resolve_policy(policy, problem, feedback)
     with announce_compilation(settings.name):
         rule = settings.bind(problem, horizon, feedback)
+    names = check_context_names(problem, environment.contexts, context_names)
     state = settings.start(rule, environment.contexts)
+    fill_counting_limits(problem, state, names)
     record = make_play_record(problem, rounds, keep_distributions, feedback)
     arrivals = check_times(problem, times, rounds)
     if arrivals.size:
@@ -437,11 +464,14 @@ def simulate(
         if stop < start + len(values):  # before the next check
             checked = until
             bound = retarget(settings, bound, terms.horizon, terms.feedback) or bound
+            fill_counting_limits(problem, bound.state, names)
             table = bind_call_costs(calls, bound.problem, rule)  # in the units of its rows
         check_range("rewards", record.rewards[start:stop], low, high)
         check_range("scores of members", record.scores[start:stop], low, high)
         start = stop
-    return Trace(problem, settings, seed, horizon, (low, high), record, feedback)
+    if problem.has_groups:
+        record.spend[~mark_counted(problem, record.contexts, names)] = 0.0
+    return Trace(problem, settings, seed, horizon, (low, high), record, feedback, names)
 
 
 def bind_call_costs(calls: CallCosts | None, problem: Problem, rule: Any) -> CallCostTable:

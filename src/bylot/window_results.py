@@ -61,7 +61,8 @@ def measure_limit(trace: Trace, times: Ints, j: int, limit: Limit) -> WindowResu
     edges = list_edges_until(limit.calendar, int(times[0]), int(times[-1]))
     place = np.searchsorted(edges, times, side="right") - 1
     arrived = np.bincount(place, minlength=edges.size - 1)
-    decided = np.bincount(place, ~trace.refused, minlength=edges.size - 1)
+    counted = ~trace.refused & trace.counted[:, j] if limit.where else ~trace.refused
+    decided = np.bincount(place, counted, minlength=edges.size - 1)
     amounts = np.asarray(np.bincount(place, trace.spend[:, j], edges.size - 1), np.float64)
     over = edges[1:] <= times[-1]
     judged = np.full(over.size, True)

@@ -137,6 +137,14 @@ def add_verb(verbs: Any, name: str, run: RunVerb, summary: str, more: str = "") 
     return verb
 
 
+def add_named_verb(verbs: Any, name: str, *rest: Any) -> VerbParser:
+    """Add a verb about one router of a server."""
+    verb = add_verb(verbs, name, *rest)
+    verb.add_argument("name", metavar="NAME", help="name of the router")
+    verb.add_server()
+    return verb
+
+
 def add_group(verbs: Any, name: str, summary: str) -> Any:
     """Add a verb that has verbs of its own."""
     group = verbs.add_parser(name, help=summary, description=summary)

@@ -1,25 +1,21 @@
-"""`bylot router create|list|show|edit|log|delete`, `decide` and `reward`: served routers.
+"""`bylot router create|list|show|edit|tenant|log|delete`, `decide` and `reward`: served routers.
 
 `bylot router copy|import|export|verify`, which read and write stores and files, are in `stores`.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bylot._text import join_words
-from bylot.cli import options, stores
-from bylot.cli.options import add_verb, connect_client, print_result
-from bylot.errors import PolicyError, ProblemError
+from bylot.cli import options, stores, tenants
+from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
+from bylot.cli.options import add_named_verb, add_verb, connect_client, print_result
+from bylot.errors import PolicyError
 
 if TYPE_CHECKING:
-    from bylot.problem import Limit
+    pass
 
 AGGREGATES = ["earliest", "last", "sum"]
-WINDOWS = ["hour", "day", "week", "month"]  # as in `problem`, which takes long to import
-WHEN_SPENT = ["cheapest", "fewer", "refuse"]
 
 
 def add(verbs: Any) -> None:
@@ -29,12 +25,15 @@ def add(verbs: Any) -> None:
     listing.add_server()
     add_named_verb(kinds, "show", run_show, "show the limits of a router and what it has learned")
     add_edit(kinds)
+    tenants.add(kinds)
     add_named_verb(kinds, "log", run_log, "print decisions and rewards, for `bylot evaluate`")
     delete = add_named_verb(kinds, "delete", run_delete, "delete a router and all its decisions")
     delete.add_flag("--yes", "confirm the deletion")
     stores.add_router_verbs(kinds)
     decide = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
     decide.add_option("--context", None, "kind of request (default: none)")
+    text = "whose limits count the request too, if the router has limits for each tenant"
+    decide.add_option("--tenant", None, text)
     text = "experts that can be asked now, comma-separated (default: all)"
     decide.add_option("--available", "EXPERTS", text, options.parse_names)
     text = "idempotency key: the same key returns the same decision"
@@ -57,14 +56,6 @@ def add(verbs: Any) -> None:
     text = "key of this report, if there are several"
     reward.add_argument("--as", dest="key_name", metavar="NAME", help=text)
     reward.add_server()
-
-
-def add_named_verb(verbs: Any, name: str, *rest: Any) -> options.VerbParser:
-    """Add a verb about one router of a server."""
-    verb = add_verb(verbs, name, *rest)
-    verb.add_argument("name", metavar="NAME", help="name of the router")
-    verb.add_server()
-    return verb
 
 
 def add_create(kinds: Any) -> None:
@@ -99,9 +90,11 @@ def add_edit(kinds: Any) -> None:
     text = (
         "new bound of a limit on this side, or a new limit on a cost; with /hour, /day, /week or "
     )
-    text += "/month, of the limit per such window of the calendar, as in usd=500/day"
+    text += "/month, of the limit per such window of the calendar, as in usd=500/day; with /tenant "
+    text += "after that, of the limit for each tenant, as in usd=20/month/tenant; with @CONTEXTS, "
+    text += "of the limit on the requests of these contexts, as in usd=3@icu,er"
     for side in ("--at-most", "--at-least"):
-        edit.add_list(side, "COST=BOUND[/WINDOW]", text, parse_bound)
+        edit.add_list(side, BOUND_FORM, text, parse_bound)
     text = "time zone of the limits per hour, day, week or month that are given (default: as it "
     text += "is; of a new one UTC)"
     edit.add_option("--zone", "ZONE", text)
@@ -111,7 +104,7 @@ def add_edit(kinds: Any) -> None:
     text = "add an expert with all its costs, and the limited groups it belongs to"
     edit.add_list("--add", "NAME:COST=AMOUNT,GROUP", text, parse_expert)
     for option, metavar, text in (
-        ("--drop", "COST[/WINDOW]", "drop all limits on a cost or group, or those per window"),
+        ("--drop", BOUND_FORM.replace("=BOUND", ""), "drop all limits on a cost or group, or one"),
         ("--remove", "EXPERT", "remove an expert for good"),
         ("--pause", "EXPERT", "stop asking an expert for now"),
         ("--resume", "EXPERT", "ask a paused expert again"),
@@ -138,21 +131,6 @@ def parse_expert(text: str) -> dict[str, Any]:
         **dict(options.parse_named_amount(part) for part in parts if "=" in part),
         "group": [part for part in parts if "=" not in part],
     }
-
-
-def parse_bound(text: str) -> tuple[str, float, str | None]:
-    """Parse a bound, and what it is per.
-
-    >>> parse_bound("usd=2.5"), parse_bound("usd=500/day")
-    (('usd', 2.5, None), ('usd', 500.0, 'day'))
-    """
-    rest, slash, per = text.rpartition("/")
-    if not slash or "=" in per:  # a cost may be called in/out
-        return *options.parse_named_amount(text), None
-    if per not in ("request", *WINDOWS):
-        expected = f"expected a bound per {join_words(('request', *WINDOWS), 'or')}"
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
-    return *options.parse_named_amount(rest), per
 
 
 def parse_member_score(text: str) -> tuple[str, float]:
@@ -288,52 +266,8 @@ def run_edit(given: argparse.Namespace) -> None:
     print_result(given, data, f"{given.name}: version {edited.version}")
 
 
-def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["Limit"]:
-    """The limits of a router with the changes of --at-most, --at-least and --drop."""
-    from bylot.problem.limits import LOWER, UPPER, Limit, LimitKey
-    from bylot.problem.validation import suggest_known_name
-
-    kept = [one for one in limits if not {one.name, name_window(one)} & set(given.drop)]
-    names = {name for one in limits for name in (one.name, name_window(one))}
-    for name in given.drop:
-        if name not in names:
-            remedy = suggest_known_name(name, sorted(names), "limits")
-            raise ProblemError(f"--drop {name}: no such limit", remedy=remedy)
-    edited, costs = {one.key: one for one in kept}, {one.name: one.cost for one in limits}
-    for sign, changes in ((UPPER, given.at_most), (LOWER, given.at_least)):
-        for name, bound, per in changes:
-            if per is None:
-                check_window_is_named(kept, name, sign, bound)
-            window = per if per in WINDOWS else None
-            fields: dict[str, Any] = {"bound": bound}
-            if window is not None:
-                more = {"zone": given.zone, "when_spent": given.when_spent}
-                fields |= {key: x for key, x in more.items() if x is not None}
-            old = edited.get(LimitKey(name, sign, window or ""))
-            new = old or Limit(costs.get(name, name), bound, sign, per=window)
-            edited[new.key] = replace(new, **fields)
-    return list(edited.values())
-
-
-def name_window(limit: "Limit") -> str:
-    """A limit as --drop names it: "usd/day", "usd/request" without a window, "usd/day/tenant" for
-    each tenant, "usd/day/icu,er" in some contexts.
-    """
-    parts = [limit.name, limit.per or "request", limit.scope, ",".join(limit.where)]
-    return "/".join(filter(None, parts))
-
-
-def check_window_is_named(limits: Sequence["Limit"], name: str, sign: int, bound: float) -> None:
-    """Refuse a bound without a window if it could be meant for one."""
-    pers = [one.per for one in limits if (one.name, one.sign) == (name, sign)]
-    if pers and None not in pers:
-        ways = [f"{name}={bound:g}/{per}" for per in (*pers, "request")]
-        what = f"{name} is limited per {join_words([str(per) for per in pers], 'and')}"
-        raise ProblemError(what, remedy=f"write {join_words(ways, 'or')}")
-
-
 def run_decide(given: argparse.Namespace) -> None:
-    asked = {"key": given.key_name, "defer": given.defer}
+    asked = {"key": given.key_name, "defer": given.defer, "tenant": given.tenant}
     with connect_client(given) as client:
         decision = client.router(given.name).decide(given.context, given.available, **asked)
     spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())

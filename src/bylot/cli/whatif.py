@@ -13,6 +13,7 @@ from bylot.errors import BylotError, PolicyError
 if TYPE_CHECKING:
     from bylot.environments import Traffic
     from bylot.problem_files import ProblemFile
+    from bylot.scenario import Scenario
 
 DEMO_POLICIES = ["distinct", "noisy-or", "omd"]
 USUAL_POLICIES = ["distinct", "noisy-or", "tangent", "omd", "ts-bwk"]
@@ -152,8 +153,9 @@ def run_simulate(given: argparse.Namespace) -> int:
     from bylot.whatif import run as run_whatif
 
     file, scenario = read_scenario(given)
+    check_contexts(file, scenario)
     traffic, declared = parse_traffic(file, given.traffic), file.problem.traffic
-    file = file if traffic is None else file.at_traffic(traffic.per_day)
+    file = file if traffic is None else file.at_traffic(traffic.per_day).as_one_tenant()
     unused, per_day = scenario.unused, given.per_day
     if given.time is not None:
         unused = tuple(column for column in unused if column != given.time)
@@ -202,11 +204,33 @@ def parse_traffic(file: "ProblemFile", text: str | None) -> "Traffic | None":
 
 
 def choose_policies(file: "ProblemFile") -> list[str]:
-    """The policies that are played by default: not those that can keep no window."""
+    """The policies that are played by default: those that can keep all kinds of limits."""
     from bylot.policies import POLICIES
 
     windows = bool(file.problem.calendars)
-    return [name for name in USUAL_POLICIES if POLICIES[name].keeps_windows or not windows]
+    groups = file.problem.has_groups or file.problem.has_tenants
+    return [
+        name
+        for name in USUAL_POLICIES
+        if (POLICIES[name].keeps_windows or not windows)
+        and (POLICIES[name].keeps_groups or not groups)
+    ]
+
+
+def check_contexts(file: "ProblemFile", scenario: "Scenario") -> None:
+    """Require the contexts of questions if limits are on some of them."""
+    from bylot.problem.validation import suggest_known_name
+
+    for written in file.limits:
+        where = written.limit.where
+        if where and not scenario.contexts:
+            what = f'"{written.words}" needs to know the context of each request'
+            remedy = "give a table with --outcomes, and its column of contexts with --context"
+            raise BylotError(what, remedy=remedy)
+        if where and not any(map(written.limit.counts, scenario.contexts)):
+            what = f'"{written.words}" counts no context of the table'
+            remedy = suggest_known_name(where[0], scenario.contexts, "contexts", can_add=False)
+            raise BylotError(what, remedy=remedy)
 
 
 def check_policies(policies: list[str]) -> list[str]:

@@ -109,6 +109,7 @@ def make_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
 read_decision, read_decisions = make_reader(Decision), make_reader(api.DecisionBatchResponse)
 read_receipt, read_receipts = make_reader(api.RewardReceipt), make_reader(api.RewardBatchResponse)
 read_view, read_status = make_reader(api.RouterView), make_reader(RouterStatus)
+read_tenant = make_reader(api.TenantView)
 read_routers, read_events = make_reader(api.RouterList), make_reader(api.EventList)
 
 
@@ -188,6 +189,7 @@ class RouterCalls:
         *,
         key: str | None = None,
         defer: bool = False,
+        tenant: str | None = None,
     ) -> HttpCall[Decision]:
         """Draw a panel for one request.
 
@@ -201,15 +203,25 @@ class RouterCalls:
             Idempotency key: the same key returns the same decision.
         defer : bool
             The decision may be cancelled; it waits for its reward once it is activated.
+        tenant : str, optional
+            Whose limits with scope='tenant' count the request too; needed if there are any.
 
         Returns
         -------
         Decision
+
+        Raises
+        ------
+        TenantError
+            If the router has limits for each tenant and none is named, or the other way round.
+        BudgetSpent
+            If a budget of the calendar leaves no panel until its window ends.
         """
         if available is not None and not isinstance(available, str):  # the server rejects a str
             available = tuple(available)
         key = key or uuid4().hex  # sent again after a lost response, it returns the same decision
-        request = api.DecisionRequest(context, available, key, defer)  # type: ignore[arg-type]
+        names: Any = available
+        request = decision_to_data(api.DecisionRequest(context, names, key, defer, tenant))
         body = encode_body(request, DecisionError)
         return HttpCall("POST", f"{self.path}/decisions", read_decision, body, DecisionError)
 
@@ -265,7 +277,9 @@ class RouterCalls:
         self, items: Iterable[api.DecisionRequest]
     ) -> HttpCall[list[Decision | BylotError]]:
         """Make several decisions at once; returns a decision or an error for each."""
-        keyed = [structs.replace(one, key=one.key or uuid4().hex) for one in items]
+        keyed = [
+            decision_to_data(structs.replace(one, key=one.key or uuid4().hex)) for one in items
+        ]
         return HttpCall(
             "POST",
             f"{self.path}/decisions:batch",
@@ -328,6 +342,48 @@ class RouterCalls:
         """Cancel a decision that was never used: it costs nothing and has no reward."""
         return change_decision(id, "cancel")
 
+    def tenant(self, tenant: str) -> HttpCall[api.TenantView]:
+        """Say what a tenant has spent in the current windows of the limits for each tenant.
+
+        Parameters
+        ----------
+        tenant : str
+            The name of the tenant; one that is not known has spent nothing.
+
+        Returns
+        -------
+        TenantView
+            Its `windows` are one for each limit with scope='tenant'.
+        """
+        path = f"{self.path}/tenants/{quote_segment(tenant)}"
+        return HttpCall("GET", path, read_tenant, invalid=DecisionError)
+
+    def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> HttpCall[api.TenantView]:
+        """Give a tenant bounds of its own.
+
+        Parameters
+        ----------
+        tenant : str
+            The name of the tenant.
+        limits : iterable of Limit
+            Budgets of the router with scope='tenant', with the bounds of this tenant, such as
+            ``[at_most("usd", 50, per="month", scope="tenant")]``. They replace those that it had;
+            without any, the bounds of all tenants apply to it.
+
+        Returns
+        -------
+        TenantView
+            What it has spent, and its bounds.
+
+        Raises
+        ------
+        TenantError
+            If the router has no such limits.
+        """
+        path = f"{self.path}/tenants/{quote_segment(tenant)}"
+        body = encode_body({"limits": [limit.to_data() for limit in limits]}, ProblemError)
+        return HttpCall("PUT", path, read_tenant, body, ProblemError)
+
     def view(self) -> HttpCall[api.RouterView]:
         """The configuration and the status."""
         return HttpCall("GET", self.path, read_view)
@@ -373,6 +429,24 @@ class RouterCalls:
     def list_events(self, after: int, limit: int = PAGE_ITEMS) -> HttpCall[api.EventList]:
         """A page of the event log."""
         return HttpCall("GET", f"{self.path}/events?after={after}&limit={limit}", read_events)
+
+
+def decision_to_data(request: api.DecisionRequest) -> dict[str, Any]:
+    """A request as data; without a tenant, as servers before tenants accept it."""
+    data = structs.asdict(request)
+    if request.tenant is None:
+        del data["tenant"]
+    return data
+
+
+def quote_segment(text: str) -> str:
+    """A text as a part of a path; clients and proxies would resolve . and ..
+
+    >>> quote_segment("acme/europe"), quote_segment("..")
+    ('acme%2Feurope', '%2E%2E')
+    """
+    quoted = quote(text, safe="")
+    return quoted.replace(".", "%2E") if text in (".", "..") else quoted
 
 
 def change_decision(id: str, verb: str) -> HttpCall[Decision]:

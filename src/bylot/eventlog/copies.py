@@ -36,7 +36,7 @@ def copy_router(source: Store, name: str, target: Store, new_name: str) -> Route
 def import_router(path: Path, target: Store, name: str) -> RouterRow:
     """Create a stored router from a file of `Router.save`."""
     check_router_name(name)
-    core, memory, waiting, _ = load_router(path)
+    core, memory, waiting, *_ = load_router(path)
     check_max_contexts(core.policy, core.problem.size, core.max_contexts)
     check_snapshot_size(core, core.max_contexts)
     run, spent = core.run, core.name_costs(core.totals.spent)

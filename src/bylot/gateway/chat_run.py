@@ -33,9 +33,15 @@ class ChatRun:
     knows_cost = True
 
     def __init__(
-        self, route: RouterGateway, request: ChatRequest, context: str | None, by: str | None
+        self,
+        route: RouterGateway,
+        request: ChatRequest,
+        context: str | None,
+        by: str | None,
+        tenant: str | None = None,
     ) -> None:
         self.route, self.request, self.context, self.by = route, request, context, by
+        self.tenant = tenant
         self.entry, self.port = route.entry, route.gateway.port
         self.body = ChatBody(request.fields)
         self.result = PanelResult([], [], {})
@@ -99,7 +105,7 @@ class ChatRun:
 
     async def decide_on_disk(self, available: list[str] | None) -> tuple[Decision, RouterFacts]:
         """A decision, and what is known of the router at its version or a later one."""
-        given = self.route.router, available, self.by
+        given = self.route.router, available, self.by, self.tenant
         try:
             decision = await self.port.decide(self.context, *given)
         except TooManyContexts as error:

@@ -1,4 +1,4 @@
-"""The context of a chat request: as the caller names it, or the cluster of its prompt.
+"""The context of a chat request: as the caller names it, or the cluster of its prompt; its tenant.
 
 Clusters are fitted once, on the first prompts, and never change afterwards: what a router learns
 about `cluster-07` stays about the same prompts. Until then these requests have no context. Of the
@@ -10,19 +10,24 @@ import threading
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from bylot.api import MAX_TEXT_CHARS
-from bylot.errors import BylotError, DecisionError
+from bylot.errors import BylotError, DecisionError, TenantError
 from bylot.gateway.entry_settings import read_entry_settings
 from bylot.gateway.text_clusters import MAX_CLUSTERS, TextClusters, TextModel, load_text_model
 from bylot.numerics.jit import Floats
 
-CONTEXT_HEADER = "x-bylot-context"
-CONTEXT_FIELD = "bylot_context"  # of the metadata of a request
+LabelKind = Literal["context", "tenant"]
+LABEL_HEADERS: Mapping[LabelKind, str] = {
+    "context": "x-bylot-context",
+    "tenant": "x-bylot-tenant",
+}
+LABEL_FIELDS: Mapping[LabelKind, str] = {"context": "bylot_context", "tenant": "bylot_tenant"}
+"""Of the metadata of a request."""
 PROMPTS_PER_CLUSTER = 4  # at least, to fit
 
 log = logging.getLogger("bylot.gateway")
@@ -66,7 +71,7 @@ class RequestContexts:
 
     def find(self, header: str | bytes | None, body: Mapping[str, Any]) -> str | None:
         """The context of a request: of its header, else of its metadata, else its cluster."""
-        given = read_context_header(header) or read_context_field(body)
+        given = read_header_label("context", header) or read_field_label("context", body)
         if given is not None:
             return given
         if self.clusters is None and self.vectors is None:
@@ -144,38 +149,45 @@ def find_cluster_file(folder: Path | None, router: str) -> Path | None:
     return None if folder is None else folder / f"{router}.clusters.json"
 
 
-def read_context_header(header: str | bytes | None) -> str | None:
-    """The context in a header; bytes are UTF-8."""
+def find_tenant(header: str | bytes | None, body: Mapping[str, Any]) -> str | None:
+    """The tenant of a request: of its header, else of its metadata; None: it names none."""
+    return read_header_label("tenant", header) or read_field_label("tenant", body)
+
+
+def read_header_label(kind: LabelKind, header: str | bytes | None) -> str | None:
+    """The context or the tenant in a header; bytes are UTF-8."""
+    place = LABEL_HEADERS[kind]
     if isinstance(header, bytes):
         try:
             header = header.decode()
         except UnicodeDecodeError:
-            raise context_error(CONTEXT_HEADER, header) from None
-    return check_context(CONTEXT_HEADER, header) if header else None
+            raise label_error(kind, place, header) from None
+    return check_label(kind, place, header) if header else None
 
 
-def read_context_field(body: Mapping[str, Any]) -> str | None:
-    """The context in the metadata of a request."""
-    metadata = body.get("metadata")
-    found = metadata.get(CONTEXT_FIELD) if isinstance(metadata, Mapping) else None
-    return None if found in (None, "") else check_context(f"metadata.{CONTEXT_FIELD}", found)
+def read_field_label(kind: LabelKind, body: Mapping[str, Any]) -> str | None:
+    """The context or the tenant in the metadata of a request."""
+    metadata, field = body.get("metadata"), LABEL_FIELDS[kind]
+    found = metadata.get(field) if isinstance(metadata, Mapping) else None
+    return None if found in (None, "") else check_label(kind, f"metadata.{field}", found)
 
 
-def check_context(place: str, value: Any) -> str:
-    """A context in NFC, so that texts that look alike are one."""
+def check_label(kind: LabelKind, place: str, value: Any) -> str:
+    """A context or a tenant in NFC, so that texts that look alike are one."""
     if not isinstance(value, str):
-        raise context_error(place, value)
+        raise label_error(kind, place, value)
     text = unicodedata.normalize("NFC", value)
     if not 1 <= len(text) <= MAX_TEXT_CHARS or not text.isprintable():
-        raise context_error(place, value)
+        raise label_error(kind, place, value)
     return text
 
 
-def context_error(place: str, value: Any) -> DecisionError:
-    """The error about a value that is no context."""
+def label_error(kind: LabelKind, place: str, value: Any) -> DecisionError:
+    """The error about a value that is no label."""
     got = value[:MAX_TEXT_CHARS] if isinstance(value, str | bytes) else value
     expected = f"1 to {MAX_TEXT_CHARS} printable characters"
-    return DecisionError(f"context in {place}", got=got, expected=expected)
+    error = TenantError if kind == "tenant" else DecisionError
+    return error(f"{kind} in {place}", got=got, expected=expected)
 
 
 def find_prompt(body: Mapping[str, Any]) -> str:

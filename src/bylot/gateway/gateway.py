@@ -39,7 +39,12 @@ class RouterPort(Protocol):
         ...
 
     async def decide(
-        self, context: str | None, router: str, available: list[str] | None, by: str | None
+        self,
+        context: str | None,
+        router: str,
+        available: list[str] | None,
+        by: str | None,
+        tenant: str | None = None,
     ) -> Decision:
         """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         ...

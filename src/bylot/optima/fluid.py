@@ -18,6 +18,7 @@ from bylot.optima.objective import RELATIVE_GAP, ValueStack, stack_values
 from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
 from bylot.problem.calendar import list_edges_until
+from bylot.problem.window_bounds import require_known_optimum
 
 MAX_ITERATIONS = 200
 
@@ -78,6 +79,8 @@ def fluid_optimum(
     ------
     ValuesError
         If times or values do not fit.
+    ProblemError
+        If a limit is on some contexts only. One for each tenant counts all requests here.
 
     Examples
     --------
@@ -88,6 +91,7 @@ def fluid_optimum(
     >>> round(best.value, 9), best.spend.round(9).tolist()
     (4.4, [[3.0]])
     """
+    require_known_optimum(problem)
     stack, instants = stack_values(problem, values), np.sort(np.asarray(times, np.int64))
     if not instants.size:
         raise ValuesError("there are no requests", remedy="give the time of at least one")

@@ -14,6 +14,7 @@ from bylot.numerics.jit import Floats, announce_compilation
 from bylot.optima.objective import RELATIVE_GAP, ContextLabels, Objective, ValueStack, split_values
 from bylot.optima.policy_search import Subproblem, maximise_surrogate, search_exact_optimum
 from bylot.problem import Problem
+from bylot.problem.window_bounds import require_known_optimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +127,7 @@ def optimum(
     >>> round(best.value, 6), best.policy.round(6), best.prices.round(6)
     (0.4375, array([0.75, 0.25]), array([0.75]))
     """
+    require_known_optimum(problem)
     labels, parts = split_values(problem, values, contexts)
     q, shape = None, (len(parts), problem.size)
     if start is not None:

@@ -20,6 +20,7 @@ from bylot.optima.polytope import PricedPoint, maximise_linear
 from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
 from bylot.problem.feasibility import full_panels_polytope, reachable_polytope
+from bylot.problem.window_bounds import require_known_optimum
 
 NEGLIGIBLE_PROBABILITY = 1e-12  # smaller probabilities in a solution are rounding
 
@@ -105,6 +106,7 @@ def best_mixture(
     >>> round(best.value, 6), best.inclusion.round(6), best.prices.round(6)
     (2.0, array([1. , 0.5, 0.5]), array([2.]))
     """
+    require_known_optimum(problem)
     labels, parts = split_values(problem, values, contexts)
     programs = make_mixture_programs(problem, parts, aggregate, fewer)
     mixtures = [program.solve(problem) for program in programs]

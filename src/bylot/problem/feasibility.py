@@ -273,8 +273,15 @@ def require_polytope(problem: "Problem", polytope: LimitPolytope, limits: Sequen
 def find_average_range(
     problem: "Problem", polytope: LimitPolytope, limit: Limit
 ) -> tuple[float, float] | None:
-    """Find the range of the average of a limit's cost under the *other* limits, None if empty."""
-    others = [j for j, other in enumerate(problem.limits) if other.key != limit.key]
+    """Find the range of the average of a limit's cost under the *other* limits that count the same
+    requests, None if empty.
+    """
+    counted = limit.key.scope, limit.key.where
+    others = [
+        j
+        for j, other in enumerate(problem.limits)
+        if other.key != limit.key and (other.key.scope, other.key.where) == counted
+    ]
     ends = [polytope.find_extreme(problem.costs[limit.name], s, others) for s in (UPPER, LOWER)]
     return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
+from unicodedata import normalize
 
 import numpy as np
 
@@ -235,8 +236,8 @@ class Limit:
         return LimitKey(self.name, self.sign, self.per or "", self.scope or "", where)
 
     def counts(self, context: str | None) -> bool:
-        """Whether the limit counts requests of a context."""
-        return not self.where or context in self.where
+        """Whether the limit counts requests of a context, however its accents are coded."""
+        return not self.where or (context is not None and normalize("NFC", context) in self.where)
 
     @property
     def calendar(self) -> Calendar | None:
@@ -351,6 +352,7 @@ def check_where(given: object, name: str) -> tuple[str, ...]:
     labels = tuple(given)
     if not all(isinstance(one, str) and one for one in labels):
         raise ProblemError(what, got=list(labels), expected="names of contexts")
+    labels = tuple(normalize("NFC", one) for one in labels)
     if len(set(labels)) < len(labels):
         raise ProblemError(f"{what} names a context twice", remedy="name each once")
     return labels

@@ -4,10 +4,12 @@ A budget per day has no bound per request until one knows how many requests come
 are what policies are bound with; what they draw under follows the forecast of each window.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bylot.errors import ProblemError
 from bylot.numerics.jit import Bools, Floats
 from bylot.problem.limits import UPPER, Limit
 from bylot.problem.polytope import LimitPolytope
@@ -27,13 +29,15 @@ def mark_totals(problem: "Problem") -> Bools:
     return np.array([limit.is_total for limit in problem.limits], np.bool_)
 
 
-def compute_request_bounds(problem: "Problem") -> Floats:
+def compute_request_bounds(problem: "Problem", one_tenant: bool = False) -> Floats:
     """(d,) the bound of each limit per request: of a budget, its part at the expected traffic.
 
     It is at least what the cheapest panels cost that keep the other limits, and a little more: the
     budget of a window that is too small for its requests is kept by refusing some. Without an
     expected traffic, as of one tenant or of some contexts, it is between the cheapest panels and
     random ones.
+
+    one_tenant: all requests are of one tenant, whose traffic is that of the problem
     """
     bounds = np.array([limit.bound for limit in problem.limits], dtype=np.float64)
     totals = mark_totals(problem)
@@ -43,7 +47,8 @@ def compute_request_bounds(problem: "Problem") -> Floats:
     random = min(problem.draws, problem.size) * problem.rows.mean(axis=1)
     for j in np.flatnonzero(totals).tolist():
         limit, floor = problem.limits[j], (1.0 + LEAST_ROOM) * least[j]
-        requests = count_window_requests(limit, problem.traffic)
+        counted = replace(limit, scope=None) if one_tenant else limit
+        requests = count_window_requests(counted, problem.traffic)
         if requests is None:
             fair = least[j] + UNKNOWN_TRAFFIC_SHARE * max(random[j] - least[j], 0.0)
         else:
@@ -73,25 +78,39 @@ def name_request_cost(limit: Limit) -> str:
     'usd per day in icu, er'
     """
     window = "" if limit.per is None else f" per {limit.per}"
+    return f"{limit.name}{window}{name_counted_requests(limit)}"
+
+
+def name_counted_requests(limit: Limit) -> str:
+    """Which requests a limit counts, if not all together: " for each tenant", " in icu, er"."""
     scope = " for each tenant" if limit.scope else ""
-    where = f" in {', '.join(limit.where)}" if limit.where else ""
-    return f"{limit.name}{window}{scope}{where}"
+    return f"{scope} in {', '.join(limit.where)}" if limit.where else scope
 
 
 def restate_per_request(problem: "Problem") -> "Problem":
     """The problem with limits on averages over all requests, at its traffic, for optima.
 
-    A cost may be limited in several kinds of windows, so each has a cost of its own.
+    A cost may be limited in several kinds of windows, so each has a cost of its own. All requests
+    are of one tenant.
     """
+    require_known_optimum(problem)
     if not problem.calendars:
         return problem
     costs, limits = dict(problem.costs), list(problem.limits)
+    bounds = compute_request_bounds(problem, one_tenant=True)
     for j, limit in enumerate(problem.limits):
         if limit.per is not None:
             name = name_request_cost(limit)
             costs[name] = problem.rows[j]
-            limits[j] = Limit(name, float(problem.bounds[j]), limit.sign)
+            limits[j] = Limit(name, float(bounds[j]), limit.sign)
     return problem.replace(costs=costs, limits=limits)
+
+
+def require_known_optimum(problem: "Problem") -> None:
+    """Refuse limits on some contexts, whose optimum is not known."""
+    if problem.has_groups:
+        what = "the optimum of limits on some contexts is not known"
+        raise ProblemError(what, remedy="leave `where` out to compare")
 
 
 def find_least_costs(problem: "Problem", totals: Bools, bounds: Floats) -> Floats:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bylot._text import format_number
+from bylot._text import format_number, join_words
 from bylot.problem import Problem
 from bylot.problem.limits import WhenSpent
+from bylot.problem.window_bounds import compute_request_bounds
 from bylot.problem_files.problem_file import ProblemFile
 from bylot.problem_files.written_limit import WrittenLimit
 
@@ -75,10 +76,12 @@ def describe_windows(file: ProblemFile, found: dict[str, Any]) -> list[str]:
 def describe_request_bounds(file: ProblemFile) -> list[str]:
     """What budgets of the calendar are per request at the traffic, for optima."""
     parts = []
-    for written, bound in zip(file.limits, file.problem.bounds.tolist(), strict=True):
+    bounds = compute_request_bounds(file.problem, one_tenant=True).tolist()
+    for written, bound in zip(file.limits, bounds, strict=True):
         if written.requests is not None:
             fair = written.limit.bound / written.requests
             text = f'"{written.words}" is {format_number(fair)} per request'
+            text += ", if all are of one tenant" if written.limit.scope else ""
             if bound > fair * (1 + REQUESTS_TOLERANCE):
                 text += ", less than the cheapest panels cost, so requests are refused: optima are "
                 text += f"at {format_number(bound)}"
@@ -93,11 +96,18 @@ def describe_window(
 ) -> Iterator[str]:
     """What a limit means in its windows."""
     per, zone = window["per"], f"by the calendar of {window['zone']}"
-    if not written.limit.is_total:
-        yield f"{zone}: the average over the requests of each {per}."
+    limit = written.limit
+    if not limit.is_total:
+        whose = " of the tenant" if limit.scope else ""
+        counted = f" in {join_words(limit.where, 'and')}" if limit.where else ""
+        yield f"{zone}: the average over the requests{whose}{counted} of each {per}."
         return
     requests, most = window["requests"], window["most_requests"]
     meaning = "what that is per request is learned from the requests (or give --traffic)"
+    if limit.scope:
+        meaning = "what it means per request depends on the tenant's own requests"
+    elif limit.where:
+        meaning = "what that is per request is learned from the requests that count"
     if requests is not None:
         share, traffic = format_number(window["per_request"]), file.problem.traffic
         meaning = f"{share} per request at {format_number(traffic)} requests per day"
@@ -109,6 +119,7 @@ def describe_window(
         return
     panel = f"The cheapest panel, of {count_smallest_panel(file.problem)},"
     count = f"at most {most:,} request{'s' * (most != 1)} per {per}"
+    count += " of a tenant" if limit.scope else ""
     yield f"{panel} costs {format_number(window['cheapest_panel'])}, so it suffices for {count};"
     yield f"{WHEN_SPENT_TEXTS[window['when_spent']]}."
     if requests is not None and requests > most:

@@ -17,6 +17,7 @@ from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
 from bylot.problem.polytope import LimitPolytope
+from bylot.problem.window_bounds import name_counted_requests
 from bylot.problem_files.calendar_check import describe_windows, find_window_data
 from bylot.problem_files.problem_file import ProblemFile
 from bylot.problem_files.written_limit import WrittenLimit
@@ -35,7 +36,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         for spec in ("auto", f"auto:propensities=false{contexts}")
     }
     promises = find_limit_promises(problem, auto["auto"])
-    applies = distinct["applies"]
+    applies = distinct["applies"] or find_group_refusal(problem)  # no other bound lets it run
     conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
     found = {
         "file": str(file.path),
@@ -69,7 +70,7 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
         "looser": list(map(written_limit_data, () if applies else find_looser_limits(file))),
         "policies": {
             policies.Distinct.name: distinct,
-            policies.NoisyOr.name: check_noisy_or(file, distinct),
+            policies.NoisyOr.name: check_noisy_or(file),
             policies.Tangent.name: check_tangent(problem),
             policies.Strict.name: check_strict(problem),
         },
@@ -108,6 +109,7 @@ def written_limit_data(written: WrittenLimit) -> dict[str, Any]:
         limit.side: written.written,
         "per": written.per,
         "per_request": request if is_known else None,
+        **{name: x for name, x in limit.window_data.items() if name in ("scope", "where")},
         "line": written.line,
     }
 
@@ -166,8 +168,20 @@ def policy_check_data(
     return {"applies": not reason, **parts}
 
 
+def find_group_refusal(problem: Problem) -> str:
+    """Why most policies cannot run: limits of some contexts or of each tenant; empty if none is."""
+    counted_apart = problem.has_groups or problem.has_tenants
+    return "it does not keep limits of some contexts or of each tenant" if counted_apart else ""
+
+
 def check_distinct(problem: Problem) -> dict[str, Any]:
     """Check a policy that always asks M different experts."""
+    reason = find_group_refusal(problem)
+    return policy_check_data(reason) if reason else check_full_panels(problem)
+
+
+def check_full_panels(problem: Problem) -> dict[str, Any]:
+    """Check whether panels of M different experts keep the limits."""
     if problem.draws > problem.size:
         return policy_check_data(f"there are only {problem.size} experts for {problem.draws} draws")
     if problem.full_conflict is None:
@@ -178,9 +192,9 @@ def check_distinct(problem: Problem) -> dict[str, Any]:
 
 def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
     """Check a policy with a guard, whose panels have so many members or more."""
-    space = constraint_rows.find_slater_point(problem, fewest)
     rows, period = constraint_rows.make_constraint_rows(problem), guard.get_period(problem, None)
-    judged = [j for j, limit in enumerate(problem.limits) if limit.per is None]  # by period
+    space = guard.find_common_point(problem, fewest, rows)
+    judged = [j for j, one in enumerate(problem.limits) if one.per is None and not one.where]
     rows = constraint_rows.ConstraintRows(rows.A[judged], rows.b[judged])
     shortest, reason = find_shortest_period(rows, space.quota), ""
     if shortest == math.inf:
@@ -192,7 +206,7 @@ def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
 
 def check_tangent(problem: Problem) -> dict[str, Any]:
     """Check the policy that draws with replacement under a guard."""
-    if reason := find_iid_refusal(problem):
+    if reason := find_group_refusal(problem) or find_iid_refusal(problem):
         return policy_check_data(reason)
     return check_guarded(problem, fewest=1)
 
@@ -203,15 +217,16 @@ def find_iid_refusal(problem: Problem) -> str:
     return "" if few else f"its panels may have fewer than {problem.min_draws} members"
 
 
-def check_noisy_or(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any]:
+def check_noisy_or(file: ProblemFile) -> dict[str, Any]:
     """Check the policy with a large posterior: the guard is that of `distinct`, unless panels may
     have fewer members.
     """
     problem = file.problem
+    checked = check_full_panels(problem)
     if problem.min_draws is not None and problem.draws <= problem.size:
-        distinct = check_guarded(problem, problem.min_members)
+        checked = check_guarded(problem, problem.min_members)
     memory = noisy_or.count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
-    found = {**distinct, "memory": memory}
+    found = {**checked, "memory": memory}
     if memory > noisy_or.MAX_POSTERIOR_BYTES and not found["reason"]:
         most = f"{noisy_or.MAX_POSTERIOR_BYTES / 2**30:g} GiB"
         found |= {"applies": False, "reason": f"its posterior would take more than {most}"}
@@ -220,8 +235,9 @@ def check_noisy_or(file: ProblemFile, distinct: dict[str, Any]) -> dict[str, Any
 
 def check_strict(problem: Problem) -> dict[str, Any]:
     """Check the policy that needs a fixed set of safe distributions; it guarantees no period."""
-    if problem.calendars:
-        return policy_check_data("it does not keep limits per hour, day, week or month")
+    if problem.calendars or problem.has_groups:
+        reason = "it does not keep limits per hour, day, week or month"
+        return policy_check_data(reason if problem.calendars else find_group_refusal(problem))
     safe = make_safe_rows(constraint_rows.make_constraint_rows(problem), problem.draws)
     bounds = np.abs(safe.b) * constraint_rows.compute_row_units(problem)
     region = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
@@ -308,7 +324,8 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
             cells += [f"{end:.4g}" for end in ends]
         cells += [""] * (6 - len(cells)) + ["" if line is None else str(line)]
         note = "implied by the others" if redundant else ""
-        limits.append((f"{limit.name} {limit.side}", *cells, note))
+        name = f"{limit.name} {limit.side}{name_counted_requests(limit)}"
+        limits.append((name, *cells, note))
     checks = [
         (
             policy,
@@ -372,8 +389,11 @@ def list_promises(limits: list[dict[str, Any]], key: str) -> list[str]:
         sentence = PROMISES[one[key]]
         if one["window"] is not None:
             name += f" per {one['per']}"
+            name += " for each tenant" * ("scope" in one)
             sentence = sentence.replace("at the end of every period", f"in every {one['per']}")
             sentence = sentence.replace("1 period in", f"1 {one['per']} in")
+        if "where" in one:
+            name += f" in {', '.join(one['where']['context'])}"
         if "group" in one:
             sentence = sentence.partition(", whatever calls cost")[0]
         by_sentence.setdefault(sentence, []).append(name)
@@ -383,7 +403,8 @@ def list_promises(limits: list[dict[str, Any]], key: str) -> list[str]:
 def describe_looser_limits(found: dict[str, Any]) -> list[str]:
     """The bounds or the period that would let policies with full panels run, if they cannot."""
     distinct = found["policies"][policies.Distinct.name]
-    if distinct["applies"]:
+    counted_apart = any("scope" in one or "where" in one for one in found["limits"])
+    if distinct["applies"] or counted_apart:
         return []
     shortest = distinct["shortest_period"]
     ways = [] if shortest is None else [f"period: {shortest}"]

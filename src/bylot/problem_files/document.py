@@ -23,7 +23,7 @@ from bylot.errors import ProblemError, ProblemFileError
 from bylot.outcome_tables.sheets import TABLE_SUFFIXES, quote_field, read_text, shorten
 
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # eight times as fast
-MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs four
+MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs five
 TOO_DEEP = f"more than {MAX_DEPTH} nested lists or mappings"
 MAX_PROBLEM_FILE_BYTES = 1_000_000  # ten thousand experts take half of it
 CONTROL_CHARACTERS = re.compile(
@@ -223,7 +223,7 @@ def read_yaml_content(document: Document, events: Iterator[Any], event: Any, key
         return resolve_scalar(event.value) if event.implicit[0] else event.value
     if len(keys) == document.max_depth:
         what = f"more than {document.max_depth} nested lists or mappings"
-        raise document.error(keys, what, line=line, remedy="a problem needs four")
+        raise document.error(keys, what, line=line, remedy="a problem needs five")
     if isinstance(event, yaml.SequenceStartEvent):
         parts: list[Any] = []
         while not isinstance(part := next(events), yaml.CollectionEndEvent):
@@ -342,7 +342,7 @@ def parse_toml(document: Document, text: str) -> None:
             remedy = "keep one of them"
         what, line = f"not valid TOML: {what[:1].lower()}{what[1:]}", re.match(r"\d+", place)
     except RecursionError:
-        what, line, remedy = TOO_DEEP, None, "a problem needs four"
+        what, line, remedy = TOO_DEEP, None, "a problem needs five"
     except ValueError:  # more digits than Python converts
         what, line, remedy = "a number has too many digits", None, "write fewer digits"
     raise document.error((), what, line=int(line[0]) if line else None, remedy=remedy)

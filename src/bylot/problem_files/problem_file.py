@@ -90,6 +90,11 @@ class ProblemFile:
         limits = [one.at_traffic(traffic) for one in self.limits]
         return replace(self, problem=self.problem.replace(traffic=traffic), limits=limits)
 
+    def as_one_tenant(self) -> "ProblemFile":
+        """The same if all requests are of one tenant: limits for each count all of them."""
+        traffic = self.problem.traffic
+        return replace(self, limits=[one.at_traffic(traffic, scope=None) for one in self.limits])
+
 
 def read(path: str | PathLike[str], experts: str | PathLike[str] | None = None) -> ProblemFile:
     """Read a problem from a YAML, TOML or JSON file.
@@ -251,7 +256,8 @@ def write(problem: Problem) -> str:
             what = f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}"
             raise ProblemError(what, remedy="limit a cost with these numbers instead")
     costs = [name for name in problem.costs if name not in shares or name in limited]
-    for name in (*problem.experts, *problem.costs):
+    contexts = dict.fromkeys(name for limit in problem.limits for name in limit.where)
+    for name in (*problem.experts, *problem.costs, *contexts):
         if not is_readable_name(name):
             raise ProblemError("name", got=name, expected=NAME_RULE)
         if name in EXPERT_KEYS and name in costs:

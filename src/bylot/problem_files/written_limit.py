@@ -3,7 +3,8 @@
 What limits mean together, and whether they can be kept, is left to `problem_file`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -11,11 +12,11 @@ from bylot._text import format_number
 from bylot.outcome_tables.sheets import quote_field
 from bylot.problem import Limit, Share, share
 from bylot.problem.calendar import WINDOW_NAMES, check_zone
-from bylot.problem.limits import LOWER, UPPER, WINDOW_FIELDS
+from bylot.problem.limits import LOWER, UPPER, WINDOW_FIELDS, Where, check_where
 from bylot.problem.validation import suggest_known_name
-from bylot.problem.window_bounds import count_window_requests
+from bylot.problem.window_bounds import count_window_requests, name_counted_requests
 from bylot.problem_files.document import Document, Keys
-from bylot.problem_files.experts import Entry, ExpertList, check_members
+from bylot.problem_files.experts import Entry, ExpertList, as_list, check_members
 
 
 class WrittenLimit(NamedTuple):
@@ -33,9 +34,13 @@ class WrittenLimit(NamedTuple):
             return None
         return self._replace(limit=self.limit.at(self.to_bound(written, draws)), written=written)
 
-    def at_traffic(self, traffic: float | None) -> "WrittenLimit":
-        """The same at so many requests per day; None: they are not known."""
-        return self._replace(requests=count_window_requests(self.limit, traffic))
+    def at_traffic(self, traffic: float | None, **changes: Any) -> "WrittenLimit":
+        """The same at so many requests per day; None: they are not known. A limit with changes
+        would count them.
+        """
+        return self._replace(
+            requests=count_window_requests(replace(self.limit, **changes), traffic)
+        )
 
     def to_bound(self, written: float, draws: int) -> float:
         """The bound of the limit for one in the unit of the file: per draw, the decimal product,
@@ -51,10 +56,13 @@ class WrittenLimit(NamedTuple):
 
     @property
     def per_words(self) -> str:
-        """What the bound is per: "per day", or of a share "per request in every week"."""
+        """What the bound is per, and of which requests: "per day", of a share "per request in every
+        week", "per month for each tenant", "per request in icu".
+        """
+        requests = name_counted_requests(self.limit)
         if self.limit.per is not None and not self.limit.is_total:
-            return f"per request in every {self.per}"
-        return f"per {self.per}"
+            return f"per request in every {self.per}{requests}"
+        return f"per {self.per}{requests}"
 
     def __str__(self) -> str:
         return f"{self.limit.name!r} {self.limit.side} {self.written!r} {self.per_words}"
@@ -78,9 +86,11 @@ class WrittenLimit(NamedTuple):
 
 
 def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iterator[WrittenLimit]:
+    contexts = [*problem.get("contexts", ())]
     for n, entry in enumerate(problem.get("limits", [])):
         limited = limited_quantity(document, ("limits", n), entry, experts)
         per, window = entry.get("per", "request"), read_window(document, ("limits", n), entry)
+        where = read_where(document, ("limits", n), entry, contexts)
         for side, sign in (("at_most", UPPER), ("at_least", LOWER)):
             if side not in entry:
                 continue
@@ -90,7 +100,8 @@ def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iter
                 remedy = "write 0.04 for 4%, or per: request"
                 raise document.error(keys, side, got=bound, expected=expected, remedy=remedy)
             with document.locate_errors(*keys):
-                limit = Limit(limited, bound, sign, **window)  # as written, for its error
+                counted = check_where(where, "")
+                limit = Limit(limited, bound, sign, **window, where=counted)  # as written
                 written = WrittenLimit(limit, document.line(keys), per, bound)
                 limit = limit.at(written.to_bound(bound, problem["draws"]))
             yield written._replace(limit=limit)
@@ -98,11 +109,11 @@ def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iter
 
 def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
     """The window of the calendar of a limit, and what depends on one; empty without a window."""
-    per, is_share = entry.get("per"), "cost" not in entry
+    per, is_share = entry.get("per", "request"), "cost" not in entry
     if per not in WINDOW_NAMES:
-        for name in (name for name in ("zone", "when_spent") if name in entry):
+        for name in (name for name in ("zone", "when_spent", "scope") if name in entry):
             what = f"{name} needs a window of the calendar, and the limit is per {per}"
-            remedy = f"write per: day, or leave {name} out"
+            remedy = f"write per: {'month' if name == 'scope' else 'day'}, or leave {name} out"
             raise document.error((*keys, name), what, remedy=remedy)
         return {}
     if "zone" in entry:
@@ -117,7 +128,25 @@ def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
         what += "knows how many requests will come"
         remedy = f"ask for a share of them: {{group: ..., at_least: 0.1, per: {per}}}"
         raise document.error((*keys, "at_least"), what, remedy=remedy)
-    return {name: entry[name] for name in WINDOW_FIELDS if name in entry}
+    names = (name for name in WINDOW_FIELDS if name in entry and name != "where")
+    return {name: entry[name] for name in names}
+
+
+def read_where(document: Document, keys: Keys, entry: Entry, known: Sequence[str]) -> Where:
+    """Which requests a limit counts; None: all. known: the contexts of the file; empty: any."""
+    if "where" not in entry:
+        return None
+    names = as_list(entry["where"]["context"])
+    for n, name in enumerate(names):
+        place = (*keys, "where", "context")
+        place = (*place, n) if isinstance(entry["where"]["context"], list) else place
+        if name in names[:n]:
+            what = f"context {quote_field(name)} is named twice"
+            raise document.error(place, what, remedy="name each context once")
+        if known and name not in known:
+            what = f"unknown context {quote_field(name)}"
+            raise document.error(place, what, remedy=suggest_known_name(name, known, "contexts"))
+    return {"context": names}
 
 
 def limited_quantity(

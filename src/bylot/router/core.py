@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from bylot.errors import BudgetSpent, DecisionError, PolicyError, TooManyContexts
+from bylot.errors import BudgetSpent, DecisionError, PolicyError, TenantError, TooManyContexts
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.numerics.philox import RngKey
 from bylot.policies import budget, retargeting, substitutes
@@ -204,10 +204,10 @@ class RouterCore:
             if tenant is not None:
                 what = "this router has no limits for each tenant"
                 remedy = "leave tenant out, or add a limit with scope='tenant'"
-                raise DecisionError(what, got=tenant, remedy=remedy)
+                raise TenantError(what, got=tenant, remedy=remedy)
         elif tenant is None:
             what = "this router has limits for each tenant, and the request names none"
-            raise DecisionError(what, remedy="give tenant='...' with every request")
+            raise TenantError(what, remedy="give tenant='...' with every request")
         elif tenant not in self.tenants.slots:
             check_tenant_name(tenant)
 
@@ -223,6 +223,8 @@ class RouterCore:
         j = self._find_spent(now, available, tenant)
         if j >= 0:
             limit = self.problem.limits[j]
+            if self.tenants is not None and limit.scope is not None:
+                limit = self.tenants.find_limit(j, tenant or "")
             assert limit.calendar is not None
             end = find_window(limit.calendar, now).end
             whom = f" for tenant {tenant!r}" if limit.scope else ""
@@ -281,11 +283,8 @@ class RouterCore:
     def get_tenants(self) -> Tenants:
         """The tenants; raises if there are no limits for them."""
         if self.tenants is None:
-            what, remedy = (
-                "this router has no limits for each tenant",
-                "add one with scope='tenant'",
-            )
-            raise PolicyError(what, remedy=remedy)
+            what = "this router has no limits for each tenant"
+            raise TenantError(what, remedy="add one with scope='tenant'")
         return self.tenants
 
     def measure_tenant(self, tenant: str, at: int) -> list[TenantWindow]:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from bylot.errors import DecisionError, PolicyError
+from bylot.errors import TenantError
 from bylot.numerics.jit import Floats
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
 from bylot.policies.windows import WindowState
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import WindowName, find_window
+from bylot.problem.limits import LIMIT_DEFAULTS
 from bylot.problem.window_bounds import DAYS_PER_WINDOW, name_request_cost
 
 FIRST_SLOTS = 64
@@ -157,25 +158,34 @@ class Tenants:
         pairs = zip(bounds, self.units.tolist(), strict=True)
         return [NO_AMOUNT if bound is None else bound / unit for bound, unit in pairs]
 
+    def find_limit(self, j: int, name: str) -> Limit:
+        """Limit j with the bound of a tenant."""
+        limit = self.limits[j]
+        return next((one for one in self.own.get(name, ()) if one.key == limit.key), limit)
+
     def set_bounds(self, name: str, limits: Sequence[Limit]) -> None:
         """Give a tenant bounds of its own; without any, those of all apply again."""
         check_tenant_name(name)
-        known = {limit.key for limit in self.limits.values() if limit.is_total}
+        known = {limit.key: limit for limit in self.limits.values() if limit.is_total}
         for limit in limits:
             if limit.key not in known:
-                words = ", ".join(
-                    name_request_cost(one) for one in self.limits.values() if one.is_total
-                )
-                raise PolicyError(
+                words = ", ".join(map(name_request_cost, known.values()))
+                raise TenantError(
                     f"there is no budget of {name_request_cost(limit)} that a tenant can have "
                     "another bound of",
                     remedy=f"there is one of {words}" if words else "add one with scope='tenant'",
                 )
+            for field in ("zone", "when_spent"):
+                given, usual = getattr(limit, field), getattr(known[limit.key], field)
+                if given not in (usual, LIMIT_DEFAULTS[field]):
+                    what = f"{field} of the bound of {name_request_cost(limit)} of tenant {name!r}"
+                    remedy = "leave it out: only the bound can be another one"
+                    raise TenantError(what, got=given, expected=repr(usual), remedy=remedy)
         if len({limit.key for limit in limits}) < len(limits):
-            raise PolicyError(f"tenant {name!r} has two bounds for the same budget")
+            raise TenantError(f"tenant {name!r} has two bounds for the same budget")
         self.own.pop(name, None)
         if limits:
-            self.own[name] = tuple(limits)
+            self.own[name] = tuple(known[limit.key].at(limit.bound) for limit in limits)
         if name in self.slots:
             self.ledgers["amount"][self.slots[name]] = self.list_amounts(name)
 
@@ -342,5 +352,5 @@ def check_tenant_name(name: object) -> str:
     """Require a name that a tenant can have."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TENANT_CHARS:
         expected = f"a text of 1 to {MAX_TENANT_CHARS} characters"
-        raise DecisionError("tenant", got=name, expected=expected)
+        raise TenantError("tenant", got=name, expected=expected)
     return name

@@ -203,7 +203,9 @@ def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
 
 
 def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most per day in icu 500 -> 600"."""
+    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most per day 500 -> 600", "drop usd
+    at most 20 per month for each tenant".
+    """
     was, now = index_limits(old), index_limits(new)
     for key in dict.fromkeys([*was, *now]):
         one, two = was.get(key), now.get(key)

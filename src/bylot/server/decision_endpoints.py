@@ -13,6 +13,7 @@ from bylot.server.request_parsing import (
     check_decision_id,
     check_router_name,
     normalize_context,
+    normalize_tenant,
     parse_idempotency_key,
 )
 from bylot.server.router_port import count_failure, make_decision
@@ -26,8 +27,8 @@ async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Htt
     """Draw a panel for one request; the decision is on disk before the response is sent."""
     body, name, by = request.body, check_router_name(request.target), request.caller.id
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
-    context = normalize_context(body.context)
-    command = commands.MakeDecision(name, context, body.available, key, body.defer, by=by)
+    labels = normalize_context(body.context), normalize_tenant(body.tenant)
+    command = make_decision_command(name, body, key, labels, by)
     decision = await make_decision(request.state.commands, request.state.metrics, command)
     return json_response(201, decision)
 
@@ -43,7 +44,8 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
     batch = []
     for n, one in enumerate(items):
         context = normalize_context(one.context, f"decisions[{n}].context")
-        batch.append(commands.MakeDecision(name, context, one.available, one.key, one.defer, by=by))
+        tenant = normalize_tenant(one.tenant, f"decisions[{n}].tenant")
+        batch.append(make_decision_command(name, one, one.key, (context, tenant), by))
     return await execute_batch(request, batch, 201, api.DecisionResult)
 
 
@@ -118,6 +120,18 @@ def check_reward_key(state: ServerState, command: commands.RecordReward) -> None
     if key.partition("/")[0] == SETTLEMENT_KEY and command.name in state.gateway.routers:
         message = f"key {SETTLEMENT_KEY!r} is for reports of the gateway; use another one"
         raise ApiError(422, "invalid", message, field="key")
+
+
+def make_decision_command(
+    name: str,
+    body: api.DecisionRequest,
+    key: str | None,
+    labels: tuple[str | None, str | None],
+    by: str | None,
+) -> commands.MakeDecision:
+    """The command of a decision, single or of a batch; labels: context and tenant in NFC."""
+    context, tenant = labels
+    return commands.MakeDecision(name, context, body.available, key, body.defer, tenant, by=by)
 
 
 def make_reward_command(

@@ -47,7 +47,7 @@ class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
 
     state: ServerState
     caller: Caller
-    target: str  # the part of the path in place of {name} or {id}
+    target: str  # the part of the path in place of {name} or {id}; of two, name/tenant
     headers: RawHeaderMap
     body: BodyT
     query: QueryT
@@ -173,7 +173,7 @@ class Endpoint:
             response = response._replace(headers=(*response.headers, CLOSE_HEADER))
         if not self.has_router_target:
             return response
-        address = cluster.find_address(target.partition(".")[0]).encode()
+        address = cluster.find_address(find_target_router(target)).encode()
         return response._replace(headers=(*response.headers, (b"x-bylot-owner", address)))
 
     async def respond(
@@ -183,7 +183,7 @@ class Endpoint:
         state, route, caller = self.state, self.route, NO_CALLER
         if route.scope is not None:
             caller = state.credentials.authenticate(headers)
-            router = target.partition(".")[0] if self.has_router_target else None
+            router = find_target_router(target) if self.has_router_target else None
             caller.check(route.scope, router)
             state.rate_limiter.take(caller.id)
         body = query = None
@@ -208,6 +208,15 @@ class Endpoint:
         if log.isEnabledFor(logging.DEBUG):
             facts = {"route": self.label, "status": status, "ms": round(1_000 * seconds, 3)}
             log.debug("request", extra=facts | ({"target": target} if target else {}))
+
+
+def find_target_router(target: str) -> str:
+    """The router that a request is about.
+
+    >>> find_target_router("triage"), find_target_router("triage.7-2"), find_target_router("a/b.c")
+    ('triage', 'triage', 'a')
+    """
+    return target.partition("/")[0].partition(".")[0]
 
 
 NO_CALLER = Caller(None, frozenset(), frozenset())

@@ -11,8 +11,9 @@ from msgspec import Struct
 class ChatCompletionBody(Struct, frozen=True):
     """A request for a chat completion; fields that are not listed are sent to the members.
 
-    model: bylot/ROUTER; metadata: `bylot_context` is the context of the decision, `bylot_expected`
-    the expected answer; names that begin with bylot_ are not sent to the members
+    model: bylot/ROUTER; metadata: `bylot_context` is the context of the decision, `bylot_tenant`
+    the tenant whose limits count it, `bylot_expected` the expected answer; names that begin with
+    bylot_ are not sent to the members
     """
 
     model: str

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -112,9 +113,7 @@ def describe_operation(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
 
 def describe_parameters(route: ApiRoute) -> list[dict[str, Any]]:
     found = []
-    _, brace, rest = route.path.partition("{")
-    if brace:
-        name = rest.partition("}")[0]
+    for name in re.findall(r"{(\w+)}", route.path):
         schema = {"type": "string", "minLength": 1}
         found.append({"name": name, "in": "path", "required": True, "schema": schema})
     if route.query is not None:

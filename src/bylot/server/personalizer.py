@@ -77,7 +77,8 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     command = MakeDecision(
         name, context, available, event_id, body.defer_activation, by=request.caller.id
     )
-    decision = await make_decision(request.state.commands, request.state.metrics, command)
+    remedy = f"this API has no tenants: use POST /v1/routers/{name}/decisions"
+    decision = await make_decision(request.state.commands, request.state.metrics, command, remedy)
     inclusion = decision.inclusion or {}
     panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)
     return json_response(201, RankResponse(panel, event_id or decision.id, panel[0].id))

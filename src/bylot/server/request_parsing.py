@@ -21,7 +21,10 @@ from bylot.server.settings import explain_msgspec_error
 ParsedT = TypeVar("ParsedT")
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-UNIQUE_HEADERS = (b"idempotency-key", b"authorization", b"content-type", b"content-length", b"host")
+UNIQUE_HEADERS = (
+    *(b"idempotency-key", b"authorization", b"content-type", b"content-length", b"host"),
+    b"x-bylot-tenant",
+)
 ROUTERS_REMEDY = "GET /v1/routers lists the routers"
 KEY_REGEX = re.compile(KEY_PATTERN)
 MAX_OBJECT_FIELDS = 1_000  # no request needs more in one object
@@ -44,11 +47,21 @@ def check_decision_id(id: str) -> str:
 
 def normalize_context(text: str | None, place: str = "context") -> str | None:
     """A context in NFC, so that texts that look alike are one, however their accents are coded."""
+    return normalize_label(text, "context", place)
+
+
+def normalize_tenant(text: str | None, place: str = "tenant") -> str | None:
+    """The name of a tenant in NFC, as contexts are."""
+    return normalize_label(text, "tenant", place)
+
+
+def normalize_label(text: str | None, kind: str, place: str) -> str | None:
+    """A label of a request in NFC; kind, place: what and where it is, for errors."""
     if text is None or text.isascii():
         return text
     text = unicodedata.normalize("NFC", text)
     if len(text) > MAX_TEXT_CHARS or not text.isprintable():
-        message = f"invalid context: expected at most {MAX_TEXT_CHARS} printable characters in NFC"
+        message = f"invalid {kind}: expected at most {MAX_TEXT_CHARS} printable characters in NFC"
         raise ApiError(422, "invalid", message, field=place)
     return text
 

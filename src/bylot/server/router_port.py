@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bylot.api import DecisionRecord
-from bylot.errors import BudgetSpent, NoSubstitute, RouterNotFound
+from bylot.errors import BudgetSpent, NoSubstitute, RouterNotFound, TenantError
 from bylot.eventlog import commands
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.settlement import RouterFacts
@@ -15,7 +15,8 @@ from bylot.server.metrics import ALL_REQUESTS, ServerMetrics
 from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Store
 
-BUDGET_SPENT_CODE = "budget_spent"
+BUDGET_SPENT_CODE, BAD_TENANT_CODE = "budget_spent", "bad_tenant"
+GATEWAY_REMEDY = "send its name as header x-bylot-tenant, or as metadata.bylot_tenant"
 
 
 class CommandPort:
@@ -41,12 +42,17 @@ class CommandPort:
         return RouterFacts(config.version, experts, costs, config.feedback, config.rewards)
 
     async def decide(
-        self, context: str | None, router: str, available: list[str] | None, by: str | None
+        self,
+        context: str | None,
+        router: str,
+        available: list[str] | None,
+        by: str | None,
+        tenant: str | None = None,
     ) -> Decision:
         """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         names = None if available is None else tuple(available)
-        command = commands.MakeDecision(router, context, names, by=by)
-        return await make_decision(self.runner, self.metrics, command)
+        command = commands.MakeDecision(router, context, names, tenant=tenant, by=by)
+        return await make_decision(self.runner, self.metrics, command, GATEWAY_REMEDY)
 
     async def replace(
         self, id: str, failed: str, available: list[str] | None, by: str | None
@@ -81,13 +87,22 @@ class CommandPort:
 
 
 async def make_decision(
-    runner: CommandRunner, metrics: ServerMetrics, command: commands.MakeDecision
+    runner: CommandRunner,
+    metrics: ServerMetrics,
+    command: commands.MakeDecision,
+    tenant_remedy: str = "give `tenant` in the body of the request",
 ) -> Decision:
-    """A decision, once it is on disk; it is counted, and so is a request that is refused."""
+    """A decision, once it is on disk; it is counted, and so is a request that is refused.
+
+    tenant_remedy: what to do if it names no tenant, and has to
+    """
     try:
         decision: Decision = await runner.execute(command)
-    except (BudgetSpent, ApiError) as error:
+    except (BudgetSpent, TenantError, ApiError) as error:
         count_failure(metrics, command, error)
+        if command.tenant is None and to_api_error(error).code == BAD_TENANT_CODE:
+            what = f"router {command.name!r} has limits for each tenant, and the request names none"
+            raise TenantError(what, remedy=tenant_remedy) from None
         raise
     metrics.count(decision)
     return decision

@@ -4,6 +4,7 @@ Requests are dispatched by this table; the OpenAPI document and the HTTP referen
 """
 
 import functools
+import re
 from typing import Any
 
 from bylot import api
@@ -14,6 +15,7 @@ from bylot.server import (
     feedback_aliases,
     personalizer,
     router_endpoints,
+    tenant_endpoints,
 )
 from bylot.server.chat_endpoints import ChatEndpoint
 from bylot.server.endpoint import (
@@ -97,7 +99,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     *(
         one
         for module in (
-            *(router_endpoints, decision_endpoints, chat_endpoints),
+            *(router_endpoints, tenant_endpoints, decision_endpoints, chat_endpoints),
             *(feedback_aliases, personalizer),
         )
         for one in vars(module).values()
@@ -116,6 +118,7 @@ def openapi_document() -> bytes:
 
 
 AnyEndpoint = Endpoint | ChatEndpoint
+ITEM = "*"  # in place of a second variable, the last part of a path, which may contain slashes
 
 
 class RouteTable:
@@ -130,7 +133,8 @@ class RouteTable:
             prefix, brace, rest = one.path.partition("{")
             if brace:
                 suffixes = self.variable.setdefault(prefix, {})
-                methods = suffixes.setdefault(rest.partition("}")[2], {})
+                suffix = re.sub(r"{\w+}", ITEM, rest.partition("}")[2])
+                methods = suffixes.setdefault(suffix, {})
             else:
                 methods = self.fixed.setdefault(prefix, {})
             methods[one.method] = (ChatEndpoint if one.is_chat else Endpoint)(state, one)
@@ -140,5 +144,9 @@ class RouteTable:
         for prefix, suffixes in self.variable.items():
             if path.startswith(prefix):
                 target, slash, rest = path[len(prefix) :].partition("/")
+                kind, _, item = rest.partition("/")
+                with_item = suffixes.get(f"/{kind}/{ITEM}")
+                if with_item is not None and item:
+                    return with_item, f"{target}/{item}"
                 return suffixes.get(slash + rest) if target else None, target
         return self.fixed.get(path), ""

@@ -108,9 +108,8 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     fits = []
     for one in file.limits:
         side = f"{one.limit.name}.{one.limit.side}"
-        per = "" if one.limit.per is None else one.per
-        parts = [side, per, one.limit.scope, ",".join(one.limit.where)]
-        full = ".".join(filter(None, parts))
+        full = side if one.limit.per is None else f"{side}.{one.per}"
+        full += ".tenant" * bool(one.limit.scope) + f"@{','.join(one.limit.where)}".rstrip("@")
         sides[full] = one
         if name in (one.limit.name, side, f"{one.limit.name}.{one.per}", full):
             fits.append(full)
@@ -145,7 +144,9 @@ class WhatifPlan:
     @property
     def play_settings(self) -> dict[str, Any]:
         """Settings of `simulate` that all runs share."""
-        return {"horizon": self.horizon, "feedback": self.feedback, "calls": self.calls}
+        names = self.scenario.contexts or None
+        shared = {"feedback": self.feedback, "calls": self.calls, "context_names": names}
+        return {"horizon": self.horizon, **shared}
 
     @cached_property
     def arrivals(self) -> dict[int, Ints | None]:

@@ -62,6 +62,8 @@ class Reference:
 def compute_reference(plan: WhatifPlan, problem: Problem, job: WhatifJob) -> Reference | str:
     """One reference, with shadow prices for the bounds of the file, or why there is none."""
     priced = job.level is None and job.name in DISTRIBUTION_KINDS
+    if problem.has_groups:
+        return "not known: limits are on some contexts; leave `where` out to compare"
     try:
         if plan.calls is not None and plan.calls.means:
             problem = problem.replace(costs=plan.mean_costs)

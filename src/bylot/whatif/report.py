@@ -100,6 +100,13 @@ def describe_traffic(plan: WhatifPlan) -> str:
     )
 
 
+def describe_tenants(plan: WhatifPlan) -> list[str]:
+    """A sentence about limits for each tenant, if there are any."""
+    if not plan.problem.has_tenants:
+        return []
+    return ["All requests are of one tenant, so limits for each tenant count all of them."]
+
+
 def describe_setup(results: WhatifResults) -> Iterator[str]:
     plan, scenario = results.plan, results.plan.scenario
     problem, seeds = plan.problem, len(plan.seeds)
@@ -115,8 +122,10 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
     )
     if plan.traffic is not None:
         yield describe_traffic(plan)
+    yield from describe_tenants(plan)
     for text in describe_request_bounds(plan.file):
-        yield f"{text} References keep budgets on average, at this traffic."
+        about = " References keep budgets on average, at this traffic."
+        yield text if problem.has_groups else text + about
     if not scenario.synthetic:
         yield scenario.description
     yield (

@@ -19,6 +19,7 @@ from bylot.whatif.references import REFERENCES, compute_reference
 from bylot.whatif.report import (
     build_whatif_report,
     describe_partial_period,
+    describe_tenants,
     describe_traffic,
     whatif_title,
 )
@@ -125,6 +126,7 @@ def render(output: WhatifOutput) -> str:
     about = [plan.scenario.description]
     if plan.traffic is not None:
         about.append(describe_traffic(plan))
+    about += describe_tenants(plan)
     lines = [*output.data["summary"], "", *(format_table([head, *rows]) if rows else ())]
     lines = [*about, "", *lines] if plan.scenario.synthetic else [*lines, "", *about]
     if plan.rounds != plan.complete:

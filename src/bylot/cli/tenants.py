@@ -1,0 +1,67 @@
+"""`bylot router tenant`: what a tenant of a served router has spent, and its own bounds."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from bylot._text import format_number
+from bylot.cli.given_limits import BOUND_FORM, parse_bound
+from bylot.cli.options import add_named_verb, connect_client, print_result
+from bylot.errors import ProblemError
+
+if TYPE_CHECKING:
+    from bylot.problem import Limit
+    from bylot.router.tenants import TenantWindow
+
+
+def add(kinds: Any) -> None:
+    tenant = add_named_verb(
+        kinds,
+        "tenant",
+        run_tenant,
+        "show what a tenant has spent, or give it bounds of its own",
+        "Show a tenant in the current windows of the limits for each tenant. With --at-most, give "
+        "it bounds of its own, in place of those that it had.",
+    )
+    tenant.add_argument("tenant", metavar="TENANT", help="name of the tenant")
+    own = tenant.add_mutually_exclusive_group()
+    text = "its own bound of a budget for each tenant, as in usd=50/month; repeatable"
+    form: dict[str, Any] = {"type": parse_bound, "action": "append", "default": []}
+    metavar = BOUND_FORM.replace("[/WINDOW[/tenant]]", "/WINDOW")
+    own.add_argument("--at-most", **form, metavar=metavar, help=text)
+    text = "remove its own bounds: those of all tenants apply again"
+    own.add_argument("--clear", action="store_true", help=text)
+
+
+def run_tenant(given: argparse.Namespace) -> None:
+    from bylot.problem import at_most
+
+    with connect_client(given) as client:
+        router = client.router(given.name)
+        own: list[Limit] = []
+        for one in given.at_most:
+            if one.window is None:
+                what = f"--at-most {one.name}={one.bound:g}: no window"
+                remedy = f"write {one.name}={one.bound:g}/month, or whatever the limit is per"
+                raise ProblemError(what, remedy=remedy)
+            where = {"context": one.where} if one.where else None
+            limit = at_most(one.name, one.bound, per=one.window, scope="tenant", where=where)
+            own.append(limit)
+        changes = given.at_most or given.clear
+        view = router.set_tenant(given.tenant, own) if changes else router.tenant(given.tenant)
+    lines = [f"{given.tenant}, a tenant of {given.name}", *map(describe_tenant, view.windows)]
+    print_result(given, view, "\n".join(lines))
+
+
+def describe_tenant(window: "TenantWindow") -> str:
+    """A tenant in the window of one limit, in a sentence; times are of UTC."""
+    from bylot.problem.calendar import format_instant
+
+    asked = f"{window.requests:,} request{'s' * (window.requests != 1)}"
+    end = f"until {format_instant(window.ends, 'UTC')}"
+    bound = f"{format_number(window.bound)}{' (its own bound)' if window.own else ''}"
+    if window.left is None:
+        mean = format_number(window.spent / max(window.requests, 1))
+        return f"{window.limit}: {mean} per request, with a bound of {bound}; {asked} {end}"
+    open_calls = f", {format_number(window.reserved)} reserved" if window.reserved else ""
+    left = f"{open_calls}, {format_number(window.left)} left"
+    return f"{window.limit}: {format_number(window.spent)} of {bound} spent{left}; {asked} {end}"
