@@ -4,15 +4,18 @@ import math
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simd import (
     SIMD_WIDTH,
     keep_lanes,
+    load_inside,
     load_lanes,
     max_by_lane,
     max_lanes,
     splat,
+    store_inside,
     sum_lanes,
 )
 
@@ -82,3 +85,21 @@ def test_an_inlined_sum_gives_the_same_bits() -> None:
 def test_lanes_are_kept_where_they_are_not_negative() -> None:
     x = np.array([1.0, -1.0, 0.0, 3.0])
     assert combine_lanes(x) == (2 * 1 - 1) * 1.5 + (2 * 0 - 1) * 0.5 + (2 * 3 - 1) * 3.5
+
+
+@jit
+def double_inside(out: Floats, x: Floats, start: int) -> None:
+    store_inside(out, start, 2.0 * load_inside(x, start))
+
+
+@pytest.mark.parametrize("start", [0, 1, 5])
+def test_eight_numbers_are_loaded_and_stored_wherever_they_begin(start: int) -> None:
+    x, out = np.arange(13.0), np.full(13, -1.0)
+    double_inside(out, x, start)
+    inside = (np.arange(13) >= start) & (np.arange(13) < start + SIMD_WIDTH)
+    assert (out == np.where(inside, 2 * x, -1.0)).all()
+
+
+def test_numbers_with_gaps_are_not_loaded_as_eight() -> None:
+    with pytest.raises(TypingError):
+        double_inside(np.zeros(8), np.zeros((8, 2))[:, 0], 0)
