@@ -14,6 +14,8 @@ from bylot.numerics.simd import (
     load_lanes,
     max_by_lane,
     max_lanes,
+    min_by_lane,
+    min_lanes,
     splat,
     store_inside,
     sum_lanes,
@@ -37,6 +39,14 @@ def max_by_lanes(x: Floats) -> float:
 
 
 @jit
+def min_by_lanes(x: Floats) -> float:
+    least = splat(np.inf)
+    for i in range(0, x.size, SIMD_WIDTH):
+        least = min_by_lane(least, load_lanes(x, i, np.inf))
+    return min_lanes(least)
+
+
+@jit
 def combine_lanes(x: Floats) -> float:
     v = load_lanes(x, 0, -1.0)
     return sum_lanes(keep_lanes(v, 2.0 * v - 1.0) * (v + 0.5))
@@ -55,6 +65,7 @@ def test_a_sum_is_taken_in_the_documented_order(size: int) -> None:
     x = np.random.default_rng(size).standard_normal(size)
     assert sum_by_lanes(x) == sum_in_python(x)
     assert max_by_lanes(x) == x.max()
+    assert min_by_lanes(x) == x.min()
 
 
 @pytest.mark.parametrize("size", [5, 16, 50])

@@ -64,6 +64,11 @@ def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", v, w), v, w)
 
 
+def emit_minimum(builder: Any, v: Any, w: Any) -> Any:
+    """Emit the smaller of two vectors, by lane."""
+    return builder.select(builder.fcmp_ordered("<", v, w), v, w)
+
+
 def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
     """Reduce eight lanes to four, to two, to one: always the same pairs."""
     while v.type.count > 1:
@@ -146,11 +151,15 @@ load_inside: Callable[[Floats, int], Lanes] = intrinsic(_load_inside)  # eight m
 store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  # likewise
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
+min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
 sum_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)
 )
 max_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, partial(emit_maximum, builder))
+)
+min_lanes: Callable[[Lanes], float] = make_intrinsic(
+    REDUCED, lambda builder, v: emit_reduction(builder, v, partial(emit_minimum, builder))
 )
 
 
