@@ -62,7 +62,8 @@ def repeat_members(chosen: Ints, found: int) -> None:
 
 MAX_SET_CHANGES = 6  # a second one is rare
 MIN_CHANGE_GAIN = 1e-12
-SEARCHED_BLOCK = 64  # numbers whose least is found before its place; a multiple of SIMD_WIDTH
+SEARCHED_BLOCK = 64  # experts of a block of a large pool; a multiple of SIMD_WIDTH
+MIN_SEARCHED_BLOCKS = 2  # of a large pool; in a smaller one, it takes longer to search by blocks
 
 
 @jit
@@ -166,7 +167,25 @@ def add_experts(
 @jit
 def find_cheapest_addition(missed: Floats, offered: Floats, miss: Floats) -> int:
     """Find the expert with the least sum_z missed_z miss_zi + offered_i, ties by index; -1 if none
-    can be added. First the block of experts that has it is found, then its place in there.
+    can be added.
+    """
+    if offered.size >= MIN_SEARCHED_BLOCKS * SEARCHED_BLOCK:
+        return find_cheapest_by_blocks(missed, offered, miss)
+    totals, one, least = offered.copy(), -1, np.inf
+    for z in range(missed.size):
+        factor, row = missed[z], miss[z]
+        for i in range(totals.size):
+            totals[i] += factor * row[i]
+    for i in range(totals.size):
+        if totals[i] < least:
+            one, least = i, totals[i]
+    return one
+
+
+@jit
+def find_cheapest_by_blocks(missed: Floats, offered: Floats, miss: Floats) -> int:
+    """`find_cheapest_addition` in a large pool: find the least of each block of experts by SIMD,
+    then its place in the block that has it.
     """
     least, block, place = np.inf, -1, -1
     whole = offered.size - offered.size % SIMD_WIDTH
