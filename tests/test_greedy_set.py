@@ -14,6 +14,7 @@ from bylot.numerics.set_selection import (
     change_best_member,
     choose_greedy_set,
     compute_set_objective,
+    find_cheapest_addition,
 )
 
 ALL = np.empty(0, np.bool_)
@@ -126,21 +127,21 @@ def test_a_member_that_is_not_worth_its_price_is_left_out() -> None:
     for price, size in [(0.2, 2), (0.26, 1), (0.0, 3), (2.0, 1)]:
         found = choose_greedy_set(ONE, miss[None], np.full(3, price), 1, 3, free)
         assert found.size == size
-    members, free = np.array([0, 1]), np.array([False, False, True])
-    prices = np.array([0.4, 0.1, 0.4])
-    assert change_best_member(members, 1, free, ONE, miss[None], prices) == 1
+    members, prices = np.array([0, 1]), np.array([0.4, 0.1, 0.4])
+    offered = np.array([np.inf, np.inf, 0.4])
+    assert change_best_member(members, 1, offered, ONE, miss[None], prices) == 1
     assert_array_equal(members[:1], [1])
-    assert_array_equal(free, [True, False, True])
+    assert_array_equal(offered, [0.4, np.inf, 0.4])
 
 
 def test_a_change_without_improvement_is_not_made() -> None:
-    members, free_experts = np.array([0, 1]), np.array([False, False, True])
+    members, offered = np.array([0, 1]), np.array([np.inf, np.inf, 0.0])
     equal, better = np.array([0.5, 0.5, 0.5]), np.array([0.5, 0.5, 0.4])
-    assert change_best_member(members, 2, free_experts, ONE, equal[None], np.zeros(3)) == 0
+    assert change_best_member(members, 2, offered, ONE, equal[None], np.zeros(3)) == 0
     assert_array_equal(members, [0, 1])
-    assert change_best_member(members, 2, free_experts, ONE, better[None], np.zeros(3)) == 2
+    assert change_best_member(members, 2, offered, ONE, better[None], np.zeros(3)) == 2
     assert_array_equal(np.sort(members), [1, 2])
-    assert_array_equal(free_experts, [True, False, False])
+    assert_array_equal(offered, [0.0, np.inf, np.inf])
 
 
 def test_classes_of_requests_change_which_sets_are_good() -> None:
@@ -158,3 +159,18 @@ def test_classes_of_requests_change_which_sets_are_good() -> None:
         best = min(compute_set_objective(one, weights, miss, price) for one in sets)
         found = choose_greedy_set(weights, miss, price, 3, 3, ALL)
         assert compute_set_objective(found, weights, miss, price) < best + 0.02
+
+
+@pytest.mark.parametrize("K", [1, 7, 8, 63, 64, 65, 200, 1_003])
+@pytest.mark.parametrize("Z", [1, 3])
+def test_the_cheapest_addition_is_the_first_of_the_least_totals(K: int, Z: int) -> None:
+    rng = np.random.default_rng(K)
+    for digits in (0, 1, 9):  # with few digits there are ties
+        missed, miss = rng.integers(1, 4, Z) / 4, rng.random((Z, K)).round(digits)
+        offered = np.where(rng.random(K) < 0.3, np.inf, rng.random(K).round(digits))
+        totals = offered.copy()
+        for z in range(Z):
+            totals += missed[z] * miss[z]
+        expected = int(totals.argmin()) if np.isfinite(totals).any() else -1
+        assert find_cheapest_addition(missed, offered, miss) == expected
+    assert find_cheapest_addition(missed, np.full(K, np.inf), miss) == -1

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.numerics.covariance_root import (
     add_root_samples,
@@ -202,7 +202,7 @@ def test_the_root_is_a_cholesky_root() -> None:
     assert_allclose(compute_variances(root), np.diag(P))
 
 
-@pytest.mark.parametrize("size", [1, 4, 7, 21])
+@pytest.mark.parametrize("size", [1, 4, 7, 21, 34])
 def test_operations_on_a_root_equal_those_on_the_covariance(size: int) -> None:
     rng = np.random.default_rng(size)
     matrix, root, w, Px = (
@@ -237,6 +237,45 @@ def test_operations_on_a_root_equal_those_on_the_covariance(size: int) -> None:
     P[place, place] += 3.0
     assert_allclose(root.T @ root, P, atol=1e-11)
     assert_allclose(root, np.triu(root))
+
+
+@pytest.mark.parametrize("size", [3, 8, 37, 130, 301])
+def test_many_updates_of_a_root_have_the_covariance_and_products_of_the_formulas(size: int) -> None:
+    """P -= f P x x'P in NumPy. An update rounds a number of s at most twice per row, by
+    |s_i| sqrt(f) <= sqrt(P_ii) each time, and a number of T thrice. T_k takes sin_k of the error
+    of s, and by Cauchy and Schwarz sum_k |sin_k T_ki| <= sqrt(P_ii): an update changes P by less
+    than 4 (K + 8) u max P, for unit roundoff u, and the formulas in NumPy are as exact.
+    """
+    rng, updates, roundoff = np.random.default_rng(size), 150, 2.0**-53
+    variances = rng.uniform(0.1, 0.3, size)
+    root, P = np.diag(np.sqrt(variances)), np.diag(variances)
+    w, Px, x = *np.empty((2, size)), np.zeros(size)
+    for n in range(1, updates + 1):
+        places = rng.permutation(size)[: min(size, 5)]
+        x[:] = np.isin(np.arange(size), places)
+        v = fill_root_product(w, root, places, np.ones(places.size))
+        noise = rng.uniform(0.05, 1)
+        f = 1 / (v + noise)
+        reduce_root(Px, root, w, f, noise * f)
+        error = n * 8 * (size + 8) * roundoff * variances.max()
+        assert_allclose(Px, P @ x, rtol=0, atol=places.size * error)
+        P = P - f * np.outer(P @ x, P @ x)
+        assert_allclose(root.T @ root, P, rtol=0, atol=error)
+    assert np.abs(np.triu(P, 1)).max() > 0.05 * np.diag(P).max()  # the numbers are correlated now
+    assert (np.tril(root, -1) == 0).all()
+
+
+@pytest.mark.parametrize("size", [3, 8, 37, 301, 520])
+def test_samples_have_the_same_bits_alone_and_with_others(size: int) -> None:
+    rng = np.random.default_rng(size)
+    root, z = np.triu(rng.normal(size=(size, size))), rng.normal(size=(13, size))
+    together, alone = np.ones((2, 13, size))
+    add_root_samples(together, root, z)
+    for n in range(13):
+        add_root_samples(alone[n : n + 1], root, z[n : n + 1])
+    assert_array_equal(together, alone)
+    least = np.abs(z) @ np.abs(root)  # of the sum of sizes, which bounds its rounding
+    assert (np.abs(together - 1 - z @ root) <= 2 * (size + 2) * 2.0**-53 * (least + 1)).all()
 
 
 @pytest.mark.parametrize("seed", [1, 7])

@@ -4,15 +4,20 @@ import math
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simd import (
     SIMD_WIDTH,
     keep_lanes,
+    load_inside,
     load_lanes,
     max_by_lane,
     max_lanes,
+    min_by_lane,
+    min_lanes,
     splat,
+    store_inside,
     sum_lanes,
 )
 
@@ -34,6 +39,14 @@ def max_by_lanes(x: Floats) -> float:
 
 
 @jit
+def min_by_lanes(x: Floats) -> float:
+    least = splat(np.inf)
+    for i in range(0, x.size, SIMD_WIDTH):
+        least = min_by_lane(least, load_lanes(x, i, np.inf))
+    return min_lanes(least)
+
+
+@jit
 def combine_lanes(x: Floats) -> float:
     v = load_lanes(x, 0, -1.0)
     return sum_lanes(keep_lanes(v, 2.0 * v - 1.0) * (v + 0.5))
@@ -52,6 +65,7 @@ def test_a_sum_is_taken_in_the_documented_order(size: int) -> None:
     x = np.random.default_rng(size).standard_normal(size)
     assert sum_by_lanes(x) == sum_in_python(x)
     assert max_by_lanes(x) == x.max()
+    assert min_by_lanes(x) == x.min()
 
 
 @pytest.mark.parametrize("size", [5, 16, 50])
@@ -82,3 +96,21 @@ def test_an_inlined_sum_gives_the_same_bits() -> None:
 def test_lanes_are_kept_where_they_are_not_negative() -> None:
     x = np.array([1.0, -1.0, 0.0, 3.0])
     assert combine_lanes(x) == (2 * 1 - 1) * 1.5 + (2 * 0 - 1) * 0.5 + (2 * 3 - 1) * 3.5
+
+
+@jit
+def double_inside(out: Floats, x: Floats, start: int) -> None:
+    store_inside(out, start, 2.0 * load_inside(x, start))
+
+
+@pytest.mark.parametrize("start", [0, 1, 5])
+def test_eight_numbers_are_loaded_and_stored_wherever_they_begin(start: int) -> None:
+    x, out = np.arange(13.0), np.full(13, -1.0)
+    double_inside(out, x, start)
+    inside = (np.arange(13) >= start) & (np.arange(13) < start + SIMD_WIDTH)
+    assert (out == np.where(inside, 2 * x, -1.0)).all()
+
+
+def test_numbers_with_gaps_are_not_loaded_as_eight() -> None:
+    with pytest.raises(TypingError):
+        double_inside(np.zeros(8), np.zeros((8, 2))[:, 0], 0)

@@ -1,17 +1,23 @@
 """A covariance as an upper triangle, P = T'T: samples, rank-one changes, wider variances.
 
 Only the triangle is read, so a pass is half of a full matrix, and P stays a covariance whatever is
-rounded. All loops run along rows, as these are vectorised.
+rounded. All loops run along rows, as these are vectorised: a number of the result is computed in
+the same order of operations with and without vectors. Four rows are passed at a time, as T does not
+stay in the cache in a large pool, and loads and stores take longer than the arithmetic.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.simd import SIMD_WIDTH, load_inside, store_inside
 
 MIN_PIVOT = 1e-12  # variance that counts as 0
 COLUMN_BLOCK = 256  # columns of a pass over several samples
+
+FourFloats = tuple[float, float, float, float]
 
 
 @jit
@@ -30,32 +36,75 @@ def fill_cholesky_root(root: Floats, P: Floats) -> None:
 
 @jit
 def add_root_samples(out: Floats, root: Floats, z: Floats) -> None:
-    """out_n += T'z_n for every row z_n: one pass over T for all samples, in blocks of columns that
-    stay in the cache, four rows at a time.
+    """out_n += T'z_n for every row z_n: one pass over T for all samples, four rows at a time.
+
+    Several samples are computed in blocks of columns that stay in the cache, five at a time, which
+    share what is loaded of T. Each has the same bits as if it were computed alone.
     """
-    K = root.shape[0]
-    for first in range(0, K, COLUMN_BLOCK):
-        last = min(first + COLUMN_BLOCK, K)
+    K, N = root.shape[0], z.shape[0]
+    width, fives = COLUMN_BLOCK if N > 1 else max(K, 1), N - N % 5
+    for first in range(0, K, width):
+        last = min(first + width, K)
         for k in range(0, last - last % 4, 4):
             start = max(first, k)
-            a, b = root[k, start:last], root[k + 1, start:last]
-            c, d = root[k + 2, start:last], root[k + 3, start:last]
-            for n in range(z.shape[0]):
-                one = out[n, start:last]
-                add_four_rows(one, a, b, c, d, z[n, k : k + 4])
+            for n in range(0, fives, 5):
+                add_rows_to_five(out[n : n + 5], root, z[n : n + 5], k, start, last)
+            for n in range(fives, N):
+                add_rows_to_one(out[n], root, z[n], k, start, last)
         for k in range(last - last % 4, last):
             start = max(first, k)
-            for n in range(z.shape[0]):
+            for n in range(N):
                 for i in range(start, last):
                     out[n, i] += z[n, k] * root[k, i]
 
 
 @jit
-def add_four_rows(out: Floats, a: Floats, b: Floats, c: Floats, d: Floats, z: Floats) -> None:
-    """out += z_0 a + z_1 b + z_2 c + z_3 d."""
-    u, v, w, x = z[0], z[1], z[2], z[3]
-    for i in range(out.size):
-        out[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i])
+def take_four(z: Floats, k: int) -> FourFloats:
+    """Four numbers from place k on."""
+    return z[k], z[k + 1], z[k + 2], z[k + 3]
+
+
+@jit
+def combine_four(a: Any, b: Any, c: Any, d: Any, z: FourFloats) -> Any:
+    """z_0 a + z_1 b + z_2 c + z_3 d, of numbers or of `Lanes`."""
+    return (a * z[0] + b * z[1]) + (c * z[2] + d * z[3])
+
+
+@jit
+def add_rows_to_one(out: Floats, root: Floats, z: Floats, k: int, start: int, last: int) -> None:
+    """out += z_k T_k + ... + z_(k + 3) T_(k + 3) in the columns from start to last."""
+    a, b, c, d, u, i = root[k], root[k + 1], root[k + 2], root[k + 3], take_four(z, k), start
+    while i <= last - SIMD_WIDTH:
+        A, B, C, D = load_inside(a, i), load_inside(b, i), load_inside(c, i), load_inside(d, i)
+        store_inside(out, i, load_inside(out, i) + combine_four(A, B, C, D, u))
+        i += SIMD_WIDTH
+    while i < last:
+        out[i] += combine_four(a[i], b[i], c[i], d[i], u)
+        i += 1
+
+
+@jit
+def add_rows_to_five(out: Floats, root: Floats, z: Floats, k: int, start: int, last: int) -> None:
+    """`add_rows_to_one` for five samples."""
+    a, b, c, d, i = root[k], root[k + 1], root[k + 2], root[k + 3], start
+    o, p, q, r, s = out[0], out[1], out[2], out[3], out[4]
+    u, v, w = take_four(z[0], k), take_four(z[1], k), take_four(z[2], k)
+    x, y = take_four(z[3], k), take_four(z[4], k)
+    while i <= last - SIMD_WIDTH:
+        A, B, C, D = load_inside(a, i), load_inside(b, i), load_inside(c, i), load_inside(d, i)
+        store_inside(o, i, load_inside(o, i) + combine_four(A, B, C, D, u))
+        store_inside(p, i, load_inside(p, i) + combine_four(A, B, C, D, v))
+        store_inside(q, i, load_inside(q, i) + combine_four(A, B, C, D, w))
+        store_inside(r, i, load_inside(r, i) + combine_four(A, B, C, D, x))
+        store_inside(s, i, load_inside(s, i) + combine_four(A, B, C, D, y))
+        i += SIMD_WIDTH
+    while i < last:
+        o[i] += combine_four(a[i], b[i], c[i], d[i], u)
+        p[i] += combine_four(a[i], b[i], c[i], d[i], v)
+        q[i] += combine_four(a[i], b[i], c[i], d[i], w)
+        r[i] += combine_four(a[i], b[i], c[i], d[i], x)
+        s[i] += combine_four(a[i], b[i], c[i], d[i], y)
+        i += 1
 
 
 @jit
@@ -80,20 +129,78 @@ def reduce_root(Px: Floats, root: Floats, w: Floats, factor: float, kept: float)
 
     Rotations of rows of T with one more row of zeros, from the last row up, which turn that one
     into sqrt(factor) (P x)' (Gill, Golub, Murray and Saunders, "Methods for modifying matrix
-    factorizations", 1974).
+    factorizations", 1974). With l_K^2 = kept and l_k^2 = l_(k + 1)^2 + factor w_k^2, that row is
+    sqrt(factor) s / l_(k + 1) before the rotation with T_k, where s = sum_{j > k} w_j T_j. So
+
+    T_k <- (l_(k + 1) / l_k) T_k - factor w_k / (l_k l_(k + 1)) s,  s <- s + w_k T_k (the old one)
+
+    and P x is the last s. Four rows at a time: s is loaded and stored once for all of them.
     """
-    K, scale, length = w.size, math.sqrt(factor), math.sqrt(kept)
+    K, length, n = w.size, math.sqrt(kept), w.size
     for i in range(K):
         Px[i] = 0.0
-    for n in range(K):
-        k = K - 1 - n
-        if w[k] == 0.0:
-            continue
-        before = length
-        length = math.sqrt(before * before + factor * w[k] * w[k])
-        rotate_rows(Px[k:], root[k, k:], before / length, scale * w[k] / length)
-    for i in range(K):
-        Px[i] /= scale
+    while n >= 4:
+        k = n - 4
+        if w[k] != 0.0 or w[k + 1] != 0.0 or w[k + 2] != 0.0 or w[k + 3] != 0.0:
+            length = reduce_four_rows(Px, root, w, k, factor, length)
+        n = k
+    for k in range(n - 1, -1, -1):
+        turn = find_turn(w[k], factor, length)
+        length, row = turn.length, root[k]
+        for i in range(k, K):
+            row[i], Px[i] = turn_row(row[i], Px[i], turn)
+
+
+class Turn(NamedTuple):
+    """A rotation of a row T_k with the row added to T."""
+
+    length: float  # l_k
+    kept: float  # of the row, l_(k + 1) / l_k
+    taken: float  # of s, factor w_k / (l_k l_(k + 1))
+    weight: float  # w_k, of the row in s
+
+
+@jit
+def find_turn(weight: float, factor: float, before: float) -> Turn:
+    """The rotation of a row with this w_k, where l_(k + 1) = before."""
+    length = math.sqrt(before * before + factor * weight * weight)
+    return Turn(length, before / length, factor * weight / (length * before), weight)
+
+
+@jit
+def turn_row(row: Any, s: Any, turn: Turn) -> Any:
+    """The row and s after a rotation, numbers or `Lanes`."""
+    return row * turn.kept - s * turn.taken, s + row * turn.weight
+
+
+@jit
+def reduce_four_rows(
+    s: Floats, root: Floats, w: Floats, k: int, factor: float, before: float
+) -> float:
+    """The rotations of the rows k + 3, k + 2, k + 1 and k, in this order; returns l_k."""
+    a, b, c, d, i, K = root[k + 3], root[k + 2], root[k + 1], root[k], k, w.size
+    t = find_turn(w[k + 3], factor, before)
+    u = find_turn(w[k + 2], factor, t.length)
+    v = find_turn(w[k + 1], factor, u.length)
+    x = find_turn(w[k], factor, v.length)
+    while i <= K - SIMD_WIDTH:
+        A, S = turn_row(load_inside(a, i), load_inside(s, i), t)
+        store_inside(a, i, A)
+        B, S = turn_row(load_inside(b, i), S, u)
+        store_inside(b, i, B)
+        C, S = turn_row(load_inside(c, i), S, v)
+        store_inside(c, i, C)
+        D, S = turn_row(load_inside(d, i), S, x)
+        store_inside(d, i, D)
+        store_inside(s, i, S)
+        i += SIMD_WIDTH
+    while i < K:
+        a[i], s[i] = turn_row(a[i], s[i], t)
+        b[i], s[i] = turn_row(b[i], s[i], u)
+        c[i], s[i] = turn_row(c[i], s[i], v)
+        d[i], s[i] = turn_row(d[i], s[i], x)
+        i += 1
+    return x.length
 
 
 @jit

@@ -6,6 +6,7 @@
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.simd import SIMD_WIDTH, load_inside, min_by_lane, min_lanes, splat
 
 
 @jit
@@ -61,6 +62,8 @@ def repeat_members(chosen: Ints, found: int) -> None:
 
 MAX_SET_CHANGES = 6  # a second one is rare
 MIN_CHANGE_GAIN = 1e-12
+SEARCHED_BLOCK = 64  # experts of a block of a large pool; a multiple of SIMD_WIDTH
+MIN_SEARCHED_BLOCKS = 2  # of a large pool; in a smaller one, it takes longer to search by blocks
 
 
 @jit
@@ -131,52 +134,85 @@ def search_set(
     """Add the best expert one by one, beyond the `first` only while that helps; then, while one
     helps, make the best change: exchange a member or leave it out, and add again.
     """
-    members = np.empty(most, np.int64)
-    free = np.ones(price.size, np.bool_) if available.size == 0 else available.copy()
-    n = add_experts(members, 0, first, free, weights, miss, price)
+    members, offered = np.empty(most, np.int64), price.copy()  # prices of experts that can be added
+    for i in range(available.size):
+        offered[i] = price[i] if available[i] else np.inf
+    n = add_experts(members, 0, first, offered, weights, miss)
     for _ in range(MAX_SET_CHANGES + most - fewest):
-        left = change_best_member(members[:n], fewest, free, weights, miss, price)
+        left = change_best_member(members[:n], fewest, offered, weights, miss, price)
         if left == 0:
             break
-        n = add_experts(members, left, fewest, free, weights, miss, price)
+        n = add_experts(members, left, fewest, offered, weights, miss)
     return members[:n]
 
 
 @jit
 def add_experts(
-    members: Ints, n: int, least: int, free: Bools, weights: Floats, miss: Floats, price: Floats
+    members: Ints, n: int, least: int, offered: Floats, weights: Floats, miss: Floats
 ) -> int:
     """Add the best experts to n members, beyond `least` while that helps; returns their number."""
     missed = np.empty(weights.size)
     while n < members.size:
         fill_missed(missed, weights, miss, members[:n], -1)
-        one = find_cheapest_addition(missed, free, miss, price)
-        objective = add_missed(price[one], missed, miss, one)
+        one = find_cheapest_addition(missed, offered, miss)
+        objective = add_missed(offered[one], missed, miss, one)
         if n >= least and not objective < missed.sum() - MIN_CHANGE_GAIN:
             break
         members[n] = one
-        free[one] = False
+        offered[one] = np.inf
         n += 1
     return n
 
 
 @jit
-def find_cheapest_addition(missed: Floats, free: Bools, miss: Floats, price: Floats) -> int:
-    """Find the free expert with the least sum_z missed_z miss_zi + price_i, ties by index."""
-    totals, one, least = price.copy(), -1, np.inf
+def find_cheapest_addition(missed: Floats, offered: Floats, miss: Floats) -> int:
+    """Find the expert with the least sum_z missed_z miss_zi + offered_i, ties by index; -1 if none
+    can be added.
+    """
+    if offered.size >= MIN_SEARCHED_BLOCKS * SEARCHED_BLOCK:
+        return find_cheapest_by_blocks(missed, offered, miss)
+    totals, one, least = offered.copy(), -1, np.inf
     for z in range(missed.size):
         factor, row = missed[z], miss[z]
         for i in range(totals.size):
             totals[i] += factor * row[i]
     for i in range(totals.size):
-        if free[i] and totals[i] < least:
+        if totals[i] < least:
             one, least = i, totals[i]
     return one
 
 
 @jit
+def find_cheapest_by_blocks(missed: Floats, offered: Floats, miss: Floats) -> int:
+    """`find_cheapest_addition` in a large pool: find the least of each block of experts by SIMD,
+    then its place in the block that has it.
+    """
+    least, block, place = np.inf, -1, -1
+    whole = offered.size - offered.size % SIMD_WIDTH
+    for first in range(0, whole, SEARCHED_BLOCK):
+        lanes = splat(np.inf)
+        for i in range(first, min(first + SEARCHED_BLOCK, whole), SIMD_WIDTH):
+            totals = load_inside(offered, i)
+            for z in range(missed.size):
+                totals = totals + load_inside(miss[z], i) * missed[z]
+            lanes = min_by_lane(lanes, totals)
+        found = min_lanes(lanes)
+        if found < least:
+            least, block = found, first
+    for i in range(whole, offered.size):
+        total = add_missed(offered[i], missed, miss, i)
+        if total < least:
+            least, place = total, i
+    if place < 0 and block >= 0:
+        for i in range(block, min(block + SEARCHED_BLOCK, whole)):
+            if add_missed(offered[i], missed, miss, i) == least:
+                return i
+    return place
+
+
+@jit
 def change_best_member(
-    members: Ints, fewest: int, free: Bools, weights: Floats, miss: Floats, price: Floats
+    members: Ints, fewest: int, offered: Floats, weights: Floats, miss: Floats, price: Floats
 ) -> int:
     """Exchange a member for another expert, or leave it out if there are more than `fewest`.
 
@@ -190,17 +226,17 @@ def change_best_member(
         without = was - rest.sum()
         if members.size > fewest and without > gain:
             gain, leaving, coming = without, place, -1
-        one = find_cheapest_addition(rest, free, miss, price)
+        one = find_cheapest_addition(rest, offered, miss)
         if one >= 0:
             saved = was - add_missed(price[one], rest, miss, one)
             if saved > gain:
                 gain, leaving, coming = saved, place, one
     if leaving < 0:
         return 0
-    free[members[leaving]] = True
+    offered[members[leaving]] = price[members[leaving]]
     if coming < 0:
         members[leaving] = members[members.size - 1]
         return members.size - 1
-    free[coming] = False
+    offered[coming] = np.inf
     members[leaving] = coming
     return members.size

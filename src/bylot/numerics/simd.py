@@ -64,6 +64,11 @@ def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", v, w), v, w)
 
 
+def emit_minimum(builder: Any, v: Any, w: Any) -> Any:
+    """Emit the smaller of two vectors, by lane."""
+    return builder.select(builder.fcmp_ordered("<", v, w), v, w)
+
+
 def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
     """Reduce eight lanes to four, to two, to one: always the same pairs."""
     while v.type.count > 1:
@@ -116,16 +121,45 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
     return LANES_TYPE(values, types.intp, types.float64), emit
 
 
+def _find_eight(target: Any, builder: Any, values: Any, array: Any, start: Any) -> Any:
+    """Emit the address of eight numbers of an array, as that of a vector."""
+    held = target.make_array(values)(target, builder, array)
+    place = cgutils.get_item_pointer(target, builder, values, held, [start])
+    return builder.bitcast(place, VECTOR_TYPE.as_pointer())
+
+
+def _load_inside(context: Any, values: Any, start: Any) -> Any:
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        return builder.load(_find_eight(target, builder, values, *given), align=8)
+
+    return (LANES_TYPE(values, types.intp), emit) if values.layout == "C" else None
+
+
+def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        builder.store(given[2], _find_eight(target, builder, values, *given[:2]), align=8)
+        return target.get_dummy_value()
+
+    signature = types.void(values, types.intp, LANES_TYPE)
+    return (signature, emit) if values.layout == "C" else None
+
+
 BY_LANE, REDUCED = LANES_TYPE(LANES_TYPE, LANES_TYPE), types.float64(LANES_TYPE)
 splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
+load_inside: Callable[[Floats, int], Lanes] = intrinsic(_load_inside)  # eight must be left
+store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  # likewise
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
+min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
 sum_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)
 )
 max_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, partial(emit_maximum, builder))
+)
+min_lanes: Callable[[Lanes], float] = make_intrinsic(
+    REDUCED, lambda builder, v: emit_reduction(builder, v, partial(emit_minimum, builder))
 )
 
 
