@@ -279,7 +279,9 @@ class Tenants:
 
     def to_data(self, encode: Callable[[Any], Any]) -> TenantsData:
         """All of it, arrays by `encode`."""
-        ledgers = {name: encode(np.ascontiguousarray(self.ledgers[name])) for name in LEDGER.names}
+        ledgers = {
+            name: encode(np.ascontiguousarray(self.ledgers[name])) for name in LEDGER.names or ()
+        }
         own = {name: [one.to_data() for one in limits] for name, limits in self.own.items()}
         return TenantsData(list(self.names), ledgers, own)
 
