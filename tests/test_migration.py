@@ -326,7 +326,7 @@ def test_a_second_router_of_a_kind_compiles_nothing(monkeypatch: pytest.MonkeyPa
         raise AssertionError("a scratch decision")
 
     fail_if_called.__wrapped__ = fail_if_called  # type: ignore[attr-defined]
-    monkeypatch.setattr(compiled_handle, "decide_and_book", fail_if_called)
+    monkeypatch.setattr(compiled_handle, "draw_and_book", fail_if_called)
     Router(make_problem_with_newcomer(), "distinct")
     monkeypatch.setattr(core, "COMPILED_HANDLE_TYPES", set())
     with pytest.raises(AssertionError, match="scratch"):

@@ -1,6 +1,7 @@
 """Limits for each tenant over HTTP: labels of requests, own bounds, ledgers after a restart."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -8,10 +9,17 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from bylot import Router
+from bylot.api import TenantView
 from bylot.client import AsyncClient, Client
 from bylot.client.calls import quote_segment
 from bylot.errors import BudgetSpent, ProblemError, TenantError
-from bylot.problem import at_most
+from bylot.eventlog.commands import GetTenant, MakeDecision, SetTenant
+from bylot.eventlog.copies import import_router
+from bylot.problem import Problem, at_most
+from bylot.server import peers
+from bylot.server.config_changes import describe_limit_changes
+from bylot.store import open_store
 from live_server import ServerClient, assert_error, live_server
 
 EXPERTS, COSTS = ["small", "large"], {"usd": [1.0, 2.0]}
@@ -234,3 +242,38 @@ def test_the_openapi_document_has_both_parameters(server: ServerClient) -> None:
     put = paths["/v1/routers/{name}/tenants/{tenant}"]["put"]
     assert [one["name"] for one in put["parameters"]] == ["name", "tenant"]
     assert put["security"][0] == {"key": ["admin"]}
+
+
+def test_commands_about_tenants_travel_between_servers() -> None:
+    own = at_most("usd", 4, per="month", scope="tenant", where={"context": ["Zürich"]})
+    for command in (
+        SetTenant("triage", "acme/eu", (own,), by="k"),
+        GetTenant("triage", "acme"),
+        MakeDecision("triage", "icu", tenant="acme"),
+    ):
+        assert peers.decode_command(peers.encode_command(command)) == command
+    view = TenantView("triage", "acme", ())
+    sent = peers.encode_result(view)
+    assert peers.decode_result(GetTenant("triage", "acme"), sent) == view
+
+
+def test_changes_of_limits_say_which_requests_they_count() -> None:
+    icu = {"cost": "usd", "at_most": 3.0, "where": {"context": ["icu"]}}
+    changed = {**MONTHLY, "at_most": 9.0}
+    plain = {"cost": "usd", "at_most": 7.0, "per": "month"}
+    assert list(describe_limit_changes([MONTHLY, plain], [changed, plain, icu])) == [
+        "usd at most per month for each tenant 7 -> 9",
+        "add usd at most 3 in icu",
+    ]
+
+
+def test_a_saved_router_with_tenants_can_be_imported(tmp_path: Path) -> None:
+    limit = at_most("usd", 7, per="month", scope="tenant")
+    router = Router(Problem(EXPERTS, COSTS, [limit], draws=2))
+    router.decide(tenant="ann")
+    router.save(tmp_path / "saved.json")
+    url = f"sqlite:///{tmp_path}/bylot.db"
+    with closing(open_store(url)) as store:
+        import_router(tmp_path / "saved.json", store, "copied")
+    with live_server(tmp_path) as server:
+        assert read_tenant(server, "/v1/routers/copied", "ann")["spent"] == 3.0

@@ -115,9 +115,14 @@ class BookedDecision(NamedTuple):
     propensity: float  # of the panel; NaN if the policy does not know it
 
 
+DrawnParts = tuple[Ints, Floats, Floats, float, bool, float, float, bool, Floats, Floats, float]
+"""What `draw_and_book` returns: of the ticket all but number, context and available experts, then
+the rest of a `BookedDecision`. A plain tuple reaches Python in half the time of a NamedTuple."""
+
+
 @takes_handle
 @jit_entry
-def decide_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) -> BookedDecision:
+def draw_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) -> DrawnParts:
     """Decide in context x and charge the cost, whether or not a reward comes."""
     enter(handle.rule, handle.state, x)
     ticket = decide(handle.rule, handle.state, x, RngKey(seed, t), available)
@@ -134,6 +139,25 @@ def decide_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) ->
     of_draws = np.empty(ticket.draws.size)
     for j in range(of_draws.size):
         of_draws[j] = inclusion[ticket.draws[j]]
+    return (
+        ticket.draws,
+        ticket.draw_probabilities,
+        ticket.inclusion,
+        ticket.share,
+        ticket.feasible,
+        ticket.propensity,
+        ticket.weight,
+        ticket.replaced,
+        costs,
+        of_draws,
+        propensity,
+    )
+
+
+def book_parts(parts: DrawnParts, x: int, t: int, available: Bools) -> BookedDecision:
+    """The decision of these parts."""
+    draws, q, inclusion, share, feasible, p, weight, replaced, costs, of_draws, propensity = parts
+    ticket = Ticket(t, x, draws, q, inclusion, available, share, feasible, p, weight, replaced)
     return BookedDecision(ticket, costs, of_draws, propensity)
 
 

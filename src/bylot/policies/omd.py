@@ -236,7 +236,7 @@ def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: B
         dual.u[j] += u[j]
     dual.rounds[0] += 1
     panel = draw_iid(q, mass, rule.draws, rng)
-    # The propensity takes long to compute: `decide_and_book` does it, the simulator does not.
+    # The propensity takes long to compute: `draw_and_book` does it, the simulator does not.
     draws, p, none, unknown = panel.draws, panel.probabilities, np.empty(0), np.nan
     return Ticket(rng.t, x, draws, p, none, available, share, feasible, unknown, 1.0, False)
 

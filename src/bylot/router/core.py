@@ -124,6 +124,7 @@ class RouterCore:
         """Bind to a problem and rebuild derived tables."""
         self.problem, self.rule, self.totals = problem, rule, totals
         self._index = {name: i for i, name in enumerate(problem.experts)}
+        self.cost_names = tuple(problem.costs)
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self.prices = [PriceAverage() for _ in problem.limits]
         self._groups: dict[str | None, Bools] = {}
@@ -140,7 +141,7 @@ class RouterCore:
         """Replace the state, and hand it to the compiled side."""
         self.state = state
         self._handle = compiled.make_handle(self.rule, state, self.totals, self._costs)
-        self._decide = compiled.choose_entry(compiled.decide_and_book, self._handle)
+        self._decide = compiled.choose_entry(compiled.draw_and_book, self._handle)
         self._learn = compiled.choose_entry(compiled.learn_feedback, self._handle)
 
     def _compile(self) -> None:
@@ -154,7 +155,8 @@ class RouterCore:
             return
         low, high = self.run.low, self.run.high
         scratch = self._make_scratch_handle(self.policy.start(self.rule))
-        ticket = compiled.decide_and_book(scratch, 0, 0, 0, ALL_AVAILABLE).ticket
+        parts = compiled.draw_and_book(scratch, 0, 0, 0, ALL_AVAILABLE)
+        ticket = compiled.book_parts(parts, 0, 0, ALL_AVAILABLE).ticket
         compiled.learn_feedback(scratch, ticket, low, NO_SCORES, NO_WINNER, low, high)
         if self.problem.calendars:
             self._compile_calendar()
@@ -192,6 +194,11 @@ class RouterCore:
     def t(self) -> int:
         """Decisions so far."""
         return int(self.totals.rounds[0])
+
+    @property
+    def counts_apart(self) -> bool:
+        """Whether any limit is for windows of the calendar, tenants or some contexts."""
+        return bool(self.problem.calendars) or self.needs_labels
 
     @property
     def needs_labels(self) -> bool:
@@ -346,11 +353,11 @@ class RouterCore:
             self._enter_context(context)
             compiled.advance_time(self._handle, self.at)
         if self.tenants is None or tenant is None:
-            booked = self._decide(self._handle, row, self.run.seed, t, available)
+            parts = self._decide(self._handle, row, self.run.seed, t, available)
         else:
             slot = self.tenants.open(tenant, self.state.budget.windows, self._tenant_calendars())
             compiled.begin_ledger(self._handle, self.tenants.ledgers, slot, self.tenants.count)
-            booked = self._decide(self._handle, row, self.run.seed, t, available)
+            parts = self._decide(self._handle, row, self.run.seed, t, available)
             compiled.store_ledger(self._handle, self.tenants.ledgers, slot)
         guard = getattr(self.rule, "guard", None)
         if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
@@ -358,7 +365,7 @@ class RouterCore:
             self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
         if (t + 1) % price_average.READING_DECISIONS == 0:
             price_average.add_reading(self.prices, self.read_prices())
-        return booked
+        return compiled.book_parts(parts, row, t, available)
 
     def read_prices(self) -> list[float]:
         """The price of each limit now, in rewards of [0, 1] per unit of its bound; NaN: unknown."""
@@ -376,7 +383,7 @@ class RouterCore:
         """The state after the next decision in this context, which may move the distribution."""
         state = copy.deepcopy(self.state)
         handle = self._make_scratch_handle(state)
-        compiled.decide_and_book(handle, context, self.run.seed, self.t, available)
+        compiled.draw_and_book(handle, context, self.run.seed, self.t, available)
         return state
 
     def settle(
@@ -671,7 +678,7 @@ class RouterCore:
 
     def name_costs(self, sums: Floats) -> dict[str, float]:
         """Numbers under the names of the costs."""
-        return dict(zip(self.problem.costs, sums.tolist(), strict=True))
+        return dict(zip(self.cost_names, sums.tolist(), strict=True))
 
     def average_distribution(self, available: Bools) -> Floats:
         """The distribution of a draw, or the inclusion in a set, averaged by visits."""

@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class Decision(Struct, frozen=True):
     """A panel for one request, with its probabilities and costs.
 
     Attributes
