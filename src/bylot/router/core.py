@@ -467,7 +467,7 @@ class RouterCore:
         number: of exchanges in decision t so far
         """
         with announce_compilation(f"the distributions of {self.policy.name}"):
-            q = self._read_distribution(context, active)
+            q = self.read_distribution(context, active)
         return substitutes.draw_substitute(q, candidates, RngKey(self.run.seed, t), number)
 
     def exchange_call(
