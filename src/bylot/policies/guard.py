@@ -485,7 +485,8 @@ def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floa
     for j in range(bounds.size):
         needed = (compute_allowance(guard.period, guard.b[j]) - budget.spent[j]) / n
         if kind[j] != PERIOD:
-            needed = bounds[j] if kind[j] == MEAN else np.inf  # requests are refused instead
+            asked = budget.windows.requests[j] + 1  # a TOTAL is kept by refusing requests
+            needed = asked * guard.b[j] - budget.spent[j] if kind[j] == MEAN else np.inf
         short = costs[j] > max(bounds[j], needed) + LIMIT_TOLERANCE
         budget.short[j] = short and budget.windows.applies[j]
         some |= budget.short[j]

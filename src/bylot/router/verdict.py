@@ -188,7 +188,7 @@ def judge_window(
         return LimitVerdict("recovering", f"outside now ({average}); the guard corrects it")
     spent = f"{format_number(window.spent)} of at most {format_number(limit.bound)} {this}"
     if window.spent > limit.bound * (1 + AVERAGE_TOLERANCE):
-        sentence = f"{spent}: calls were reported to cost more than was reserved for them"
+        sentence = f"{spent}: calls cost more than was reserved for them, or the bound was lowered"
         refused = f"; requests are refused until {until}" * is_spent
         return LimitVerdict("missed", f"{sentence}{refused}")
     if is_spent:
