@@ -85,8 +85,10 @@ class Budget(NamedTuple):
         same = change.same_limits
         new.missed[there[same]] = self.missed[here[same]]
         new.rounds[:] = self.rounds
-        new.windows.first[:] = self.rounds[0]
+        scoped = np.array([limit.scope is not None for limit in change.new.limits], np.bool_)
+        new.windows.first[~scoped] = self.rounds[0]
         migrate_learned_costs(self.costs, new.costs, change)
+        migrate_reserves(self, new, change)
         self.windows.migrate(new.windows, change)
 
     def is_valid(self, rule: Any) -> bool:
@@ -94,6 +96,19 @@ class Budget(NamedTuple):
         counted = self.replaced[0] >= 0 and (self.missed >= 0).all() and self.costs.is_valid()
         placed = 1 <= self.left[0] <= rule.guard.period and 0 <= place < len(sets)
         return bool(placed and counted and self.windows.is_valid(rule))
+
+
+def migrate_reserves(old: Budget, new: Budget, change: ProblemChange) -> None:
+    """Keep from when on calls of tenants are reserved at the costs of now; others stay reserved
+    until their window ends, as what each of them was counted as is not known.
+    """
+    new.costs.since[:] = old.rounds[0]
+    for i, j in zip(*(one.tolist() for one in change.limits), strict=True):
+        name, was, now = change.new.limits[j].name, change.old, change.new
+        same = np.array_equal(was.costs[name], now.costs[name]) and was.experts == now.experts
+        none = np.empty(0)
+        if same and np.array_equal(was.max_costs.get(name, none), now.max_costs.get(name, none)):
+            new.costs.since[j] = old.costs.since[i]
 
 
 def open_budget(guard: Guard, contexts: int) -> Budget:
@@ -184,7 +199,7 @@ def find_allowance(guard: Guard, budget: Budget, j: int, requests: int) -> float
 def advance_windows(guard: Guard, budget: Budget, at: int) -> None:
     """Close the windows that are over at this instant, and count the request."""
     windows = budget.windows
-    enter_hour(windows, at)
+    enter_hour(windows, at, budget.rounds[0])
     for c in range(windows.place.size):
         start = windows.edges[c, windows.place[c]]
         if enter_window(windows, c, at):
@@ -207,6 +222,7 @@ def close_window(guard: Guard, budget: Budget, j: int) -> None:
     budget.missed[j] += budget.spent[j] > find_allowance(guard, budget, j, windows.requests[j])
     budget.before[j] = budget.spent[j]
     budget.spent[j] = 0.0
+    windows.requests_before[j] = windows.requests[j]
     windows.requests[j] = 0
     windows.first[j, 1] = windows.first[j, 0]
     windows.first[j, 0] = budget.rounds[0]
@@ -237,7 +253,7 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
         budget.spent[j] += cost[j]
         if kind[j] != PERIOD:
             windows.requests[j] += 1
-            book_hour(windows, j, cost[j])
+            book_hour(windows, j, budget.rounds[0], cost[j])
         for place in range(members.size):
             if is_first_draw(members, place):
                 wait_for_report(guard, budget, j, members[place])
@@ -245,7 +261,7 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
     budget.rounds[0] += 1
     for j in range(cost.size):  # a period of a group has as many requests of its own
         of_group = kind[j] == MEAN and guard.windows.calendar[j] < 0
-        if of_group and windows.requests[j] == guard.period:
+        if of_group and windows.requests[j] >= guard.period:
             close_window(guard, budget, j)
     if budget.left[0] == 0:
         budget.left[0] = guard.period

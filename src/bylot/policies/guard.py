@@ -123,9 +123,6 @@ def bind_guard(problem: Problem, horizon: int | None, fewest: int, on: bool) -> 
         plan = plan_schedule(rows, quota, period)
     windows = make_window_rule(problem, compute_row_units(problem))
     risk, plan = count_largest_costs(problem, rows, windows, risk, plan)
-    if problem.calendars and not on:
-        what = "limits per hour, day, week or month need the guard, which is off"
-        raise PolicyError(what, remedy="use guard=true")
     guard = make_guard(rows, plan, period, fewest, on, risk, windows)
     return guard._replace(most=min(problem.draws, problem.size)), margin
 

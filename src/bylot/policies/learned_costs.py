@@ -69,6 +69,7 @@ class LearnedCosts(NamedTuple):
     reports: Ints  # (d,) decisions whose cost was reported
     waiting: Ints  # (d, K) calls of this period whose cost in a row was not reported
     open: Floats  # (d,) what such calls of one tenant can cost beyond what is declared
+    since: Ints  # (d,) the first decision that is counted in it at the costs of now
     planned: Floats  # (d, K) the means that the schedule was computed from
     margin: Floats  # one number: of the schedule
     plans: Ints  # decisions settled; at how many the next schedule is due; schedules put to use
@@ -92,6 +93,7 @@ def start_learned_costs(A: Floats, risk: CostRisk, members: int) -> LearnedCosts
         reports=np.zeros(d, np.int64),
         waiting=np.zeros((d, K), np.int64),
         open=np.zeros(d),
+        since=np.zeros(d, np.int64),
         planned=A.copy(),
         margin=np.zeros(1),
         plans=np.zeros(3, np.int64),

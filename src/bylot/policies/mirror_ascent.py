@@ -244,7 +244,7 @@ class AscentPolicy(Policy):
 
     keeps_windows = True
     restarted = ("bounds",)
-    derived: ClassVar[tuple[str, ...]] = ("schedule",)
+    derived: ClassVar[tuple[str, ...]] = ("schedule", "applies")
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "eps": SettingKind("a number in [0, 1)", lambda value: is_number_in(value, 0, 1 - 2**-53)),
         "pace": PACE_SETTING,

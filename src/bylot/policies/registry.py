@@ -154,6 +154,9 @@ def check_kept_limits(policy: Policy, problem: Problem) -> None:
             f"{policy.name} does not keep limits per hour, day, week or month",
             remedy=f"use one of {', '.join(users)}",
         )
+    if problem.calendars and not getattr(policy, "guard", True):
+        what = "limits per hour, day, week or month need the guard, which is off"
+        raise PolicyError(what, remedy="use guard=true")
     if (problem.has_groups or problem.has_tenants) and not policy.keeps_groups:
         users = [name for name, one in POLICIES.items() if one.keeps_groups]
         raise PolicyError(

@@ -48,9 +48,10 @@ def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -
     if t >= first:
         budget.spent[j] += more
         if guard.windows.kind[j] != PERIOD:
-            book_hour(budget.windows, j, more)
+            book_hour(budget.windows, j, t, more)
     elif t >= before:
-        most = find_allowance(guard, budget, j, first - before)
+        asked = guard.period if guard.windows.kind[j] == PERIOD else 0
+        most = find_allowance(guard, budget, j, max(asked, budget.windows.requests_before[j]))
         budget.missed[j] -= budget.before[j] > most
         budget.before[j] += more
         budget.missed[j] += budget.before[j] > most
@@ -149,6 +150,8 @@ def forget_calls(guard: Guard, budget: Budget, t: int, j: int, members: Ints) ->
     if not (of_now and budget.windows.applies[j]):
         return
     for i in members:
+        if guard.windows.scoped[j] and t < costs.since[j]:
+            continue
         if guard.windows.scoped[j]:
             more = guard.risk.worst[j, i] - guard.A[j, i] if guard.risk.certain[j] else 0.0
             costs.open[j] = max(costs.open[j] - more, 0.0)

@@ -21,7 +21,8 @@ LEDGER = np.dtype(
         ("amount", np.float64),  # the tenant's own bound; NO_AMOUNT: the limit's
         ("start", np.int64),  # of the window, in microseconds; 0: there was none
         ("requests", np.int64),  # of the window
-        ("requests_before", np.int64),  # of the window before, if that is the last one of all
+        ("start_before", np.int64),  # of the window before
+        ("requests_before", np.int64),  # of the window before
         ("first", np.int64),  # decisions of all tenants before this window
         ("first_before", np.int64),  # and before the one before
     ]
@@ -58,7 +59,7 @@ def load_rows(guard: Guard, budget: Budget, ledgers: Ledgers, slot: int) -> None
         one = ledgers[slot, k]
         budget.spent[j], budget.before[j], budget.costs.open[j] = one.spent, one.before, one.open
         windows.amount[j] = rule.amount[j] if one.amount == NO_AMOUNT else one.amount
-        windows.requests[j] = one.requests
+        windows.requests[j], windows.requests_before[j] = one.requests, one.requests_before
         windows.first[j, 0], windows.first[j, 1] = one.first, one.first_before
         k += 1
 
@@ -88,7 +89,8 @@ def clear_row(guard: Guard, budget: Budget, j: int) -> None:
     """Leave the row of a limit for each tenant empty."""
     windows = budget.windows
     budget.spent[j] = budget.before[j] = budget.costs.open[j] = 0.0
-    windows.requests[j] = windows.first[j, 0] = windows.first[j, 1] = 0
+    windows.requests[j] = windows.requests_before[j] = 0
+    windows.first[j, 0] = windows.first[j, 1] = 0
     windows.amount[j], windows.share[j] = guard.windows.amount[j], 1.0
     if windows.by_context.shape[0] == 0:
         windows.applies[j] = True
@@ -111,18 +113,21 @@ def begin_windows(
         if not rule.scoped[j]:
             continue
         one, c = ledgers[slot, k], rule.calendar[j]
-        start, before = windows.edges[c, windows.place[c]], one.requests_before
+        start, begun = windows.edges[c, windows.place[c]], one.start_before
         if one.start != start:
-            before = one.requests if one.start == windows.previous[c] else 0
+            begun = one.start
             if keep:
                 most = find_allowance(guard, budget, j, windows.requests[j])
                 budget.missed[j] += budget.spent[j] > most
-                one.start, one.requests_before = start, before
+                one.start_before, one.requests_before = one.start, windows.requests[j]
+                one.start = start
             budget.before[j] = budget.spent[j]
             budget.spent[j] = budget.costs.open[j] = 0.0
+            windows.requests_before[j] = windows.requests[j]
             windows.requests[j] = 0
             windows.first[j, 1] = windows.first[j, 0]
             windows.first[j, 0] = budget.rounds[0]
+        before = windows.requests_before[j] if begun == windows.previous[c] else 0
         seen = windows.requests[j] + BEFORE_WEIGHT * before + PRIOR_REQUESTS
         all_seen = windows.passed[c, 0] + BEFORE_WEIGHT * windows.passed[c, 1]
         windows.share[j] = min(seen / (all_seen + PRIOR_REQUESTS * tenants), 1.0)

@@ -63,6 +63,7 @@ class WindowState(NamedTuple):
     place: Ints  # (calendars,) the current window
     offsets: Ints  # (64,) of local time over UTC, at the edges of the first calendar
     requests: Ints  # (d,) of the current window
+    requests_before: Ints  # (d,) of the one before
     left: Floats  # (d,) requests to come in it that count, the next one included
     ahead: Floats  # (calendars,) all requests to come in it
     passed: Ints  # (calendars, 2) all requests of it so far; of the one before
@@ -75,6 +76,7 @@ class WindowState(NamedTuple):
     begun: Bools  # has a window begun since bounds were set?
     first: Ints  # (d, 2) decisions before this window, and before the one before
     history: Floats  # (d, 768) what the last hours cost under each TOTAL; (0, 768) without windows
+    hour_first: Ints  # (768,) decisions before each of these hours; (0,) without windows
     hour: Ints  # the last of these hours, since 1970
     traffic: TrafficState
 
@@ -93,9 +95,10 @@ class WindowState(NamedTuple):
         here, there = change.limits
         for i, j in zip(here.tolist(), there.tolist(), strict=True):
             if change.old.limits[i].calendar == change.new.limits[j].calendar:
-                for name in ("requests", "left", "first", "share"):
+                for name in ("requests", "requests_before", "left", "first", "share"):
                     getattr(new, name)[j] = getattr(self, name)[i]
         if self.history.size and new.history.size:
+            new.hour_first[:] = self.hour_first
             units = compute_row_units(change.old), compute_row_units(change.new)
             for j, limit in enumerate(change.new.limits):
                 i = find_source(change.old.limits, limit)
@@ -106,7 +109,15 @@ class WindowState(NamedTuple):
                 array[:] = known
 
     def is_valid(self, rule: Any) -> bool:
-        amounts = self.requests, self.left, self.first, self.ahead, self.passed, self.share
+        amounts = (
+            self.requests,
+            self.requests_before,
+            self.left,
+            self.first,
+            self.ahead,
+            self.passed,
+            self.share,
+        )
         counted = all(bool((one >= 0).all()) for one in amounts)
         placed = ((self.place >= 0) & (self.place < TABLE_EDGES)).all()
         return bool(counted and placed and self.traffic.is_valid(rule))
@@ -195,6 +206,7 @@ def make_window_state(rule: WindowRule, contexts: int) -> WindowState:
         place=np.zeros(calendars, np.int64),
         offsets=np.zeros(TABLE_EDGES if calendars else 0, np.int64),
         requests=np.zeros(d, np.int64),
+        requests_before=np.zeros(d, np.int64),
         left=np.zeros(d),
         ahead=np.zeros(calendars),
         passed=np.zeros((calendars, 2), np.int64),
@@ -207,6 +219,7 @@ def make_window_state(rule: WindowRule, contexts: int) -> WindowState:
         begun=np.zeros(1, np.bool_),
         first=np.zeros((d, 2), np.int64),
         history=np.zeros((d if calendars else 0, HISTORY_HOURS)),
+        hour_first=np.zeros(HISTORY_HOURS if calendars else 0, np.int64),
         hour=np.zeros(1, np.int64),
         traffic=make_traffic(rule.traffic, WEEK_HOURS if calendars else 0),
     )
@@ -263,20 +276,25 @@ def begin_new_windows(
 
 
 @jit
-def enter_hour(windows: WindowState, at: int) -> None:
+def enter_hour(windows: WindowState, at: int, decisions: int) -> None:
     """Forget the oldest hours of the history for those that have passed."""
     hour, size = at // HOUR_US, windows.history.shape[1]
     for passed in range(max(windows.hour[0] + 1, hour - size + 1), hour + 1):
         for j in range(windows.history.shape[0]):
             windows.history[j, passed % size] = 0.0
+        windows.hour_first[passed % size] = decisions
     windows.hour[0] = max(hour, windows.hour[0])
 
 
 @jit
-def book_hour(windows: WindowState, j: int, cost: float) -> None:
-    """Add to what the current hour costs."""
+def book_hour(windows: WindowState, j: int, t: int, cost: float) -> None:
+    """Add to what the hour of decision t costs; nothing if that is too long ago."""
+    size = windows.history.shape[1]
     if windows.history.shape[0] > 0:
-        windows.history[j, windows.hour[0] % windows.history.shape[1]] += cost
+        for hour in range(windows.hour[0], max(windows.hour[0] - size, -1), -1):
+            if t >= windows.hour_first[hour % size]:
+                windows.history[j, hour % size] += cost
+                break
 
 
 @jit

@@ -42,7 +42,6 @@ from bylot.router import price_average
 from bylot.router.price_average import PriceAverage
 from bylot.router.tenants import Tenants, TenantWindow, check_tenant_name
 
-MAX_CACHED_GROUPS = 10_000  # contexts whose limits are remembered
 COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
 OF_HANDLE = ("_handle", "_decide", "_learn")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
@@ -127,7 +126,6 @@ class RouterCore:
         self.cost_names = tuple(problem.costs)
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self.prices = [PriceAverage() for _ in problem.limits]
-        self._groups: dict[str | None, Bools] = {}
         self._set_state(state)
         self._fill_groups()
 
@@ -215,7 +213,7 @@ class RouterCore:
         elif tenant is None:
             what = "this router has limits for each tenant, and the request names none"
             raise TenantError(what, remedy="give tenant='...' with every request")
-        elif tenant not in self.tenants.slots:
+        elif not isinstance(tenant, str) or tenant not in self.tenants.slots:
             check_tenant_name(tenant)
 
     def check_budgets(
@@ -247,12 +245,12 @@ class RouterCore:
     def _enter_context(self, label: str | None) -> None:
         """Say which limits count a request of this context."""
         if self.problem.has_groups:
-            if label not in self._groups:
-                if len(self._groups) > MAX_CACHED_GROUPS:
-                    self._groups.clear()
-                counts = [limit.counts(label) for limit in self.problem.limits]
-                self._groups[label] = np.array(counts, np.bool_)
-            self.state.budget.windows.applies[:] = self._groups[label]
+            check_context(label)
+            applies, row = self.state.budget.windows.applies, self.contexts.get(label)
+            if row is None:
+                applies[:] = [limit.counts(label) for limit in self.problem.limits]
+            else:
+                applies[:] = self.state.budget.windows.by_context[row]
 
     def _find_spent(self, at: int, available: Bools, tenant: str | None) -> int:
         """The place of the budget that leaves no panel now, also of a tenant; -1: none does."""
@@ -558,8 +556,7 @@ class RouterCore:
         elif self.tenants is None:
             self.tenants = Tenants(problem)
         else:
-            windows = self.state.budget.windows
-            self.tenants.migrate(self.problem, problem, windows, max(at, self.at))
+            self.tenants.migrate(problem, max(at, self.at))
 
     def _begin_windows(
         self, problem: Problem, rule: Any, state: Any, at: int, tables: Tables | None
@@ -567,9 +564,10 @@ class RouterCore:
         """Begin the windows of new limits with what they have spent; others go on."""
         if not problem.calendars or self.at == 0:  # or they begin with the first request
             return
-        self.at = max(at, self.at)
         guard, windows, old = rule.guard, state.budget.windows, self.state.budget.windows
-        self.tables = tables or list_tables(problem.calendars, windows, self.at)
+        now = max(at, self.at)
+        self.tables = tables or list_tables(problem.calendars, windows, now)  # may raise an error
+        self.at = now
         fill_tables(windows, self.tables)
         begin = self.problem, problem, guard.windows, windows, state.budget.spent, self.t
         begin_new_windows(*begin)
@@ -623,8 +621,7 @@ class RouterCore:
 
     def find_context(self, label: str | None) -> int:
         """The row of a context, a new one if it was never seen."""
-        if label is not None and not isinstance(label, str):
-            raise DecisionError("context", got=label, expected="a string or None")
+        check_context(label)
         if label in self.contexts:
             return self.contexts[label]
         number, capacity = len(self.contexts), self.count_capacity()
@@ -688,6 +685,12 @@ class RouterCore:
         weights = visits if visits.any() else np.ones(1)
         with announce_compilation(f"the status of {self.policy.name}"):
             return seats * compiled.average_distribution(self._handle, weights, available)
+
+
+def check_context(label: object) -> None:
+    """Require a label that a context can have."""
+    if label is not None and not isinstance(label, str):
+        raise DecisionError("context", got=label, expected="a string or None")
 
 
 def iterate_arrays(fields: Any, without: tuple[str, ...] = ()) -> Iterator[Any]:

@@ -6,11 +6,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bylot import policies
-from bylot.errors import BudgetSpent, RewardConflict, RewardError
+from bylot.errors import BudgetSpent, DecisionError, RewardConflict, RewardError
 from bylot.numerics.jit import Bools
 from bylot.policies.base import FeedbackKind, Ticket
 from bylot.policies.compiled_handle import BookedDecision
@@ -25,6 +26,8 @@ from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 from bylot.router.tenants import TenantWindow
+
+LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class Router:
@@ -127,6 +130,12 @@ class Router:
 
     def __copy__(self) -> "Router":
         return copy.deepcopy(self)  # two routers cannot share arrays
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Router":
+        made = Router.__new__(Router)
+        made._start(*copy.deepcopy(self.__getstate__(), memo))
+        made.clock = self.clock
+        return made
 
     @property
     def problem(self) -> Problem:
@@ -243,7 +252,13 @@ class Router:
 
     def _read_clock(self) -> int:
         """Microseconds since 1970, if any limit needs the time."""
-        return round(1e6 * self.clock()) if self.problem.calendars else 0
+        if not self.problem.calendars:
+            return 0
+        now = self.clock()
+        if not 0 <= now <= LAST_SECOND:
+            expected = "seconds since 1970, before the year 10000"
+            raise DecisionError("time of the clock", got=now, expected=expected)
+        return round(1e6 * now)
 
     def reward(
         self,

@@ -5,6 +5,7 @@ matters any more: its slot is used for another one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class Tenants:
         self.bind(problem)
         self.slots: dict[str, int] = {}
         self.names: list[str | None] = [None] * FIRST_SLOTS
-        self.free = list(reversed(range(FIRST_SLOTS)))
+        self.free = list(range(FIRST_SLOTS))  # a heap: the lowest is used next
         self.ledgers = make_ledgers(FIRST_SLOTS, len(self.limits))
         self.own: dict[str, tuple[Limit, ...]] = {}
 
@@ -118,7 +119,7 @@ class Tenants:
             self.archive_idle(windows, calendars)
             if len(self.free) * MIN_FREE_PART < len(self.names):
                 self.grow()
-        slot = self.free.pop()
+        slot = heappop(self.free)
         self.slots[name], self.names[slot] = slot, name
         self.ledgers[slot] = make_ledgers(1, len(self.limits))[0]
         self.ledgers["amount"][slot] = self.list_amounts(name)
@@ -142,14 +143,14 @@ class Tenants:
             if name is not None:
                 del self.slots[name]
                 self.names[slot] = None
-                self.free.append(slot)
+                heappush(self.free, slot)
 
     def grow(self) -> None:
         """Twice as many slots."""
         n = len(self.names)
         self.ledgers = np.concatenate([self.ledgers, make_ledgers(n, len(self.limits))])
         self.names.extend([None] * n)
-        self.free.extend(reversed(range(n, 2 * n)))
+        self.free.extend(range(n, 2 * n))  # above all others: it stays a heap
 
     def list_amounts(self, name: str) -> list[float]:
         """The own bounds of a tenant in units of the rows; NO_AMOUNT: that of all."""
@@ -183,20 +184,28 @@ class Tenants:
                     raise TenantError(what, got=given, expected=repr(usual), remedy=remedy)
         if len({limit.key for limit in limits}) < len(limits):
             raise TenantError(f"tenant {name!r} has two bounds for the same budget")
+        self.forget_windows_before(name, limits)
         self.own.pop(name, None)
         if limits:
             self.own[name] = tuple(known[limit.key].at(limit.bound) for limit in limits)
         if name in self.slots:
             self.ledgers["amount"][self.slots[name]] = self.list_amounts(name)
 
-    def migrate(self, old: Problem, new: Problem, windows: WindowState, at: int) -> None:
+    def forget_windows_before(self, name: str, limits: Sequence[Limit]) -> None:
+        """Let later reports change no windows that were judged by other bounds."""
+        if name in self.slots:
+            new = {limit.key: limit.bound for limit in limits}
+            old = {limit.key: limit.bound for limit in self.own.get(name, ())}
+            for k, limit in enumerate(self.limits.values()):
+                if new.get(limit.key, limit.bound) != old.get(limit.key, limit.bound):
+                    forget_before(self.ledgers[self.slots[name] : self.slots[name] + 1, k])
+
+    def migrate(self, new: Problem, at: int) -> None:
         """Continue under other limits with what tenants have spent.
 
         A limit in another zone, or in longer windows, goes on from what the current window of the
         same cost has spent (`move_window`). In shorter ones tenants begin with nothing: how much of
         it was spent in those is not known.
-
-        windows: before the change
         """
         was, units, ledgers = self.limits, self.units, self.ledgers
         self.bind(new)
@@ -213,18 +222,25 @@ class Tenants:
             if source.calendar != limit.calendar:
                 assert limit.calendar is not None
                 assert source.calendar is not None
-                c = old.calendars.index(source.calendar)
-                edges = int(windows.previous[c]), int(windows.edges[c, windows.place[c]])
-                move_window(column, *edges, find_window(limit.calendar, at).start)
+                start = find_window(source.calendar, at).start
+                before = find_window(source.calendar, start - 1).start
+                move_window(column, before, start, find_window(limit.calendar, at).start)
+            elif source.bound != limit.bound:
+                forget_before(column)
             self.ledgers[:, k] = column
-        known = {limit.key for limit in self.limits.values()}
-        kept = {name: [one for one in own if one.key in known] for name, own in self.own.items()}
-        self.own = {name: tuple(own) for name, own in kept.items() if own}
+        known = {limit.key: limit for limit in self.limits.values()}
+        for name, own in list(self.own.items()):
+            kept = tuple(known[one.key].at(one.bound) for one in own if one.key in known)
+            if kept:
+                self.own[name] = kept
+            else:
+                del self.own[name]
         for name, slot in self.slots.items():
             self.ledgers["amount"][slot] = self.list_amounts(name)
 
     def measure(self, name: str, starts: Mapping[int, tuple[int, int]]) -> list[TenantWindow]:
         """One tenant in the current window of each limit; starts: of these, and their ends."""
+        check_tenant_name(name)
         slot, found = self.slots.get(name), []
         own = {limit.key: limit.bound for limit in self.own.get(name, ())}
         for k, (j, limit) in enumerate(self.limits.items()):
@@ -296,7 +312,7 @@ class Tenants:
         """Inverse of `to_data`; fill: writes one array."""
         self.names = list(data.names)
         self.slots = {name: slot for slot, name in enumerate(self.names) if name is not None}
-        self.free = [slot for slot, name in reversed([*enumerate(self.names)]) if name is None]
+        self.free = [slot for slot, name in enumerate(self.names) if name is None]
         self.ledgers = make_ledgers(len(self.names), len(self.limits))
         for name in LEDGER.names or ():
             array = np.ascontiguousarray(self.ledgers[name])
@@ -317,25 +333,31 @@ def move_window(column: Ledgers, before: int, start: int, new_start: int) -> Non
     column["first"][known] = column["first_before"][known]
     kept = now | (earlier & (column["start"] == before))
     column["spent"][~kept] = column["open"][~kept] = 0.0
-    column["before"] = 0.0
-    column["first_before"] = column["first"]
     column["start"] = np.where(kept, new_start, 0)
-    column["requests_before"] = 0
+    forget_before(column)
+
+
+def forget_before(column: Ledgers) -> None:
+    """Forget the windows before the current ones."""
+    column["before"], column["requests_before"], column["start_before"] = 0.0, 0, 0
+    column["first_before"] = column["first"]
 
 
 def find_ledger_source(was: Sequence[Limit], wanted: Limit) -> int | None:
-    """The place of the same limit or, if there is none, of one on the same cost in windows that are
-    not longer; None: there is none.
+    """The place of the same limit or, if there is none, of one on the same cost in the longest
+    windows that are not longer; None: there is none.
     """
     same = [one.key == wanted.key for one in was]
     if any(same):
         return same.index(True)
-    days = DAYS_PER_WINDOW[wanted.per or ""]
-    for place, one in enumerate(was):
-        alike = one.key._replace(per="") == wanted.key._replace(per="")
-        if alike and DAYS_PER_WINDOW[one.per or ""] <= days:
-            return place
-    return None
+    days = [DAYS_PER_WINDOW[one.per or ""] for one in was]
+    shorter = [
+        place
+        for place, one in enumerate(was)
+        if one.key._replace(per="") == wanted.key._replace(per="")
+        and days[place] <= DAYS_PER_WINDOW[wanted.per or ""]
+    ]
+    return max(shorter, key=days.__getitem__, default=None)
 
 
 def format_tenant(name: str) -> str:
