@@ -240,3 +240,37 @@ def change_best_member(
     offered[coming] = np.inf
     members[leaving] = coming
     return members.size
+
+
+@jit
+def exchange_dearest(members: Ints, order: Ints, count: int, available: Bools) -> Ints:
+    """Members among the first `count` of an order stay; the others are exchanged for the last of
+    these that are available and no members. Empty if they are too few.
+
+    >>> exchange_dearest(np.array([4, 0, 4]), np.array([0, 1, 2, 3, 4]), 3, np.empty(0, np.bool_))
+    array([2, 0, 2])
+    """
+    out, taken, last = members.copy(), np.zeros(order.size, np.bool_), count - 1
+    stays = np.zeros(order.size, np.bool_)
+    for rank in range(count):
+        stays[order[rank]] = True
+    for i in members:
+        taken[i] = stays[i]
+    for place in range(members.size):
+        if stays[members[place]]:
+            continue
+        first = 0
+        while members[first] != members[place]:
+            first += 1
+        if first == place:
+            while last >= 0 and (
+                taken[order[last]] or (available.size > 0 and not available[order[last]])
+            ):
+                last -= 1
+            if last < 0:
+                return out[:0]
+            out[place] = order[last]
+            taken[order[last]] = True
+        else:
+            out[place] = out[first]
+    return out

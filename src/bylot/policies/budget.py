@@ -13,6 +13,7 @@ from bylot.policies.base import BoundPolicy, ProblemChange
 from bylot.policies.constraint_rows import ConstraintRows, compute_row_units
 from bylot.policies.fallback_schedule import SUM_TOLERANCE, FallbackSchedule
 from bylot.policies.learned_costs import (
+    RESERVE_SIGMAS,
     CostRisk,
     LearnedCosts,
     compute_open_cost,
@@ -440,6 +441,7 @@ def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
     return open_costs
 
 
+LEAD, MAX_LEAD = 0.5, 0.02  # of the largest excess, in rounds; of a period, at most
 DEFAULT_PACE = 1.25  # by which a limit may be loosened after cheap rounds; 1: not at all
 PACE_SETTING = SettingKind(
     "a factor from 1 to 2, or None for fixed bounds",
@@ -510,7 +512,14 @@ def compute_known_cost(guard: Guard, budget: Budget, j: int) -> float:
 
 @jit
 def compute_paced_bound(guard: Guard, budget: Budget, pace: Pace, j: int, known: Floats) -> float:
-    """The bound in force of one limit; known: (d,) what was spent under each."""
+    """The bound in force of one limit; known: (d,) what was spent under each.
+
+    Where costs are learned and the guard is on, b'_j may be higher by 3 standard errors of the mean
+    cost of n panels, to make up for what their noise left unspent. With e the largest excess of a
+    call in sizes of it, the last e rounds leave less than a call of size b_j may cost, which
+    `lower_panel` spends on cheaper calls. So pacing is ahead by half of these rounds,
+    b'_j n / (n - margin e / 2), as margin is the part of b_j that panels can save.
+    """
     P, n, b, kind = guard.period, budget.left[0], guard.b[j], guard.windows.kind[j]
     windows, spent = budget.windows, known[j]
     if kind == TOTAL:
@@ -528,6 +537,11 @@ def compute_paced_bound(guard: Guard, budget: Budget, pace: Pace, j: int, known:
     if kind == PERIOD and b < 0.0 and pace.high > 1.0 and spent <= P * b:
         return 0.0
     low, high = b - 0.5 * margin * abs(b), b + (pace.high - 1.0) * abs(b)
+    learned = guard.on and is_uncertain(guard.risk, budget.costs, j)
+    if learned and kind == PERIOD and pace.high > 1.0:
+        high += RESERVE_SIGMAS * math.sqrt(budget.costs.noise[j, 0] / n)
+        lead = min(LEAD * margin * budget.costs.peak[j], MAX_LEAD * P) if b > 0.0 else 0.0
+        fair *= n / max(n - lead, 1.0)
     return float(min(max(fair, low), high))
 
 

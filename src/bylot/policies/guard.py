@@ -12,7 +12,7 @@ import numpy as np
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
-from bylot.numerics.set_selection import choose_top_m, count_available
+from bylot.numerics.set_selection import choose_top_m, count_available, exchange_dearest
 from bylot.policies.base import dispatch_by_type
 from bylot.policies.budget import (
     Budget,
@@ -316,7 +316,8 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
 
     The schedule misses nothing, unless experts were unavailable in this period, calls cost more
     than was counted on, or windows of the calendar leave less. Then the panel that misses least is
-    played: the drawn one, the schedule's, the cheapest, or one that fits what windows leave.
+    played: the drawn one, the schedule's, the cheapest, or one that fits what windows leave. Where
+    costs vary, `lower_panel` is tried first.
     """
     place, varies = budget.place[0], has_varying_cost(guard.risk, budget.costs)
     cost = compute_panel_cost(guard.A, members)
@@ -325,10 +326,12 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
     replaced, next_place = False, place
     if guard.on and not (is_inside(overrun) and overrun.aside <= 0.0):
         drawn, after = members, (place + 1) % get_schedule(guard, budget).sets.shape[0]
-        for attempt in range(3):
+        for attempt in range(0 if varies else 1, 4):
             if attempt == 0:
-                panel, then = substitute_panel(guard, budget, drawn, available), after
+                panel, then = lower_panel(guard, budget, drawn, available), place
             elif attempt == 1:
+                panel, then = substitute_panel(guard, budget, drawn, available), after
+            elif attempt == 2:
                 panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
             elif overrun.spent > 0.0:
                 panel, then = find_fitting_panel(guard, budget, available), place
@@ -341,11 +344,48 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
                 if is_smaller(new, overrun):
                     members, cost, overrun, replaced, next_place = panel, paid, new, True, then
             if is_inside(overrun) and overrun.aside <= 0.0:
-                break  # nearly always after the schedule's
+                break  # nearly always after the first
     budget.place[0] = next_place
     budget.replaced[0] += replaced
     book_round(guard, budget, members, cost)
     return AdmittedPanel(members, replaced, is_inside(overrun))
+
+
+@jit
+def lower_panel(guard: Guard, budget: Budget, drawn: Ints, available: Bools) -> Ints:
+    """The drawn panel with its dearest members exchanged for cheaper experts, as few as necessary
+    to miss nothing; empty if that is not enough.
+
+    So a budget of which less is left than a dear call may cost is still spent, on calls that may
+    cost less and less. With c the number of the cheapest experts that may be asked, in the rows
+    that the drawn panel would miss, the largest c is found by bisection.
+    """
+    place, scores, lowered = budget.place[0], np.zeros(guard.A.shape[1]), drawn[:0]
+    cost = compute_guarded_cost(guard, budget, drawn)
+    for j in range(guard.b.size):
+        if not budget.windows.applies[j]:
+            continue
+        total = guard.windows.kind[j] == TOTAL
+        excess = compute_row_excess(guard, budget, j, drawn, cost[j], place)
+        if excess > 0.0 or (total and compute_aside_excess(guard, budget, j, cost[j]) > 0.0):
+            row = get_guarded_row(guard.risk, budget.costs, j)
+            for i in range(scores.size):
+                scores[i] += row[i]
+    order, low, high = np.argsort(scores), 0, scores.size
+    while high - low > 1:
+        middle = (low + high) // 2
+        panel, fits = exchange_dearest(drawn, order, middle, available), False
+        if panel.size > 0:
+            paid = compute_guarded_cost(guard, budget, panel)
+            overrun = compute_overrun(guard, budget, panel, paid, place)
+            fits = is_inside(overrun) and overrun.aside <= 0.0
+        if fits:
+            lowered = panel
+        if fits or panel.size == 0:
+            low = middle
+        else:
+            high = middle
+    return lowered
 
 
 @jit

@@ -237,17 +237,18 @@ def compute_reserve(
 
     With a_i = n p_i + waiting_i, rho^2 sum_i (a_i + [i in panel]) s_i^2 is the noise of calls, and
     sum_i a_i^2 s_i^2 (rho^2 / w_i + (3 / 2 w_i)^2) that of the means, whose second part is what
-    is left of the error of the declared cost.
+    is left of the error of the declared cost. The excess is in sizes of the largest of the calls
+    that may come, peak max_i min(a_i + [i in panel], 1) s_i: a panel of cheap experts needs little.
     """
     noise, means, weight = compute_noise(costs, j), costs.means[j], costs.weight[j]
     total, largest, bias = 0.0, 0.0, DECLARED_REPORTS * DECLARED_ERROR
     for i in range(quota.size):
         calls = n * quota[i] + costs.waiting[j, i]
-        if calls > 0.0 or quota[i] > 0.0:
+        if calls > 0.0:
             s = max(abs(means[i]), risk.scale[j, i])
             error = noise / weight[i] + bias * bias / (weight[i] * weight[i])
             total += s * s * (calls * noise + calls * calls * error)
-            largest = max(largest, s)
+            largest = max(largest, min(calls, 1.0) * s)
     for i in members:
         s = max(abs(means[i]), risk.scale[j, i])
         total += s * s * noise
