@@ -291,7 +291,7 @@ PROMISES: Mapping[PromiseName, str] = {
     "declared": "certain if calls cost what is declared; once other costs are reported, a reserve "
     "of 3 standard errors keeps it",
     "reserve": "kept by a reserve of 3 standard errors of what calls were reported to cost, which "
-    "about 1 period in 700 exceeds",
+    "about 1 period in 700 exceeds if costs are near normal",
 }
 """What the guard promises, in a sentence."""
 
