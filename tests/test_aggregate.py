@@ -211,7 +211,7 @@ def test_an_edit_that_keeps_the_problem_keeps_the_state_of_the_policy() -> None:
     for _ in range(25):
         logged.reward(logged.decide(), 0.5)
     router = logged.aggregate.core
-    state, period = router.state, router.status().period
+    state, period = router.state, report_status(router).period
     logged.edit(paused=("ann",), wait=2.0)
     assert router.state is state
     assert router.status().period == period
