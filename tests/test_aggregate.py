@@ -214,7 +214,7 @@ def test_an_edit_that_keeps_the_problem_keeps_the_state_of_the_policy() -> None:
     state, period = router.state, report_status(router).period
     logged.edit(paused=("ann",), wait=2.0)
     assert router.state is state
-    assert router.status().period == period
+    assert report_status(router).period == period
 
 
 def test_a_paused_expert_is_not_asked_until_it_is_resumed() -> None:
