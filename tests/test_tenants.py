@@ -273,10 +273,10 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
             command = SetTenant("triage", "t1", own)
             logged.append(logged.aggregate.set_tenant(at, command))
         elif what < 0.87:
-            limits = EDITS[rng.integers(len(EDITS))]
+            chosen = EDITS[rng.integers(len(EDITS))]
             known = [one.key for one in core.problem.limits if one.scope]
-            logged.edit(make_problem(*limits), at)
-            if not all(one.key in known for one in limits if one.scope):
+            logged.edit(make_problem(*chosen), at)
+            if not all(one.key in known for one in chosen if one.scope):
                 edited = at
         core = logged.aggregate.core
         assert core.policy.is_valid_state(core.rule, core.state)
