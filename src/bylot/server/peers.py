@@ -79,6 +79,7 @@ class SentResult(Struct, frozen=True, array_like=True):
     retry_after: float | None = None
     kind: str = ""
     moved: bool = False
+    resets_at: int | None = None
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -111,6 +112,7 @@ def encode_result(result: Any) -> SentResult:
         retry_after=error.retry_after,
         kind=type(result).__name__,
         moved=isinstance(result, MOVED_ERRORS),
+        resets_at=error.resets_at,
     )
 
 
@@ -122,7 +124,8 @@ def decode_result(command: Command, sent: SentResult) -> Any:
         return RouterMoved(sent.message)
     if sent.kind in KEPT_ERRORS:
         return KEPT_ERRORS[sent.kind](sent.message)
-    return ApiError(sent.status, sent.code, sent.message, sent.field, sent.retry_after)
+    parts = sent.status, sent.code, sent.message, sent.field, sent.retry_after
+    return ApiError(*parts, resets_at=sent.resets_at)
 
 
 class RouterMoved(errors.RouterBusy):
