@@ -105,5 +105,6 @@ def assert_error(response: httpx.Response, status: int) -> dict[str, str]:
     assert response.headers["content-type"] == "application/json"
     assert set(response.json()) == {"error"}
     error = dict(response.json()["error"])
-    assert {"code", "message"} <= set(error) <= {"code", "message", "field"}
+    known = {"code", "message", "field"} | ({"resets_at"} if status == 429 else set())
+    assert {"code", "message"} <= set(error) <= known
     return error

@@ -1,6 +1,7 @@
 """Simulations under limits for each tenant and limits of some contexts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_simulate_says_that_there_is_one_tenant_and_no_reference_for_contexts(
     traffic = "--traffic", "daily:per_day=100,start=2026-03-01"
     assert run_simulate(tmp_path, TENANT + SOME, "--context", "ward", *traffic) == 0
     text = capsys.readouterr().out
-    assert "All requests are of one tenant" in text
+    assert text.startswith("All requests are played as those of one tenant")
     assert "Run noisy-or, which keeps all 3 limits in every period and window" in text
     data = json.loads((tmp_path / "out" / "whatif.json").read_text())
     assert list(data["policies"]) == ["noisy-or"]
@@ -161,6 +162,61 @@ def test_simulate_says_that_there_is_one_tenant_and_no_reference_for_contexts(
     assert data["references"]["panels"]["value"] == pytest.approx(0.95)
     assert data["prices"]["panels"][0]["price"] is not None
     assert data["policies"]["noisy-or"]["bad_windows"] == 0
+
+
+def test_simulate_reports_on_a_tenant_most_of_whose_requests_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = TENANT.replace("250", "15") + "  - {cost: usd, at_most: 6}\n"
+    traffic = "--traffic", "weekend:per_day=500"
+    assert run_simulate(tmp_path, limits, "--context", "ward", *traffic) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("All requests are played as those of one tenant")
+    assert second.startswith("noisy-or refused 9")
+    assert '% of the requests: "usd at most 15 per day for each tenant" is too lit' in second
+    assert "Run noisy-or" not in second
+    data = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert data["policies"]["noisy-or"]["periods"] == 0, "none is complete"
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert report.index("played as those of one tenant") < report.index("What to do")
+
+
+def test_the_numbers_are_written_before_figures_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no figure")
+
+    monkeypatch.setattr("bylot.whatif.runner.draw_whatif", fail)
+    with pytest.raises(RuntimeError, match="no figure"):
+        run_simulate(tmp_path, "  - {cost: usd, at_most: 6}\n", "--context", "ward")
+    assert json.loads((tmp_path / "out" / "whatif.json").read_text())["policies"]
+
+
+def test_limits_on_some_contexts_are_judged_in_periods_of_their_requests() -> None:
+    limits = at_most("usd", 2.5, where=ICU), at_most("usd", 7)
+    problem = Problem(EXPERTS, COSTS, limits, draws=2, period=500)
+    trace = simulate(problem, Noisy(VALUES), rounds=ROUNDS, context_names=NAMES)
+    icu = trace.record.contexts == 0
+    costs = np.array(COSTS["usd"])[trace.draws].sum(axis=1)[icu]
+    found = summarize_play(trace, 500, 100)
+    (one,) = found.counted
+    means = costs[: costs.size // 500 * 500].reshape(-1, 500).mean(axis=1)
+    assert one.amounts[one.judged] == pytest.approx(means)
+    assert one.windows == costs.size // 500 < found.periods == ROUNDS // 500
+    assert (one.bad, found.bad_periods, found.kept_in_all_periods) == (0, 0, True)
+    assert found.spend[0] == pytest.approx(means.mean())
+    assert found.all_periods == found.periods + one.windows
+    tight = [problem.limits[0].at(0.99 * float(means.min())), problem.limits[1]]
+    tighter = replace(trace, problem=problem.replace(limits=tight))
+    found = summarize_play(tighter, 500, 100)
+    assert (found.counted[0].bad, found.all_bad_periods) == (means.size, means.size)
+    assert not found.kept_in_all_periods
+    whole = summarize_play(trace, ROUNDS, 100)
+    assert whole.counted[0].amounts == pytest.approx([costs.mean()])
+    few = summarize_play(trace, ROUNDS - 1, 100)
+    assert few.counted[0].amounts == pytest.approx([costs.mean()])
+    assert few.counted[0].windows == 1, "no period is complete, so all that there is counts"
 
 
 def test_simulate_explains_what_it_needs(
@@ -183,6 +239,7 @@ def test_a_swept_limit_is_named_with_the_requests_that_it_counts(tmp_path: Path)
     assert swept.limit.limit.scope == "tenant"
     assert [one.problem.limits[1].bound for one in swept.levels if one.problem] == [10, 20]
     assert parse_sweep(file, "usd.at_most.day=10:20:2").limit.limit.scope is None
+    assert parse_sweep(file, "usd.day.tenant=10:20:2").limit.limit.scope == "tenant"
     with pytest.raises(BylotError, match=r"usd\.at_most\.day=\.\.\. or usd\.at_most\.day\.tenant"):
         parse_sweep(file, "usd=10:20:2")
     assert choose_policies(file) == ["noisy-or"]

@@ -425,12 +425,54 @@ def test_limits_for_each_tenant_and_of_some_contexts_are_explained(
     assert "usd at_most in er" in text
     assert "usd at_most per month for each tenant" in text
     assert "can run with" not in text, "no other bound lets the other policies keep them"
+    assert "explore=" not in text
+    assert "records no propensities: it does not explore under limits of some contexts" in text
+    assert "omd can keep" not in text
     assert [name for name, one in data["policies"].items() if one["applies"]] == ["noisy-or"]
     assert data["auto"]["auto"] == "noisy-or"
     assert [one.get("scope") for one in data["limits"]] == ["tenant", None, "tenant", None]
     assert data["limits"][3]["where"] == {"context": ["er"]}
     assert [one["per_request"] for one in data["limits"]] == [None, None, 0.1, 6]
     assert data["limits"][3]["highest"] == 7, "of the requests that it counts"
+
+
+def test_limits_that_no_policy_keeps_are_named_with_bounds_that_are_enough(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = "draws: 2\nexperts: [{name: a, usd: 4}, {name: b, usd: 1}]\ncosts: {usd: US dollars}\n"
+    icu = "  - {cost: usd, at_most: 4, where: {context: icu}}\n"
+    code, text, data = run_check(tmp_path, f"{pool}limits:\n{icu}", capsys)
+    assert code == 1
+    first = "1 on panels of 2 of 2 experts: no policy that was checked can keep 'usd' at_most 4.0 "
+    assert f"{first}per request in icu (line 5); write at_most: 5.05 in line 5\n" in text
+    assert "0 of 4 checked can run; the default is noisy-or, which cannot" in text
+    assert [one["at_most"] for one in data["looser"]] == [5.05]
+    assert run_check(tmp_path, f"{pool}limits:\n{icu}".replace("4, w", "5.05, w"), capsys)[0] == 0
+    both = f"{pool}limits:\n{icu}  - {{cost: usd, at_most: 3}}\n"
+    code, text, data = run_check(tmp_path, both, capsys)
+    assert (code, data["looser"]) == (1, [])
+    assert "write at_most: 5.05 in line 5 and at_most: 5.05 in line 6\n" in text
+    enough = both.replace("4, w", "5.05, w").replace("3}", "5.05}")
+    assert run_check(tmp_path, enough, capsys)[0] == 0
+
+
+def test_a_budget_of_a_tenant_that_pays_for_no_panel_refuses_every_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, _ = run_check(tmp_path, SCOPED.replace("200", "3"), capsys)
+    assert code == 0
+    refused = "by refusing requests: every request of a tenant without a bound of its own, as "
+    assert f'{refused}"usd at most 3 per month for each tenant" (line ' in text
+    assert ") is less than the cheapest panel costs, 4\n" in text
+
+
+def test_a_limit_on_some_contexts_has_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pool.yaml").write_text(SCOPED)
+    assert main(["problem", "check", str(tmp_path / "pool.yaml")]) == 0
+    sentence = "usd at most 6 per request in er: the average over the requests whose context is "
+    assert f"{sentence}exactly er, which is kept at all times, in" in capsys.readouterr().out
 
 
 def test_a_budget_of_the_calendar_is_explained_at_the_traffic(
@@ -480,7 +522,11 @@ def test_a_budget_of_the_calendar_is_explained_at_the_traffic(
     day = data["limits"][0]
     assert [day["lowest"], day["highest"]] == pytest.approx([2_000, 8_400])  # 4.2 by the month
     assert not data["policies"]["strict"]["applies"]
-    path.write_text(f"traffic: 2000\n{CALENDAR}")
+    refused = (
+        "all can be kept together by refusing requests: at least 10,874 of 60,874 in an average "
+    )
+    assert f'{refused}month, under "usd at most 200,000 per month" (line 6)' in lines[0]
+    path.write_text(f"{CALENDAR}traffic: 2000\n")
     assert main(["problem", "check", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == lines, "the file may declare it too"
 

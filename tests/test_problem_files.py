@@ -299,9 +299,14 @@ def test_every_commented_line_of_the_starter_can_be_enabled(tmp_path: Path) -> N
     assert len(commented) == 6
     for line in commented:
         write_and_read_problem(tmp_path, f"{STARTER}{line}\n")
-    (budget,) = re.findall(r"^#   (- {.*})$", STARTER, re.MULTILINE)
-    found = write_and_read_problem(tmp_path, STARTER.replace("limits:\n", f"limits:\n  {budget}\n"))
-    assert found.problem.limits[0] == at_most("usd", 500, per="day", zone="Europe/Berlin")
+    budgets = re.findall(r"^#   (- {.*})$", STARTER, re.MULTILINE)
+    lines = "".join(f"  {one}\n" for one in budgets)
+    found = write_and_read_problem(tmp_path, STARTER.replace("limits:\n", f"limits:\n{lines}"))
+    assert list(found.problem.limits[:3]) == [
+        at_most("usd", 500, per="day", zone="Europe/Berlin"),
+        at_most("usd", 20, per="month", scope="tenant"),
+        at_most("usd", 3, where={"context": ["chest pain"]}),
+    ]
 
 
 def test_the_hospital_example_equals_the_hospital_of_the_tests() -> None:
@@ -321,11 +326,15 @@ def test_the_hospital_example_equals_the_hospital_of_the_tests() -> None:
 
 
 def test_the_document_on_problem_files_shows_files_that_can_be_read(tmp_path: Path) -> None:
-    first, calendar, second = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    first, calendar, apart, second = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     found = write_and_read_problem(tmp_path, calendar)
     assert [limit.per for limit in found.problem.limits] == ["day", "month", "week"]
     (shown,) = re.findall(r"^    (usd at most 500 per day, by .*)$", DOCUMENT, re.MULTILINE)
     assert shown == describe_windows(found, check_problem(found))[0]
+    limits = write_and_read_problem(tmp_path, apart).problem.limits
+    assert [(one.scope, one.where) for one in limits] == [
+        *(("tenant", ()), (None, ("icu", "er")), (None, ("icu",)))
+    ]
     models = "model,lab,site,params_b,usd_per_call\na,x,our own,7,0.001\nb,y,,,0.002\n"
     assert write_and_read_problem(tmp_path, second, models=models).groups["large"].members == ("b",)
     (tmp_path / "pool.yaml").write_text(first)

@@ -244,7 +244,9 @@ def test_a_router_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
     assert "usd" in run_verb("router", "edit", "edits", "--at-most", "usd=0.1", exit_code=1)
 
 
-def test_limits_of_the_calendar_can_be_edited(run_verb: RunVerb, problem_file: str) -> None:
+def test_limits_of_the_calendar_can_be_edited(
+    run_verb: RunVerb, problem_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_verb("router", "create", "daily", problem_file, "--policy", "distinct")
 
     def edit(*words: str, exit_code: int = 0) -> str:
@@ -276,6 +278,9 @@ def test_limits_of_the_calendar_can_be_edited(run_verb: RunVerb, problem_file: s
     )
     with pytest.raises(SystemExit):
         edit("--at-most", "usd=1/year")
+    with pytest.raises(SystemExit):
+        edit("--at-most", "usd=30/month:tenant")
+    assert "as in usd=30/month/tenant" in capsys.readouterr().err
 
 
 def test_tenants_are_shown_and_have_bounds_of_their_own(
@@ -303,6 +308,10 @@ def test_tenants_are_shown_and_have_bounds_of_their_own(
     line = f"usd per month for each tenant: {spent} of 20 spent, "
     assert line in shown
     assert "left; 1 request until 20" in shown
+    assert shown.endswith("-01 00:00 Europe/Berlin\n")
+    assert run_verb("router", "tenants", "metered").startswith(f"acme/eu: {line}")
+    (listed,) = json.loads(run_verb("router", "tenants", "metered", "--json"))["tenants"]
+    assert (listed["tenant"], listed["windows"][0]["requests"]) == ("acme/eu", 1)
     own = run_verb("router", "tenant", "metered", "acme/eu", "--at-most", "usd=50/month")
     assert f"{spent} of 50 (its own bound) spent" in own
     view = json.loads(run_verb("router", "tenant", "metered", "acme/eu", "--json"))

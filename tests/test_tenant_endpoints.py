@@ -1,6 +1,7 @@
 """Limits for each tenant over HTTP: labels of requests, own bounds, ledgers after a restart."""
 
 import asyncio
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ import httpx
 import pytest
 
 from bylot import Router
-from bylot.api import TenantView
-from bylot.client import AsyncClient, Client
+from bylot.api import TenantList, TenantView
+from bylot.client import AsyncClient, Client, DecisionRequest
 from bylot.client.calls import quote_segment
 from bylot.errors import BudgetSpent, ProblemError, TenantError
-from bylot.eventlog.commands import GetTenant, MakeDecision, SetTenant
+from bylot.eventlog.commands import GetTenant, ListTenants, MakeDecision, SetTenant
 from bylot.eventlog.copies import import_router
 from bylot.problem import Problem, at_most
 from bylot.server import peers
@@ -58,6 +59,7 @@ def test_one_tenant_is_refused_while_another_goes_on(server: ServerClient, route
     error = assert_error(refused, 429)
     assert error["code"] == "budget_spent"
     assert "for tenant 'ann'" in error["message"]
+    assert error["message"].endswith(" UTC"), "callers cannot raise the bound"
     assert 1 <= int(refused.headers["retry-after"]) <= 31 * 86_400
     assert server.decide(router, tenant="bob")["spend"]["usd"] == 3.0
     items = [{"tenant": "ann"}, {"tenant": "bob"}, {}]
@@ -70,6 +72,9 @@ def test_one_tenant_is_refused_while_another_goes_on(server: ServerClient, route
     assert (ann["spent"], ann["left"], ann["requests"], ann["own"]) == (6.0, 1.0, 2, False)
     assert (bob["spent"], bob["limit"]) == (6.0, "usd per month for each tenant")
     assert ann["starts"] < ann["ends"]
+    assert error["resets_at"] == batch[0]["error"]["resets_at"] == ann["ends"]
+    assert "`tenant` in the body" in batch[2]["error"]["message"]
+    assert "resets_at" not in batch[2]["error"]
     unknown = read_tenant(server, router, "zoe")
     assert (unknown["spent"], unknown["bound"]) == (0.0, 7.0)
     limit = server.get(f"{router}/status").json()["limits"][0]
@@ -126,7 +131,7 @@ def test_a_tenant_is_needed_if_and_only_if_limits_are_for_each(
     plain = server.create_router()
     error = assert_error(server.post(f"{plain}/decisions", json={"tenant": "ann"}), 422)
     assert error["code"] == "bad_tenant"
-    assert "leave tenant out" in error["message"]
+    assert error["message"] == "this router has no limits for each tenant; leave out tenant 'ann'"
     assert assert_error(server.get(f"{plain}/tenants/ann"), 422)["code"] == "bad_tenant"
     put = server.put(f"{plain}/tenants/ann", json={"limits": [OWN]})
     assert assert_error(put, 422)["code"] == "bad_tenant"
@@ -159,7 +164,9 @@ def test_own_bounds_are_checked(
 def test_paths_of_tenants_are_checked(server: ServerClient, router: str) -> None:
     assert_error(server.get("/v1/routers/nobody/tenants/ann"), 404)
     assert_error(server.get(f"{router}/tenants/"), 404)
-    assert_error(server.get(f"{router}/tenants"), 404)
+    assert_error(server.post(f"{router}/tenants", json={}), 405)
+    assert_error(server.get("/v1/routers/nobody/tenants"), 404)
+    assert assert_error(server.get(f"{router}/tenants?limit=0"), 422)["field"] == "limit"
     assert_error(server.delete(f"{router}/tenants/ann"), 405)
     assert assert_error(server.get(f"{router}/tenants/a%0Ab"), 422)["field"] == "tenant"
     assert assert_error(server.put(f"{router}/tenants/ann", json={}), 422)["code"] == "invalid"
@@ -209,8 +216,17 @@ def test_clients_decide_for_tenants(server: ServerClient) -> None:
         remote = client.router(name)
         assert remote.set_tenant("ann", [own]).windows[0].bound == 4.0
         assert remote.decide(tenant="ann").tenant == "ann"
-        with pytest.raises(BudgetSpent, match="for tenant 'ann'"):
+        with pytest.raises(BudgetSpent, match=r"for tenant 'ann'.* UTC$") as caught:
             remote.decide(tenant="ann")
+        (window,) = remote.tenant("ann")
+        (item,) = remote.decide_many([DecisionRequest(tenant="ann")])
+        for spent in (caught.value, item):
+            assert isinstance(spent, BudgetSpent)
+            assert (spent.resets_at, spent.field) == (window.ends, "tenant")
+            assert spent.reset_s is not None
+            assert abs(window.ends / 1e6 - time.time() - spent.reset_s) < 60
+        with pytest.raises(ProblemError, match=r"put it in a list: \[at_most"):
+            remote.set_tenant("ann", own)  # type: ignore[arg-type]
         with pytest.raises(TenantError, match="names none"):
             remote.decide()
         with pytest.raises(TenantError, match="there is one of usd per month for each tenant"):
@@ -222,11 +238,42 @@ def test_clients_decide_for_tenants(server: ServerClient) -> None:
     async def ask() -> tuple[str | None, float]:
         async with AsyncClient(str(server.base_url)) as client:
             remote = client.router(name)
+            await remote.set_tenant("poor", [own.at(0.0)])
+            with pytest.raises(BudgetSpent) as caught:
+                await remote.decide(tenant="poor")
+            assert caught.value.resets_at == (await remote.tenant("poor")).windows[0].ends
             made = await remote.decide(tenant="bob")
             await remote.set_tenant("bob", [own])
             return made.tenant, (await remote.tenant("bob")).windows[0].bound
 
     assert asyncio.run(ask()) == ("bob", 4.0)
+
+
+def test_tenants_are_listed_page_by_page(server: ServerClient) -> None:
+    router = server.create_router(problem=make_problem(MONTHLY))
+    assert server.get(f"{router}/tenants").json() == {"tenants": [], "next": None}
+    for name in ("bob", "acme/eu", "Zürich"):
+        server.decide(router, tenant=name)
+    server.put(f"{router}/tenants/idle", json={"limits": [OWN]})
+    first = server.get(f"{router}/tenants?limit=2").json()
+    assert [one["tenant"] for one in first["tenants"]] == ["Zürich", "acme/eu"]
+    assert first["next"] == "acme/eu"
+    rest = server.get(f"{router}/tenants", params={"after": first["next"]}).json()
+    assert [one["tenant"] for one in rest["tenants"]] == ["bob", "idle"]
+    assert rest["next"] is None
+    assert [one["windows"][0]["own"] for one in rest["tenants"]] == [False, True]
+    assert rest["tenants"][0] == server.get(f"{router}/tenants/bob").json()
+    with Client(str(server.base_url)) as client:
+        views = list(client.router(router.rpartition("/")[2]).tenants())
+    assert [one.tenant for one in views] == ["Zürich", "acme/eu", "bob", "idle"]
+
+    async def list_all() -> list[TenantView]:
+        async with AsyncClient(str(server.base_url)) as client:
+            return [one async for one in client.router(router.rpartition("/")[2]).tenants()]
+
+    assert asyncio.run(list_all()) == views
+    plain = server.create_router()
+    assert assert_error(server.get(f"{plain}/tenants"), 422)["code"] == "bad_tenant"
 
 
 def test_the_api_of_personalizer_has_no_tenants(server: ServerClient, router: str) -> None:
@@ -249,10 +296,17 @@ def test_commands_about_tenants_travel_between_servers() -> None:
     for command in (
         SetTenant("triage", "acme/eu", (own,), by="k"),
         GetTenant("triage", "acme"),
+        ListTenants("triage", "acme", 7),
         MakeDecision("triage", "icu", tenant="acme"),
     ):
         assert peers.decode_command(peers.encode_command(command)) == command
+    refusal = BudgetSpent("spent", limit=own, resets_at=7_000_000, reset_s=3.0, field="tenant")
+    found = peers.decode_result(command, peers.encode_result(refusal))
+    assert (found.code, found.field, found.resets_at) == ("budget_spent", "tenant", 7_000_000)
+    assert found.body.error.resets_at == 7_000_000
     view = TenantView("triage", "acme", ())
+    page = TenantList((view,), "acme")
+    assert peers.decode_result(ListTenants("triage"), peers.encode_result(page)) == page
     sent = peers.encode_result(view)
     assert peers.decode_result(GetTenant("triage", "acme"), sent) == view
 

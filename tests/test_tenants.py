@@ -141,6 +141,18 @@ def test_tenants_are_archived_and_their_slots_used_again() -> None:
     assert router.tenant("t5")[0].bound == 7.0
 
 
+def test_a_loaded_router_has_the_clock_that_it_is_given(tmp_path: Path) -> None:
+    router, clock = bylot.Router(make_problem(), clock=Clock()), Clock()
+    router.set_tenant("acme", [PER_DAY.at(0.0)])
+    with pytest.raises(BudgetSpent, match=r"or raise the bound$") as refused:
+        router.decide(tenant="acme")
+    router.save(tmp_path / "router.json")
+    loaded = bylot.Router.load(tmp_path / "router.json", clock=clock)
+    assert loaded.tenant("acme")[0].ends == refused.value.resets_at
+    clock.at += 5 * DAY_US
+    assert loaded.tenant("acme")[0].ends == refused.value.resets_at + 5 * DAY_US
+
+
 def test_a_tenant_is_required_and_only_where_it_means_something() -> None:
     router = bylot.Router(make_problem())
     with pytest.raises(DecisionError, match="names none"):
@@ -150,8 +162,12 @@ def test_a_tenant_is_required_and_only_where_it_means_something() -> None:
     with pytest.raises(DecisionError, match="1 to 200 characters"):
         router.decide(tenant=7)  # type: ignore[arg-type]
     plain = bylot.Router(bylot.Problem(EXPERTS, COSTS, draws=2))
-    with pytest.raises(DecisionError, match="no limits for each tenant"):
+    with pytest.raises(DecisionError, match=r"^this router has .*; leave out tenant 'acme'$"):
         plain.decide(tenant="acme")
+    with pytest.raises(ProblemError, match=r"put it in a list: \[at_most"):
+        router.set_tenant("acme", PER_DAY)  # type: ignore[arg-type]
+    with pytest.raises(ProblemError, match="expected a list of limits"):
+        router.set_tenant("acme", 5)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="no limits for each tenant"):
         plain.tenant("acme")
     with pytest.raises(PolicyError, match="usd per day for each tenant"):

@@ -362,6 +362,18 @@ def test_if_only_other_policies_break_limits_one_to_try_is_named(
     )
 
 
+def test_the_first_sentence_names_the_limits_that_were_violated(
+    whatif_results: WhatifResults,
+) -> None:
+    (limit,) = whatif_results.plan.file.limits
+    means = np.array([[1.5], [limit.limit.bound * (1.0 - limit.limit.sign)]])
+    broken = make_play_summary(0.6, bad=1, outside=0.1)._replace(by_period=means)
+    results = {WhatifJob("distinct", 0): broken}
+    first = summarize(replace(whatif_results, results=results))[0]
+    assert first.startswith("Do not go live like this: no policy kept the limit in every period. ")
+    assert f'distinct, which violated "{limit.words}" in 1 of 2 periods' in first
+
+
 def test_without_results_the_summary_says_so(whatif_results: WhatifResults) -> None:
     refused = replace(whatif_results, results={}, refused={"distinct": "why"})
     assert summarize(refused)[1:] == ["distinct did not run: why"]

@@ -4,6 +4,7 @@ The OpenAPI document is generated from these types. How requests are routed and 
 `bylot.server`, how they are sent to `bylot.client`.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -208,6 +209,13 @@ class RouterListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, PAGE_SIZE] = 100
 
 
+class TenantListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of the tenants of a router: those after a name."""
+
+    after: ShortText = ""
+    limit: Annotated[int, PAGE_SIZE] = 100
+
+
 class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of an event log: the events after a sequence number."""
 
@@ -281,6 +289,18 @@ class TenantView(Struct, frozen=True):
     tenant: str
     windows: tuple[TenantWindow, ...]
 
+    def __iter__(self) -> Iterator[TenantWindow]:
+        return iter(self.windows)
+
+
+class TenantList(Struct, frozen=True):
+    """Tenants by name: those with bounds of their own, and those with a request in recent windows;
+    next: the `after` of the next page, null on the last one.
+    """
+
+    tenants: tuple[TenantView, ...]
+    next: str | None
+
 
 class RouterList(Struct, frozen=True):
     """Routers by name; next: the `after` of the next page, null on the last one."""
@@ -315,11 +335,15 @@ class HealthResponse(Struct, frozen=True):
 
 
 class ErrorDetail(Struct, frozen=True, omit_defaults=True):
-    """An error: a code for programs, a message for people, the offending field of the request."""
+    """An error: a code for programs, a message for people, the offending field of the request.
+
+    resets_at: of a budget that is spent, the end of its window in microseconds since 1970
+    """
 
     code: str
     message: str
     field: str | UnsetType = UNSET
+    resets_at: int | UnsetType = UNSET
 
 
 class ErrorBody(Struct, frozen=True):

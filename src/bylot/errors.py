@@ -181,11 +181,11 @@ class BudgetSpent(DecisionError):
 
     Attributes
     ----------
-    limit : Limit
-        The limit that is spent.
+    limit : Limit, optional
+        The limit that is spent; None from a client of a server, whose message names it.
     resets_at : int
-        The end of its window, in microseconds since 1970.
-    reset_s : float
+        The end of its window, in microseconds since 1970: ``error.resets_at / 1e6`` is a timestamp.
+    reset_s : float, optional
         Seconds until then.
     field : str, optional
         'tenant' if it is the budget of the tenant that the request names.

@@ -12,12 +12,12 @@ from bylot.counted_requests import average_counted
 from bylot.environments import Environment
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_excess
-from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.policies import Policy, resolve_policy
 from bylot.problem import Problem
 from bylot.problem.validation import check_panel_size
 from bylot.simulation import Trace, running_mean, simulate
-from bylot.window_results import WindowResults, measure_windows
+from bylot.window_results import WindowResults, measure_counted_periods, measure_windows
 
 CURVE_POINTS = 200
 
@@ -52,6 +52,7 @@ class PlaySummary(NamedTuple):
     spread: float = 0.0  # standard deviation of the reward of a request
     refused: int = 0  # requests for which a budget of the calendar left no panel
     windows: tuple[WindowResults, ...] = ()  # of each limit of the calendar
+    counted: tuple[WindowResults, ...] = ()  # of other limits on some contexts, in periods of these
 
     @property
     def bad_windows(self) -> int:
@@ -59,11 +60,30 @@ class PlaySummary(NamedTuple):
         return sum(one.bad for one in self.windows)
 
     @property
+    def all_periods(self) -> int:
+        """The number of periods that are judged: of all requests, or of those that a limit counts.
+
+        By the latter, limits are judged one by one.
+        """
+        every = self.periods if self.has_periods else 0
+        return every + sum(one.windows for one in self.counted)
+
+    @property
+    def all_bad_periods(self) -> int:
+        """The number of these outside a limit."""
+        return self.bad_periods + sum(one.bad for one in self.counted)
+
+    @property
+    def has_periods(self) -> bool:
+        """Is any limit judged in periods of all requests, or is there none at all?"""
+        apart = len(self.windows) + len(self.counted)
+        return self.spend.size > apart or not apart
+
+    @property
     def is_judged(self) -> bool:
         """Has every limit been judged: in a period, or in a window of the calendar?"""
-        in_period = self.spend.size - len(self.windows)
         windows = all(one.windows for one in self.windows)
-        return windows and (self.periods > 0 or (in_period == 0 and bool(self.windows)))
+        return windows and (self.periods > 0 or not self.has_periods)
 
     @property
     def kept(self) -> bool:
@@ -73,7 +93,7 @@ class PlaySummary(NamedTuple):
     @property
     def kept_in_all_periods(self) -> bool:
         """Were all limits kept at the end of every period, and in every window?"""
-        return self.is_judged and self.bad_periods + self.bad_windows == 0
+        return self.is_judged and self.all_bad_periods + self.bad_windows == 0
 
 
 def summarize_play(
@@ -86,34 +106,40 @@ def summarize_play(
     """Summarize a trace; its rewards, which lie in [0, 1], are mapped to the range `rewards`.
 
     Limits of the calendar are judged in their windows, by the times of the requests; the others at
-    the end of periods, of which refused requests are no part.
+    the end of periods, of which refused requests are no part: limits on some contexts in periods of
+    the requests that they count, as a router keeps them.
     """
     problem, rounds = trace.problem, len(trace.rewards)
     low, span = rewards[0], rewards[1] - rewards[0]
     t, tenth = sample_rounds(rounds), max(1, rounds // 10)
     decided, counted = trace.spend[~trace.refused], trace.counted[~trace.refused]
-    averaged = [limit.per is None for limit in problem.limits]
+    averaged = np.array([limit.per is None for limit in problem.limits], np.bool_)
+    of_all = averaged & [not limit.where for limit in problem.limits]
     has_periods = any(averaged) or not problem.calendars
     by_period = average_periods(decided, period) if has_periods else decided[:0]
     played = len(by_period) * period or None
     spend, curve = average_rows(decided[:played]), running_mean(trace.spend)[t - 1]
+    in_counted = measure_counted_periods(trace, period)
     if problem.has_groups:  # averages are of the requests that count; without any, the bound
         every, among = counted.astype(np.float64), trace.counted.astype(np.float64)
         shares = average_periods(every, period) if has_periods else every[:0]
         by_period = average_counted(by_period, shares, problem.bounds)
         spend = average_counted(spend, average_rows(every[:played]), problem.bounds)
         curve = average_counted(curve, running_mean(among)[t - 1], problem.bounds)
+    for one in in_counted:
+        if one.windows:
+            spend[one.limit] = one.amounts[one.judged].mean()
 
-    def measure_excess(mean: Floats) -> float:
-        return measure_worst_excess(problem, np.where(averaged, mean, problem.bounds))
+    def measure_excess(mean: Floats, judged: Bools) -> float:
+        return measure_worst_excess(problem, np.where(judged, mean, problem.bounds))
 
     return PlaySummary(
         reward=low + span * float(trace.rewards.mean()),
         late=low + span * float(trace.rewards[-tenth:].mean()),
         spend=spend,
-        outside=measure_excess(spend),
+        outside=measure_excess(spend, averaged),
         periods=len(by_period),
-        bad_periods=sum(measure_excess(mean) > 0.0 for mean in by_period),
+        bad_periods=sum(measure_excess(mean, of_all) > 0.0 for mean in by_period),
         by_period=by_period,
         replaced=int(trace.record.replaced.sum()),
         asked=request_shares(trace.draws, problem.size),
@@ -123,6 +149,7 @@ def summarize_play(
         spread=span * float(trace.rewards.std()),
         refused=int(trace.refused.sum()),
         windows=() if times is None else measure_windows(trace, times),
+        counted=in_counted,
     )
 
 

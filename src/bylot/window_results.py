@@ -1,4 +1,5 @@
-"""What a simulation spent in each window of the calendar, and whether its limits were kept there.
+"""What a simulation spent in each window of the calendar, or in each period of the requests that a
+limit counts, and whether its limits were kept there.
 
 How a limit stands in the window of a running router is in `router.window_status`.
 """
@@ -16,14 +17,15 @@ WINDOW_TOLERANCE = 1e-9  # relative; totals are sums of many costs
 
 
 class WindowResults(NamedTuple):
-    """One limit in the windows that had requests, in the order of the calendar.
+    """One limit in the windows that had requests, in the order of the calendar; or in the periods
+    of the requests that it counts.
 
     A total must be within its bound in every window. The average of a share is judged only in
     windows that are over, as later requests of a window may still correct it.
     """
 
     limit: int  # its place in the problem
-    starts: Ints  # (n,) in microseconds since 1970
+    starts: Ints  # (n,) in microseconds since 1970; of a period, the number of its first request
     requests: Ints  # (n,) that arrived, up to the end of each window
     amounts: Floats  # (n,) the total of the window, or the average of the requests decided in it
     judged: Bools  # (n,)
@@ -80,3 +82,33 @@ def measure_limit(trace: Trace, times: Ints, j: int, limit: Limit) -> WindowResu
         complete=(over & (np.arange(over.size) > 0))[some],
         bound=limit.bound,
     )
+
+
+def measure_counted_periods(trace: Trace, period: int) -> tuple[WindowResults, ...]:
+    """The results of each limit on some contexts without a window, in periods of so many requests
+    that it counts; if the whole run is a period, or has none that is complete, in all of them.
+    """
+    found = []
+    for j, limit in enumerate(trace.problem.limits):
+        if limit.per is not None or not limit.where:
+            continue
+        counted = np.flatnonzero(~trace.refused & trace.counted[:, j])
+        size = period if period < trace.refused.size else max(counted.size, 1)
+        place = np.arange(counted.size) // size
+        sizes = np.bincount(place)
+        amounts = np.bincount(place, trace.spend[counted, j]) / np.maximum(sizes, 1)
+        judged = (sizes == size) | (counted.size < size)
+        away = limit.sign * (limit.bound - amounts) > WINDOW_TOLERANCE * limit.bound
+        found.append(
+            WindowResults(
+                limit=j,
+                starts=counted[::size],
+                requests=counted[np.cumsum(sizes) - 1] + 1,
+                amounts=amounts,
+                judged=judged,
+                outside=judged & away,
+                complete=judged,
+                bound=limit.bound,
+            )
+        )
+    return tuple(found)

@@ -50,6 +50,7 @@ def parse_bound(text: str) -> GivenBound:
         rest, per = amount, ""
     if (per or scope) and per not in ("request", *WINDOWS):
         expected = f"expected a bound per {join_words(('request', *WINDOWS), 'or')}"
+        expected += ", and /tenant after a window for each tenant, as in usd=30/month/tenant"
         raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
     return GivenBound(*options.parse_named_amount(rest), per or None, scope, tuple(where))
 

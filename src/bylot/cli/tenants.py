@@ -1,4 +1,4 @@
-"""`bylot router tenant`: what a tenant of a served router has spent, and its own bounds."""
+"""`bylot router tenant` and `tenants`: what tenants have spent, and their own bounds."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 from bylot._text import format_number
 from bylot.cli.given_limits import BOUND_FORM, parse_bound
 from bylot.cli.options import add_named_verb, connect_client, print_result
-from bylot.errors import ProblemError
+from bylot.errors import AccessDenied, ProblemError
 
 if TYPE_CHECKING:
+    from bylot.client import RemoteRouter
     from bylot.problem import Limit
     from bylot.router.tenants import TenantWindow
 
@@ -30,6 +31,8 @@ def add(kinds: Any) -> None:
     own.add_argument("--at-most", **form, metavar=metavar, help=text)
     text = "remove its own bounds: those of all tenants apply again"
     own.add_argument("--clear", action="store_true", help=text)
+    text = "list the tenants that have bounds of their own, or requests in recent windows"
+    add_named_verb(kinds, "tenants", run_tenants, text)
 
 
 def run_tenant(given: argparse.Namespace) -> None:
@@ -37,6 +40,7 @@ def run_tenant(given: argparse.Namespace) -> None:
 
     with connect_client(given) as client:
         router = client.router(given.name)
+        zones = find_zones(router)
         own: list[Limit] = []
         for one in given.at_most:
             if one.window is None:
@@ -48,16 +52,43 @@ def run_tenant(given: argparse.Namespace) -> None:
             own.append(limit)
         changes = given.at_most or given.clear
         view = router.set_tenant(given.tenant, own) if changes else router.tenant(given.tenant)
-    lines = [f"{given.tenant}, a tenant of {given.name}", *map(describe_tenant, view.windows)]
+    lines = [f"{given.tenant}, a tenant of {given.name}"]
+    lines += [describe_tenant(one, zones.get(one.limit, "UTC")) for one in view]
     print_result(given, view, "\n".join(lines))
 
 
-def describe_tenant(window: "TenantWindow") -> str:
-    """A tenant in the window of one limit, in a sentence; times are of UTC."""
+def run_tenants(given: argparse.Namespace) -> None:
+    from bylot.router.tenants import format_tenant
+
+    with connect_client(given) as client:
+        router = client.router(given.name)
+        zones, views = find_zones(router), list(router.tenants())
+    lines = [
+        f"{format_tenant(view.tenant)}: {describe_tenant(one, zones.get(one.limit, 'UTC'))}"
+        for view in views
+        for one in view
+    ]
+    text = "\n".join(lines) or f"no tenants of {given.name} yet"
+    print_result(given, {"tenants": views}, text)
+
+
+def find_zones(router: "RemoteRouter") -> dict[str, str]:
+    """The time zone of each limit for tenants, by its words; none if the key may not read them."""
+    from bylot.problem.window_bounds import name_request_cost
+
+    try:
+        limits = router.problem.limits
+    except AccessDenied:
+        return {}
+    return {name_request_cost(one): one.zone for one in limits if one.scope}
+
+
+def describe_tenant(window: "TenantWindow", zone: str) -> str:
+    """A tenant in the window of one limit, in a sentence."""
     from bylot.problem.calendar import format_instant
 
     asked = f"{window.requests:,} request{'s' * (window.requests != 1)}"
-    end = f"until {format_instant(window.ends, 'UTC')}"
+    end = f"until {format_instant(window.ends, zone)}"
     bound = f"{format_number(window.bound)}{' (its own bound)' if window.own else ''}"
     if window.left is None:
         mean = format_number(window.spent / max(window.requests, 1))

@@ -122,7 +122,7 @@ def run_demo(given: argparse.Namespace) -> None:
 
 
 def run_check(given: argparse.Namespace) -> int:
-    """Check a problem file; 1 if it is invalid or its limits conflict."""
+    """Check a problem file; 1 if it is invalid, its limits conflict, or no policy keeps them."""
     from bylot.errors import ProblemError
     from bylot.problem_files import read
     from bylot.problem_files.check import check_problem, failure_data, render_check
@@ -136,7 +136,7 @@ def run_check(given: argparse.Namespace) -> int:
         return 1
     found = check_problem(file)
     print_result(given, found, render_check(file, found, given.details))
-    return 0
+    return 0 if any(one["applies"] for one in found["policies"].values()) else 1
 
 
 def print_packaged(given: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """The requests of the API as data, and how their responses are read; sending is left to others."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
@@ -10,9 +11,17 @@ import msgspec
 from msgspec import UNSET, structs
 
 from bylot import api, errors, policies
-from bylot.errors import BylotError, DecisionError, ProblemError, RewardError, ServiceError
+from bylot.errors import (
+    BudgetSpent,
+    BylotError,
+    DecisionError,
+    ProblemError,
+    RewardError,
+    ServiceError,
+)
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
+from bylot.problem.limits import check_limit_list
 from bylot.router import persistence
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision, Receipt
@@ -24,6 +33,7 @@ AnswerT = TypeVar("AnswerT")
 ROUTERS_PATH = "/v1/routers"
 PAGE_ITEMS = 1_000  # of a list or an event log in one response
 ERROR_BY_CODE = {code: kind for kind, _, code in api.ERROR_CODES}
+SPENT_CODE = "budget_spent"
 ERROR_DECODER = msgspec.json.Decoder(api.ErrorBody)
 
 
@@ -109,7 +119,7 @@ def make_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
 read_decision, read_decisions = make_reader(Decision), make_reader(api.DecisionBatchResponse)
 read_receipt, read_receipts = make_reader(api.RewardReceipt), make_reader(api.RewardBatchResponse)
 read_view, read_status = make_reader(api.RouterView), make_reader(RouterStatus)
-read_tenant = make_reader(api.TenantView)
+read_tenant, read_tenants = make_reader(api.TenantView), make_reader(api.TenantList)
 read_routers, read_events = make_reader(api.RouterList), make_reader(api.EventList)
 
 
@@ -128,12 +138,22 @@ def make_error(
     if detail is None:
         remedy = "check that the address is that of a bylot server"
         return ServiceError(f"unexpected response with status {status}", remedy=remedy)
+    if detail.code == SPENT_CODE:
+        return make_budget_spent(detail)
     field = "" if detail.field is UNSET else f" (in {detail.field})"
     if detail.code in ERROR_BY_CODE:
         return ERROR_BY_CODE[detail.code](detail.message + field)
     if status in (401, 403):
         return errors.AccessDenied(detail.message)
     return (invalid if status in (400, 422) else ServiceError)(detail.message + field)
+
+
+def make_budget_spent(detail: api.ErrorDetail) -> BudgetSpent:
+    """The exception for a request that was refused; servers before `resets_at` do not send it."""
+    resets_at = detail.resets_at or 0
+    reset_s = max(resets_at / 1e6 - time.time(), 0.0) if resets_at else None
+    field = detail.field or None
+    return BudgetSpent(detail.message, resets_at=resets_at, reset_s=reset_s, field=field)
 
 
 def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:
@@ -358,6 +378,11 @@ class RouterCalls:
         path = f"{self.path}/tenants/{quote_segment(tenant)}"
         return HttpCall("GET", path, read_tenant, invalid=DecisionError)
 
+    def list_tenants(self, after: str, limit: int = PAGE_ITEMS) -> HttpCall[api.TenantList]:
+        """A page of the list of tenants."""
+        path = f"{self.path}/tenants?after={quote(after, safe='')}&limit={limit}"
+        return HttpCall("GET", path, read_tenants, invalid=DecisionError)
+
     def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> HttpCall[api.TenantView]:
         """Give a tenant bounds of its own.
 
@@ -381,7 +406,8 @@ class RouterCalls:
             If the router has no such limits.
         """
         path = f"{self.path}/tenants/{quote_segment(tenant)}"
-        body = encode_body({"limits": [limit.to_data() for limit in limits]}, ProblemError)
+        own = [limit.to_data() for limit in check_limit_list(limits)]
+        body = encode_body({"limits": own}, ProblemError)
         return HttpCall("PUT", path, read_tenant, body, ProblemError)
 
     def view(self) -> HttpCall[api.RouterView]:
@@ -419,7 +445,7 @@ class RouterCalls:
         """
         body: dict[str, Any] = {**options}
         if "limits" in body:
-            body["limits"] = [limit.to_data() for limit in body["limits"]]
+            body["limits"] = [limit.to_data() for limit in check_limit_list(body["limits"])]
         return configure("PATCH", self.path, body)
 
     def delete(self) -> HttpCall[None]:

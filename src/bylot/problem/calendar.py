@@ -180,6 +180,11 @@ def format_instant(at: int, zone: str) -> str:
     return f"{local.isoformat(sep=' ', timespec=digits)} {zone}"
 
 
+def describe_reset(at: int, zone: str) -> str:
+    """What to do about a budget that is spent until this time."""
+    return f"try again after {format_instant(at, zone)}"
+
+
 def _list_hours(history: OffsetHistory, at: int, count: int) -> Ints:
     """List the full hours of the local clock and the changes of the offset."""
     last, edges = at + count * FULL_HOUR_US, list[Ints]()  # no hour is longer than an hour

@@ -358,6 +358,16 @@ def check_where(given: object, name: str) -> tuple[str, ...]:
     return labels
 
 
+def check_limit_list(given: object) -> tuple[Limit, ...]:
+    """Limits as a tuple; a single one that is in no list is an error."""
+    limits = tuple(given) if isinstance(given, Iterable) else (None,)
+    if all(isinstance(one, Limit) for one in limits):
+        return limits
+    remedy = "put it in a list: [at_most(...)]" if isinstance(given, Limit) else None
+    expected = "a list of limits such as at_most(...)"
+    raise ProblemError("limits", got=given, expected=expected, remedy=remedy)
+
+
 def at_most(
     cost: str | DerivedCost,
     bound: float,

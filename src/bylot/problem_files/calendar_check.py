@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_number, join_words
+from bylot.policies.guard import get_period
 from bylot.problem import Problem
 from bylot.problem.limits import WhenSpent
 from bylot.problem.window_bounds import compute_request_bounds
@@ -64,13 +65,20 @@ def count_smallest_panel(problem: Problem) -> int:
 
 
 def describe_windows(file: ProblemFile, found: dict[str, Any]) -> list[str]:
-    """A sentence or two on each limit of the calendar."""
-    pairs = zip(file.limits, found["limits"], strict=True)
-    return [
-        f"{written.words}, {' '.join(describe_window(file, written, one['window']))}"
-        for written, one in pairs
-        if one["window"] is not None
-    ]
+    """A sentence or two on each limit of the calendar, and on each one on some contexts."""
+    lines = []
+    for written, one in zip(file.limits, found["limits"], strict=True):
+        if one["window"] is not None:
+            parts = describe_window(file, written, one["window"])
+            lines.append(f"{written.words}, {' '.join(parts)}")
+        elif written.limit.where:
+            contexts = join_words(written.limit.where, "and")
+            period = get_period(file.problem, None)
+            lines.append(
+                f"{written.words}: the average over the requests whose context is exactly "
+                f"{contexts}, which is kept at all times, in periods of {period:,} of them."
+            )
+    return lines
 
 
 def describe_request_bounds(file: ProblemFile) -> list[str]:

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from bylot import policies
-from bylot._text import format_labels, format_percent, format_sizes, format_table, join_words
+from bylot._text import (
+    format_labels,
+    format_number,
+    format_percent,
+    format_sizes,
+    format_table,
+    join_words,
+)
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
 from bylot.policies.budget import PROMISES
@@ -29,14 +36,16 @@ REPORTED_MEMORY_BYTES = 2**20
 
 def check_problem(file: ProblemFile) -> dict[str, Any]:
     problem = file.problem
-    distinct = check_distinct(problem)
+    distinct, noisy = check_distinct(problem), check_noisy_or(file)
+    applies = noisy["applies"] if find_group_refusal(problem) else distinct["applies"]
     contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
     auto = {
         spec: policies.policy_to_data(policies.resolve_policy(spec, problem))["name"]
         for spec in ("auto", f"auto:propensities=false{contexts}")
     }
+    looser = list(map(written_limit_data, () if applies else find_looser_limits(file)))
+    together = [] if applies or looser else find_joint_limits(file)
     promises = find_limit_promises(problem, auto["auto"])
-    applies = distinct["applies"] or find_group_refusal(problem)  # no other bound lets it run
     conflicts = {"full_panels": problem.full_conflict, "surrogate": problem.surrogate_conflict}
     found = {
         "file": str(file.path),
@@ -67,13 +76,14 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
             }
             for name, conflict in conflicts.items()
         },
-        "looser": list(map(written_limit_data, () if applies else find_looser_limits(file))),
         "policies": {
             policies.Distinct.name: distinct,
-            policies.NoisyOr.name: check_noisy_or(file),
+            policies.NoisyOr.name: noisy,
             policies.Tangent.name: check_tangent(problem),
             policies.Strict.name: check_strict(problem),
         },
+        "looser": looser,
+        "looser_together": list(map(written_limit_data, together)),
         "auto": auto,
     }
     return {"summary": list_check_numbers(file, found), **found}
@@ -136,8 +146,11 @@ def limits_in_conflict(file: ProblemFile, conflict: Conflict | None) -> list[Wri
 
 
 def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
-    """Each limit with the nearest tried bound that lets `distinct` run, the others unchanged."""
+    """Each limit with the nearest tried bound that lets `distinct` run, the others unchanged; with
+    limits of some contexts or of each tenant, which it does not keep, `noisy-or`.
+    """
     problem = file.problem
+    check = check_panels if find_group_refusal(problem) else check_distinct
     for limit in file.limits:
         full = find_average_range(problem, full_panels_polytope(problem), limit.limit)
         if full is None or limit.limit.is_total:  # requests are refused before it is exceeded
@@ -150,9 +163,30 @@ def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
             if looser is None or sign * (looser.written - limit.written) >= 0:
                 continue  # not looser than the bound of the file
             limits = [looser.limit if one is limit.limit else one for one in problem.limits]
-            if check_distinct(problem.replace(limits=limits))["applies"]:
+            if check(problem.replace(limits=limits))["applies"]:
                 yield looser
                 break
+
+
+def find_joint_limits(file: ProblemFile) -> list[WrittenLimit]:
+    """Limits with bounds that let the same policy run if all are changed; none if that is not
+    enough. These are the limits that no panel of the smallest number of members keeps.
+    """
+    problem, fewest, changed = file.problem, file.problem.min_members, {}
+    check = check_panels if find_group_refusal(problem) else check_distinct
+    for written, row in zip(file.limits, problem.rows, strict=True):
+        limit, costs = written.limit, np.sort(row)
+        upper = limit.sign == UPPER
+        nearest = float(costs[:fewest].sum() if upper else costs[-problem.draws :].sum())
+        if limit.is_total or limit.sign * (nearest - limit.bound) >= 0:
+            continue
+        bound = nearest / written.unit(problem.draws) * (1 - limit.sign * MARGINS_TRIED[0])
+        looser = written.at(round_outward(bound, limit.sign, PROPOSED_DIGITS), problem.draws)
+        if looser is not None:
+            changed[limit.key] = looser
+    limits = [changed[one.key].limit if one.key in changed else one for one in problem.limits]
+    applies = changed and check(problem.replace(limits=limits))["applies"]
+    return list(changed.values()) if applies else []
 
 
 def policy_check_data(
@@ -221,16 +255,20 @@ def check_noisy_or(file: ProblemFile) -> dict[str, Any]:
     """Check the policy with a large posterior: the guard is that of `distinct`, unless panels may
     have fewer members.
     """
-    problem = file.problem
-    checked = check_full_panels(problem)
-    if problem.min_draws is not None and problem.draws <= problem.size:
-        checked = check_guarded(problem, problem.min_members)
+    checked = check_panels(file.problem)
     memory = noisy_or.count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
     found = {**checked, "memory": memory}
     if memory > noisy_or.MAX_POSTERIOR_BYTES and not found["reason"]:
         most = f"{noisy_or.MAX_POSTERIOR_BYTES / 2**30:g} GiB"
         found |= {"applies": False, "reason": f"its posterior would take more than {most}"}
     return found
+
+
+def check_panels(problem: Problem) -> dict[str, Any]:
+    """Check whether panels of as many members as are allowed keep the limits."""
+    if problem.min_draws is not None and problem.draws <= problem.size:
+        return check_guarded(problem, problem.min_members)
+    return check_full_panels(problem)
 
 
 def check_strict(problem: Problem) -> dict[str, Any]:
@@ -281,9 +319,14 @@ def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, st
     kept = "all can be kept together" if count > 1 else "it can be kept"
     sizes = format_sizes(file.problem.min_draws or file.problem.draws, file.problem.draws)
     panels = f"panels of {sizes} of {file.problem.size} experts"
+    if not runs:
+        kept = describe_conflict(file, found)
+    elif refused := describe_refused(file, found):
+        kept = f"{kept} by refusing requests: {refused}"
+    names = f" ({', '.join(runs)})" if runs else ""
     numbers = {
         "limits": f"{count} on {panels}: {kept if count else 'nothing is limited'}",
-        "policies": f"{len(runs)} of {len(checks)} checked can run ({', '.join(runs)}); the "
+        "policies": f"{len(runs)} of {len(checks)} checked can run{names}; the "
         f"default is {name}{'' if name in runs else ', which cannot'}",
     }
     bounds = [one["per_request"] for one in found["limits"]]  # unknown, or too little for all
@@ -304,6 +347,48 @@ def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, st
                 f"{'' if file.problem.period else ', the default'}"
             )
     return numbers
+
+
+def describe_conflict(file: ProblemFile, found: dict[str, Any]) -> str:
+    """Why no policy can run: the limits in conflict, and bounds that are enough."""
+    looser, together = found["looser"], found["looser_together"]
+    lines = {one["line"] for one in looser or together}
+    limits = [one for one in file.limits if one.line in lines]
+    limits = limits or limits_in_conflict(file, file.problem.full_conflict)
+    words = join_words((one.located for one in limits), "and") or "them"
+    ways = join_words(map(format_looser_limit, looser or together), "or" if looser else "and")
+    reason = found["policies"][found["auto"]["auto"]]["reason"]
+    remedy = f"write {ways}" if ways else reason
+    return f"no policy that was checked can keep {words}; {remedy}"
+
+
+def format_looser_limit(looser: dict[str, Any]) -> str:
+    """A bound to write, and where: "at_most: 2.0 in line 15"."""
+    side = "at_most" if "at_most" in looser else "at_least"
+    name = looser.get("cost") or looser["group"]
+    place = f"for {name}" if looser["line"] is None else f"in line {looser['line']}"
+    return f"{side}: {looser[side]!r} {place}"
+
+
+def describe_refused(file: ProblemFile, found: dict[str, Any]) -> str:
+    """Which budgets of the calendar refuse requests for certain; empty if none does."""
+    parts = []
+    for written, one in zip(file.limits, found["limits"], strict=True):
+        window, limit = one["window"] or {}, written.limit
+        most, requests = window.get("most_requests"), window.get("requests")
+        place = "" if written.line is None else f" (line {written.line})"
+        if most == 0:
+            whose = " of a tenant without a bound of its own" * bool(limit.scope)
+            whose += f" in {', '.join(limit.where)}" * bool(limit.where)
+            cheapest = format_number(window["cheapest_panel"])
+            parts.append(
+                f'every request{whose}, as "{written.words}"{place} is less than the cheapest '
+                f"panel costs, {cheapest}"
+            )
+        elif most is not None and requests is not None and requests > most:
+            part = f"at least {requests - most:,.0f} of {format_number(requests)}"
+            parts.append(f'{part} in an average {one["per"]}, under "{written.words}"{place}')
+    return "; ".join(parts)
 
 
 def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tuple[str, ...]]]:
@@ -363,7 +448,7 @@ def describe_limits(file: ProblemFile) -> list[str]:
     if problem.min_draws is not None and problem.min_draws < problem.draws:
         sizes = format_sizes(problem.min_draws, problem.draws)
         lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
-    if problem.calendars:
+    if problem.calendars or problem.has_groups:
         return lines
     verdict = "feasible: omd can keep them"
     if surrogate:
@@ -408,11 +493,7 @@ def describe_looser_limits(found: dict[str, Any]) -> list[str]:
         return []
     shortest = distinct["shortest_period"]
     ways = [] if shortest is None else [f"period: {shortest}"]
-    for one in found["looser"]:
-        side = "at_most" if "at_most" in one else "at_least"
-        name = one.get("cost") or one["group"]
-        place = f"for {name}" if one["line"] is None else f"in line {one['line']}"
-        ways.append(f"{side}: {one[side]!r} {place}")
+    ways += map(format_looser_limit, found["looser"])
     both = policies.Distinct.name
     if not found["policies"][policies.NoisyOr.name]["applies"]:
         both += f" and {policies.NoisyOr.name}"
@@ -437,7 +518,12 @@ def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
         line += f"; with scores of members or winners, {first} selects {judged}"
     lines, name = [f"{line}."], policies.NoisyOr.name
     posterior = found["policies"][name]
-    if posterior["applies"]:
+    if posterior["applies"] and find_group_refusal(file.problem):
+        lines.append(
+            f"{name} records no propensities: it does not explore under limits of some contexts or "
+            "of each tenant."
+        )
+    elif posterior["applies"]:
         lines.append(
             f"{name} records propensities only in rounds that it sets aside for exploration "
             f"({name}:explore=0.02); its log can be evaluated with these."

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bylot._atomic_write import save_file
@@ -112,16 +113,22 @@ def escape_markdown(text: str) -> str:
 
 
 def write_pages(
-    report: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any]
+    report: Sequence[Block], name: str, folder: Path, data: Mapping[str, Any] = MappingProxyType({})
 ) -> list[Path]:
     """Write report.md, report.html and JSON files with the numbers."""
     texts = {"report.md": render_markdown(report, folder), "report.html": render_html(report, name)}
-    for file, content in data.items():
-        plain = replace_nonfinite(content)
-        texts[file] = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     for file, text in texts.items():
         save_file(folder / file, text.encode())
-    return [folder / file for file in texts]
+    return [*(folder / file for file in texts), *write_data(folder, data)]
+
+
+def write_data(folder: Path, data: Mapping[str, Any]) -> list[Path]:
+    """Write JSON files with numbers."""
+    for file, content in data.items():
+        plain = replace_nonfinite(content)
+        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        save_file(folder / file, text.encode())
+    return [folder / file for file in data]
 
 
 def replace_nonfinite(value: Any) -> Any:

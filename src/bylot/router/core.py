@@ -208,8 +208,7 @@ class RouterCore:
         if self.tenants is None:
             if tenant is not None:
                 what = "this router has no limits for each tenant"
-                remedy = "leave tenant out, or add a limit with scope='tenant'"
-                raise TenantError(what, got=tenant, remedy=remedy)
+                raise TenantError(what, remedy=f"leave out tenant {tenant!r}")
         elif tenant is None:
             what = "this router has limits for each tenant, and the request names none"
             raise TenantError(what, remedy="give tenant='...' with every request")

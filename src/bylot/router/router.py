@@ -18,6 +18,8 @@ from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
+from bylot.problem.calendar import describe_reset
+from bylot.problem.limits import check_limit_list
 from bylot.problem.validation import check_panel_size
 from bylot.router import feedback as reports
 from bylot.router import persistence
@@ -240,8 +242,10 @@ class Router:
         """Refuse a request, and count it, if a budget of the calendar leaves no panel."""
         try:
             self.core.check_budgets(at, mask, *labels)
-        except BudgetSpent:
+        except BudgetSpent as error:
             self.core.count_refused(at, 1)
+            reset = describe_reset(error.resets_at, error.limit.zone)
+            error.remedy = f"{reset}, or raise the bound"
             raise
 
     def _forget(self, t: int) -> None:
@@ -418,11 +422,12 @@ class Router:
 
         Raises
         ------
-        PolicyError
+        TenantError
             If the problem has no such limits.
         """
+        own = check_limit_list(limits)
         with self._lock:
-            self.core.set_tenant(tenant, tuple(limits))
+            self.core.set_tenant(tenant, own)
 
     def tenant(self, tenant: str) -> list[TenantWindow]:
         """Say what a tenant has spent in the current windows.
@@ -472,13 +477,15 @@ class Router:
         persistence.write_saved_file(Path(path), data)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Router":
+    def load(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> "Router":
         """Read a router that `save` has written.
 
         Parameters
         ----------
         path : str or Path
             The file.
+        clock : callable
+            As in `Router`; it is not saved.
 
         Returns
         -------
@@ -492,6 +499,7 @@ class Router:
         """
         router = cls.__new__(cls)
         router._start(*persistence.load_router(Path(path)))
+        router.clock = clock
         return router
 
 

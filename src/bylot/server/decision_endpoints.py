@@ -16,7 +16,7 @@ from bylot.server.request_parsing import (
     normalize_tenant,
     parse_idempotency_key,
 )
-from bylot.server.router_port import count_failure, make_decision
+from bylot.server.router_port import count_failure, explain_missing_tenant, make_decision
 from bylot.server.state import ServerState
 
 BATCH_SLICE = 100  # commands of a batch that share a commit
@@ -156,6 +156,8 @@ async def execute_batch(
     for one in batch:
         outcome = one if isinstance(one, Exception) else next(answers)
         if isinstance(outcome, Exception):
+            if not isinstance(one, Exception):
+                outcome = explain_missing_tenant(one, outcome)
             error = to_api_error(outcome)
             if not isinstance(one, Exception):
                 count_failure(request.state.metrics, one, error)

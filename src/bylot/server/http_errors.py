@@ -1,5 +1,5 @@
-"""Every error response has one shape: {"error": {"code", "message", "field"?}}, except for those
-of the gateway, which have OpenAI's.
+"""Every error response has one shape: {"error": {"code", "message", "field"?, "resets_at"?}},
+except for those of the gateway, which have OpenAI's.
 
 Errors of the caller are explained to the caller. Errors of the server are logged under an id, and
 the response contains only that id.
@@ -8,12 +8,14 @@ the response contains only that id.
 import logging
 import math
 import secrets
+from copy import copy
 
 from msgspec import UNSET
 
 from bylot import errors
 from bylot.api import ERROR_CODES, ErrorBody, ErrorDetail
 from bylot.gateway.chat import ChatError
+from bylot.problem.calendar import describe_reset
 
 log = logging.getLogger("bylot.server")
 
@@ -21,7 +23,11 @@ RawHeaders = tuple[tuple[bytes, bytes], ...]
 
 
 class ApiError(errors.BylotError):
-    """An error with its HTTP status; retry_after: seconds until the request may succeed."""
+    """An error with its HTTP status.
+
+    retry_after: seconds until the request may succeed
+    resets_at:   of a budget that is spent, the end of its window in microseconds since 1970
+    """
 
     def __init__(
         self,
@@ -31,10 +37,13 @@ class ApiError(errors.BylotError):
         field: str | None = None,
         retry_after: float | None = None,
         headers: RawHeaders = (),
+        *,
+        resets_at: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.field = status, code, field
         self.retry_after, self.extra_headers = retry_after, headers
+        self.resets_at = resets_at
 
     @property
     def headers(self) -> RawHeaders:
@@ -46,7 +55,8 @@ class ApiError(errors.BylotError):
 
     @property
     def body(self) -> ErrorBody:
-        return ErrorBody(ErrorDetail(self.code, str(self), self.field or UNSET))
+        optional = self.field or UNSET, self.resets_at or UNSET
+        return ErrorBody(ErrorDetail(self.code, str(self), *optional))
 
 
 PRIVATE_ERRORS: tuple[tuple[type[errors.BylotError], str], ...] = (
@@ -63,7 +73,10 @@ PRIVATE_ERRORS: tuple[tuple[type[errors.BylotError], str], ...] = (
 
 
 def public_message(error: Exception) -> str:
-    """The message of an error for the caller."""
+    """The message of an error for the caller, who cannot raise a bound."""
+    if isinstance(error, errors.BudgetSpent) and error.limit is not None:
+        error = copy(error)
+        error.remedy = describe_reset(error.resets_at, error.limit.zone)
     return next((text for kind, text in PRIVATE_ERRORS if isinstance(error, kind)), str(error))
 
 
@@ -76,8 +89,9 @@ def to_api_error(error: Exception) -> ApiError:
             retry_after = 1.0 if status == 503 else getattr(error, "reset_s", None)
             if status == 503:
                 log.debug("request refused: %s", error)
-            field = getattr(error, "field", None)
-            return ApiError(status, code, public_message(error), field, retry_after)
+            field, resets_at = (getattr(error, name, None) for name in ("field", "resets_at"))
+            message = public_message(error)
+            return ApiError(status, code, message, field, retry_after, resets_at=resets_at)
     error_id = secrets.token_hex(8)
     log.error("request failed: %s", error, exc_info=error, extra={"error_id": error_id})
     if isinstance(error, errors.StoreCorrupted):

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from bylot import __version__, errors
-from bylot.api import DecisionRecord, ErrorBody, RewardReceipt, RouterView, TenantView
+from bylot.api import DecisionRecord, ErrorBody, RewardReceipt, RouterView, TenantList, TenantView
 from bylot.eventlog import commands
 from bylot.eventlog.commands import Command
 from bylot.router.decision import Decision
@@ -46,6 +46,7 @@ RESULTS: Mapping[type, Any] = {
     commands.GetDecision: DecisionRecord,
     commands.SetTenant: TenantView,
     commands.GetTenant: TenantView,
+    commands.ListTenants: TenantList,
 }
 """The commands that travel, and the types of their results."""
 KINDS = {one.__name__: one for one in RESULTS}
@@ -79,6 +80,7 @@ class SentResult(Struct, frozen=True, array_like=True):
     retry_after: float | None = None
     kind: str = ""
     moved: bool = False
+    resets_at: int | None = None
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -111,6 +113,7 @@ def encode_result(result: Any) -> SentResult:
         retry_after=error.retry_after,
         kind=type(result).__name__,
         moved=isinstance(result, MOVED_ERRORS),
+        resets_at=error.resets_at,
     )
 
 
@@ -122,7 +125,8 @@ def decode_result(command: Command, sent: SentResult) -> Any:
         return RouterMoved(sent.message)
     if sent.kind in KEPT_ERRORS:
         return KEPT_ERRORS[sent.kind](sent.message)
-    return ApiError(sent.status, sent.code, sent.message, sent.field, sent.retry_after)
+    parts = sent.status, sent.code, sent.message, sent.field, sent.retry_after
+    return ApiError(*parts, resets_at=sent.resets_at)
 
 
 class RouterMoved(errors.RouterBusy):

@@ -16,6 +16,7 @@ from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Store
 
 BUDGET_SPENT_CODE, BAD_TENANT_CODE = "budget_spent", "bad_tenant"
+BODY_REMEDY = "give `tenant` in the body of the request"
 GATEWAY_REMEDY = "send its name as header x-bylot-tenant, or as metadata.bylot_tenant"
 
 
@@ -90,7 +91,7 @@ async def make_decision(
     runner: CommandRunner,
     metrics: ServerMetrics,
     command: commands.MakeDecision,
-    tenant_remedy: str = "give `tenant` in the body of the request",
+    tenant_remedy: str = BODY_REMEDY,
 ) -> Decision:
     """A decision, once it is on disk; it is counted, and so is a request that is refused.
 
@@ -100,12 +101,23 @@ async def make_decision(
         decision: Decision = await runner.execute(command)
     except (BudgetSpent, TenantError, ApiError) as error:
         count_failure(metrics, command, error)
-        if command.tenant is None and to_api_error(error).code == BAD_TENANT_CODE:
-            what = f"router {command.name!r} has limits for each tenant, and the request names none"
-            raise TenantError(what, remedy=tenant_remedy) from None
-        raise
+        explained = explain_missing_tenant(command, error, tenant_remedy)
+        if explained is error:
+            raise
+        raise explained from None
     metrics.count(decision)
     return decision
+
+
+def explain_missing_tenant(
+    command: commands.Command, error: Exception, remedy: str = BODY_REMEDY
+) -> Exception:
+    """The error of a command; if that is a decision for no tenant, it says where to name one."""
+    missing = isinstance(command, commands.MakeDecision) and command.tenant is None
+    if not missing or to_api_error(error).code != BAD_TENANT_CODE:
+        return error
+    what = f"router {command.name!r} has limits for each tenant, and the request names none"
+    return TenantError(what, remedy=remedy)
 
 
 def count_failure(metrics: ServerMetrics, command: commands.Command, error: Exception) -> None:

@@ -121,6 +121,12 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
         marker = "." if several and curve.t.size <= 50 else ""
         curve = curve._replace(t=curve.t[shown], seeds=seeds)
         low, high = seeds.min(axis=0), seeds.max(axis=0)
+        if not low.size:  # so many requests were refused that no period is complete
+            note = f"no complete {'window' if in_windows else 'period'}"
+            place = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+            axes.text(0.5, 0.5, note, fontsize=8, **place)
+            axes.plot([], [], label=policy, color=series.colour, linestyle=series.line)
+            continue
         axes.fill_between(curve.t, low, high, color=series.colour, alpha=0.15, linewidth=0)
         line = {"color": series.colour, "linestyle": series.line, "linewidth": 1.5}
         axes.plot(curve.t, curve.mean, marker=marker, label=policy, **line)

@@ -111,7 +111,8 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
         full = side if one.limit.per is None else f"{side}.{one.per}"
         full += ".tenant" * bool(one.limit.scope) + f"@{','.join(one.limit.where)}".rstrip("@")
         sides[full] = one
-        if name in (one.limit.name, side, f"{one.limit.name}.{one.per}", full):
+        short = f"{one.limit.name}.{full.removeprefix(f'{side}.')}"  # usd.month.tenant
+        if name in (one.limit.name, side, f"{one.limit.name}.{one.per}", short, full):
             fits.append(full)
     if len(fits) == 1 or name in fits:
         return sides[name if name in fits else fits[0]]

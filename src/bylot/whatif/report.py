@@ -63,6 +63,7 @@ def build_whatif_report(
 
 def build_banners(results: WhatifResults) -> Iterator[Block]:
     plan = results.plan
+    yield from map(Banner, describe_tenants(plan))
     if plan.scenario.synthetic:
         yield Banner(plan.scenario.description)
     if results.stopped:
@@ -78,6 +79,8 @@ def describe_partial_period(plan: WhatifPlan) -> str:
             f"{' on an average' * plan.has_windows} can be judged. Use --rounds {plan.period} or "
             "more."
         )
+    if plan.has_windows:  # requests that are refused are no part of it
+        return f"A last period of fewer than {plan.period:,} requests is not judged."
     return (
         f"The last {plan.rounds - plan.complete:,} of {plan.rounds:,} requests are an incomplete "
         f"period; the limits are judged on the first {plan.complete:,}."
@@ -104,7 +107,10 @@ def describe_tenants(plan: WhatifPlan) -> list[str]:
     """A sentence about limits for each tenant, if there are any."""
     if not plan.problem.has_tenants:
         return []
-    return ["All requests are of one tenant, so limits for each tenant count all of them."]
+    return [
+        "All requests are played as those of one tenant, so limits for each tenant count all of "
+        "them: give the traffic of one tenant to see what it would get."
+    ]
 
 
 def describe_setup(results: WhatifResults) -> Iterator[str]:
@@ -122,7 +128,6 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
     )
     if plan.traffic is not None:
         yield describe_traffic(plan)
-    yield from describe_tenants(plan)
     for text in describe_request_bounds(plan.file):
         about = " References keep budgets on average, at this traffic."
         yield text if problem.has_groups else text + about
@@ -218,7 +223,7 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     for n, written in enumerate(plan.file.limits):
         limit, unit, cells = written.limit, written.unit(plan.problem.draws), []
         for one in results.policies.values():
-            if written.limit.per is not None:
+            if one.list_windows(n):
                 cells.append(format_window_cell(one, n, written.limit.is_total))
                 continue
             spend = np.array([run.spend[n] for run in one.runs])

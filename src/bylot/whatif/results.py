@@ -13,6 +13,7 @@ from bylot.harness import PlaySummary, SeedCurves, seed_std
 from bylot.numerics.jit import Floats
 from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
+from bylot.problem import Problem
 from bylot.problem_files import WrittenLimit
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, Reference
@@ -66,8 +67,22 @@ class PolicyResult(NamedTuple):
         return f"{self.reward:.4f}", deviation, f"{self.late:.4f}", *within
 
     def list_windows(self, limit: int) -> list[WindowResults]:
-        """What each run did in the windows of a limit; empty if it is for all requests."""
-        return [one for run in self.runs for one in run.windows if one.limit == limit]
+        """What each run did in the windows of a limit, or in the periods of the requests that it
+        counts; empty if it counts all.
+        """
+        found = (one for run in self.runs for one in (*run.windows, *run.counted))
+        return [one for one in found if one.limit == limit]
+
+    def list_violated(self, problem: Problem) -> list[int]:
+        """The places of the limits that were violated in any period or window."""
+        found = []
+        for n, limit in enumerate(problem.limits):
+            apart = self.list_windows(n)
+            means = np.concatenate([run.by_period[:, n] for run in self.runs])
+            away = limit.sign * (limit.bound - means) > 1e-12 * limit.bound
+            if any(one.bad for one in apart) if apart else away.any():
+                found.append(n)
+        return found
 
     def window_use(self, limit: int) -> float | None:
         """The part of a bound that complete windows used, on average over seeds; None: unknown."""
@@ -80,13 +95,17 @@ class PolicyResult(NamedTuple):
 
     def spend_curves(self, limit: int, period: int | None) -> SeedCurves:
         """Mean cost of each seed under a limit: in each period, or up to each round if None. Of a
-        limit of the calendar, the amount of each window that all seeds have.
+        limit of the calendar or of some contexts, the amount of each window or period that all
+        seeds have. Without a complete period, there are no points.
         """
-        if found := self.list_windows(limit):
+        found = self.list_windows(limit)
+        if found and (period or any(one.limit == limit for one in self.runs[0].windows)):
             count = min(one.amounts.size for one in found)
             ends = np.mean([one.requests[:count] for one in found], axis=0)
             return SeedCurves(ends, np.array([x.amounts[:count] for x in found]), [*self.seeds])
         curves = [run.by_period if period else run.spend_curve for run in self.runs]
+        least = min(map(len, curves))  # runs that refused more requests have fewer periods
+        curves = [one[:least] for one in curves]
         t = period * np.arange(1, len(curves[0]) + 1) if period else self.runs[0].t
         return SeedCurves(t, np.array(curves)[:, :, limit], [*self.seeds])
 
@@ -104,8 +123,8 @@ def combine_runs(
         asked=np.mean([run.asked for run in runs], axis=0),
         deviation=float(seed_std(np.array([run.reward for run in runs]))),
         kept=sum(run.kept for run in runs),
-        periods=sum(run.periods for run in runs),
-        bad_periods=sum(run.bad_periods for run in runs),
+        periods=sum(run.all_periods for run in runs),
+        bad_periods=sum(run.all_bad_periods for run in runs),
         keeps=all(run.kept_in_all_periods for run in runs),
         interval=find_reward_interval(runs, plan.scenario.requests, plan.file.rewards),
         windows=sum(one.windows for run in runs for one in run.windows),
@@ -300,7 +319,7 @@ def plain_data(source: object, *names: str) -> dict[str, Any]:
 def policy_data(plan: WhatifPlan, result: PolicyResult) -> dict[str, Any]:
     numbers = ("reward", "deviation", "late", "keeps", "kept", "periods", "bad_periods")
     runs = zip(result.seeds, result.runs, strict=True)
-    fields = [name for name in PlaySummary._fields if name != "windows"]
+    fields = [name for name in PlaySummary._fields if name not in ("windows", "counted")]
     return {
         **plain_data(result, *numbers, "spend", "asked", "interval"),
         **plain_data(result, "windows", "bad_windows"),
@@ -310,6 +329,7 @@ def policy_data(plan: WhatifPlan, result: PolicyResult) -> dict[str, Any]:
                 "seed": seed,
                 **plain_data(run, *fields),
                 "windows": [window_results_data(plan, one) for one in run.windows],
+                "counted_periods": [counted_periods_data(plan, one) for one in run.counted],
             }
             for seed, run in runs
         ],
@@ -338,6 +358,19 @@ def window_results_data(plan: WhatifPlan, found: WindowResults) -> dict[str, Any
         "side": limit.side,
         "per": limit.per,
         **plain_data(found, "windows", "bad", "used", "starts", "requests", "amounts"),
+    }
+
+
+def counted_periods_data(plan: WhatifPlan, found: WindowResults) -> dict[str, Any]:
+    """A limit on some contexts in the periods of their requests; the list has the mean of each."""
+    limit = plan.problem.limits[found.limit]
+    return {
+        "limit": limit.name,
+        "side": limit.side,
+        "where": {"context": list(limit.where)},
+        "periods": found.windows,
+        "bad": found.bad,
+        **plain_data(found, "starts", "requests", "amounts"),
     }
 
 

@@ -10,7 +10,7 @@ from bylot._text import format_percent, format_table, print_progress
 from bylot.errors import BylotWarning, PolicyError
 from bylot.harness import play_cell, summarize_play
 from bylot.parallel import ThreadEngine, show_progress
-from bylot.reports.pages import write_pages
+from bylot.reports.pages import write_data, write_pages
 from bylot.reports.style import load_pyplot, make_figure_folder
 from bylot.scenario import describe_call_costs
 from bylot.whatif.figures import draw_whatif
@@ -45,13 +45,13 @@ def run(plan: WhatifPlan, out: Path, workers: int) -> WhatifOutput:
     advice = make_advice(results)
     sentences = summarize_results(results, advice)
     data = results_data(results, sentences, None if advice is None else advice.to_data())
+    (written,) = write_data(out, {"whatif.json": data})  # also if a figure fails
     print_progress("... figures and report")
     figures = draw_whatif(results, folder)
     blocks = build_whatif_report(results, sentences, figures)
-    pages = write_pages(blocks, whatif_title(results), out, {"whatif.json": data})
-    return WhatifOutput(
-        results, data, [*pages, *(path for pair in figures.values() for path in pair)]
-    )
+    pages = write_pages(blocks, whatif_title(results), out)
+    drawn = [path for pair in figures.values() for path in pair]
+    return WhatifOutput(results, data, [*pages, written, *drawn])
 
 
 def compute_results(plan: WhatifPlan, workers: int) -> WhatifResults:
@@ -126,9 +126,9 @@ def render(output: WhatifOutput) -> str:
     about = [plan.scenario.description]
     if plan.traffic is not None:
         about.append(describe_traffic(plan))
-    about += describe_tenants(plan)
     lines = [*output.data["summary"], "", *(format_table([head, *rows]) if rows else ())]
     lines = [*about, "", *lines] if plan.scenario.synthetic else [*lines, "", *about]
+    lines = [*describe_tenants(plan), *lines]
     if plan.rounds != plan.complete:
         lines.append(describe_partial_period(plan))
     lines += [f"{one} here" for one in plan.auto_choices()]

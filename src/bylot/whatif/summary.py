@@ -12,6 +12,9 @@ from bylot.whatif.references import DISTRIBUTION_KINDS
 from bylot.whatif.results import PolicyResult, WhatifResults
 
 COMPARED_REFERENCES = {"set": "the best fixed panel", "equal": "asking all experts equally often"}
+MAX_REFUSED_SHARE = 0.5  # of the requests; a policy that refuses more is not recommended
+MIN_SPENT_PART = 0.5  # of a budget, for which requests may have been refused
+MAX_NAMED_LIMITS = 3  # in the first sentence
 MAX_BLANK_SHARE = 0.02  # of the answers; more are worth a warning
 MAX_STEP = 0.05  # of a bound; a shadow price holds for small changes only
 
@@ -104,13 +107,19 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     count, per = len(plan.problem.limits), plan.per_requests
     limits = f"all {count} limits" if count > 1 else "the limit"
     when = f"in every {plan.judged_unit}"
-    if not one.keeps and not one.violated:
+    if one.refused > MAX_REFUSED_SHARE and not one.violated:
+        lead = f"{describe_refused(results)} It would earn"
+    elif not one.keeps and not one.violated:
         lead = f"{describe_unjudged(results)} {one.policy} would earn"
     elif not one.keeps:
         other = plan.policy_at("auto").name
         instead = "" if other in results.policies else f" (try {other})"
         lead = f"Do not go live like this: no policy kept {limits} {when}{instead}. "
-        lead += f"{one.policy}, which violated a limit in {one.violated} of {one.judged} "
+        limited = [plan.file.limits[n] for n in one.list_violated(plan.problem)]
+        words = join_words((f'"{limit.words}"' for limit in limited[:MAX_NAMED_LIMITS]), "and")
+        if len(limited) > MAX_NAMED_LIMITS or not words:
+            words = "limits" if len(limited) > 1 else "a limit"
+        lead += f"{one.policy}, which violated {words} in {one.violated} of {one.judged} "
         lead += f"{plan.judged_units}, would earn"
     else:
         kept = f"keeps {limits} {when}" if count else "has no limits to keep"
@@ -135,6 +144,18 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     return f"{text}; {looser}."
 
 
+def describe_refused(results: WhatifResults) -> str:
+    """That most requests were refused, and by which budgets."""
+    one, plan = results.headline, results.plan
+    used = {n: one.window_use(n) for n, limit in enumerate(plan.problem.limits) if limit.is_total}
+    spent = [n for n, part in used.items() if part is None or part >= MIN_SPENT_PART] or [*used]
+    words = join_words((f'"{plan.file.limits[n].words}"' for n in spent), "or")
+    rate = f" for {format_number(plan.per_day)} requests a day" if plan.per_day else ""
+    tenant = " of one tenant" if all(plan.problem.limits[n].scope for n in spent) else ""
+    asked = format_percent(one.refused)
+    return f"{one.policy} refused {asked} of the requests: {words} is too little{rate}{tenant}."
+
+
 def describe_unjudged(results: WhatifResults) -> str:
     """Why no limit can be judged, or not every one."""
     plan = results.plan
@@ -142,6 +163,9 @@ def describe_unjudged(results: WhatifResults) -> str:
         what = "no limit can be judged"
         if plan.has_windows:
             what = "not all limits can be judged"
+        if results.headline.refused and plan.rounds >= plan.period:
+            text = f"So many requests were refused that no period of {plan.period:,} others is "
+            return f"{text}complete, so {what}: use more --rounds."
         text = f"No period of {plan.period:,} requests is complete, so {what}"
         return f"{text}: use --rounds {plan.period} or more."
     limits = [plan.file.limits[x.limit] for x in results.headline.runs[0].windows if not x.windows]
