@@ -45,6 +45,7 @@ bench: .venv/.dev
 	$(BIN)/bylot bench simulate
 	$(BIN)/bylot bench scale
 	$(BIN)/bylot bench start
+	$(BIN)/bylot bench tenants
 	$(BIN)/bylot bench service
 
 faults: .venv/.dev
