@@ -309,6 +309,9 @@ def test_tenants_are_shown_and_have_bounds_of_their_own(
     assert line in shown
     assert "left; 1 request until 20" in shown
     assert shown.endswith("-01 00:00 Europe/Berlin\n")
+    assert run_verb("router", "tenants", "metered").startswith(f"acme/eu: {line}")
+    (listed,) = json.loads(run_verb("router", "tenants", "metered", "--json"))["tenants"]
+    assert (listed["tenant"], listed["windows"][0]["requests"]) == ("acme/eu", 1)
     own = run_verb("router", "tenant", "metered", "acme/eu", "--at-most", "usd=50/month")
     assert f"{spent} of 50 (its own bound) spent" in own
     view = json.loads(run_verb("router", "tenant", "metered", "acme/eu", "--json"))

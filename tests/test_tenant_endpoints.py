@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from bylot import Router
-from bylot.api import TenantView
+from bylot.api import TenantList, TenantView
 from bylot.client import AsyncClient, Client, DecisionRequest
 from bylot.client.calls import quote_segment
 from bylot.errors import BudgetSpent, ProblemError, TenantError
-from bylot.eventlog.commands import GetTenant, MakeDecision, SetTenant
+from bylot.eventlog.commands import GetTenant, ListTenants, MakeDecision, SetTenant
 from bylot.eventlog.copies import import_router
 from bylot.problem import Problem, at_most
 from bylot.server import peers
@@ -164,7 +164,9 @@ def test_own_bounds_are_checked(
 def test_paths_of_tenants_are_checked(server: ServerClient, router: str) -> None:
     assert_error(server.get("/v1/routers/nobody/tenants/ann"), 404)
     assert_error(server.get(f"{router}/tenants/"), 404)
-    assert_error(server.get(f"{router}/tenants"), 404)
+    assert_error(server.post(f"{router}/tenants", json={}), 405)
+    assert_error(server.get("/v1/routers/nobody/tenants"), 404)
+    assert assert_error(server.get(f"{router}/tenants?limit=0"), 422)["field"] == "limit"
     assert_error(server.delete(f"{router}/tenants/ann"), 405)
     assert assert_error(server.get(f"{router}/tenants/a%0Ab"), 422)["field"] == "tenant"
     assert assert_error(server.put(f"{router}/tenants/ann", json={}), 422)["code"] == "invalid"
@@ -247,6 +249,33 @@ def test_clients_decide_for_tenants(server: ServerClient) -> None:
     assert asyncio.run(ask()) == ("bob", 4.0)
 
 
+def test_tenants_are_listed_page_by_page(server: ServerClient) -> None:
+    router = server.create_router(problem=make_problem(MONTHLY))
+    assert server.get(f"{router}/tenants").json() == {"tenants": [], "next": None}
+    for name in ("bob", "acme/eu", "Zürich"):
+        server.decide(router, tenant=name)
+    server.put(f"{router}/tenants/idle", json={"limits": [OWN]})
+    first = server.get(f"{router}/tenants?limit=2").json()
+    assert [one["tenant"] for one in first["tenants"]] == ["Zürich", "acme/eu"]
+    assert first["next"] == "acme/eu"
+    rest = server.get(f"{router}/tenants", params={"after": first["next"]}).json()
+    assert [one["tenant"] for one in rest["tenants"]] == ["bob", "idle"]
+    assert rest["next"] is None
+    assert [one["windows"][0]["own"] for one in rest["tenants"]] == [False, True]
+    assert rest["tenants"][0] == server.get(f"{router}/tenants/bob").json()
+    with Client(str(server.base_url)) as client:
+        views = list(client.router(router.rpartition("/")[2]).tenants())
+    assert [one.tenant for one in views] == ["Zürich", "acme/eu", "bob", "idle"]
+
+    async def list_all() -> list[TenantView]:
+        async with AsyncClient(str(server.base_url)) as client:
+            return [one async for one in client.router(router.rpartition("/")[2]).tenants()]
+
+    assert asyncio.run(list_all()) == views
+    plain = server.create_router()
+    assert assert_error(server.get(f"{plain}/tenants"), 422)["code"] == "bad_tenant"
+
+
 def test_the_api_of_personalizer_has_no_tenants(server: ServerClient, router: str) -> None:
     body = {"actions": [{"id": name} for name in EXPERTS]}
     path = f"/personalizer/v1.1/rank?router={router.rpartition('/')[2]}"
@@ -267,6 +296,7 @@ def test_commands_about_tenants_travel_between_servers() -> None:
     for command in (
         SetTenant("triage", "acme/eu", (own,), by="k"),
         GetTenant("triage", "acme"),
+        ListTenants("triage", "acme", 7),
         MakeDecision("triage", "icu", tenant="acme"),
     ):
         assert peers.decode_command(peers.encode_command(command)) == command
@@ -275,6 +305,8 @@ def test_commands_about_tenants_travel_between_servers() -> None:
     assert (found.code, found.field, found.resets_at) == ("budget_spent", "tenant", 7_000_000)
     assert found.body.error.resets_at == 7_000_000
     view = TenantView("triage", "acme", ())
+    page = TenantList((view,), "acme")
+    assert peers.decode_result(ListTenants("triage"), peers.encode_result(page)) == page
     sent = peers.encode_result(view)
     assert peers.decode_result(GetTenant("triage", "acme"), sent) == view
 

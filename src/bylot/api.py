@@ -209,6 +209,13 @@ class RouterListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, PAGE_SIZE] = 100
 
 
+class TenantListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A page of the tenants of a router: those after a name."""
+
+    after: ShortText = ""
+    limit: Annotated[int, PAGE_SIZE] = 100
+
+
 class EventListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of an event log: the events after a sequence number."""
 
@@ -284,6 +291,15 @@ class TenantView(Struct, frozen=True):
 
     def __iter__(self) -> Iterator[TenantWindow]:
         return iter(self.windows)
+
+
+class TenantList(Struct, frozen=True):
+    """Tenants by name: those with bounds of their own, and those with a request in recent windows;
+    next: the `after` of the next page, null on the last one.
+    """
+
+    tenants: tuple[TenantView, ...]
+    next: str | None
 
 
 class RouterList(Struct, frozen=True):

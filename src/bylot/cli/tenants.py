@@ -1,4 +1,4 @@
-"""`bylot router tenant`: what a tenant of a served router has spent, and its own bounds."""
+"""`bylot router tenant` and `tenants`: what tenants have spent, and their own bounds."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ def add(kinds: Any) -> None:
     own.add_argument("--at-most", **form, metavar=metavar, help=text)
     text = "remove its own bounds: those of all tenants apply again"
     own.add_argument("--clear", action="store_true", help=text)
+    text = "list the tenants that have bounds of their own, or requests in recent windows"
+    add_named_verb(kinds, "tenants", run_tenants, text)
 
 
 def run_tenant(given: argparse.Namespace) -> None:
@@ -53,6 +55,21 @@ def run_tenant(given: argparse.Namespace) -> None:
     lines = [f"{given.tenant}, a tenant of {given.name}"]
     lines += [describe_tenant(one, zones.get(one.limit, "UTC")) for one in view]
     print_result(given, view, "\n".join(lines))
+
+
+def run_tenants(given: argparse.Namespace) -> None:
+    from bylot.router.tenants import format_tenant
+
+    with connect_client(given) as client:
+        router = client.router(given.name)
+        zones, views = find_zones(router), list(router.tenants())
+    lines = [
+        f"{format_tenant(view.tenant)}: {describe_tenant(one, zones.get(one.limit, 'UTC'))}"
+        for view in views
+        for one in view
+    ]
+    text = "\n".join(lines) or f"no tenants of {given.name} yet"
+    print_result(given, {"tenants": views}, text)
 
 
 def find_zones(router: "RemoteRouter") -> dict[str, str]:

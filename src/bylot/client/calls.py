@@ -119,7 +119,7 @@ def make_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
 read_decision, read_decisions = make_reader(Decision), make_reader(api.DecisionBatchResponse)
 read_receipt, read_receipts = make_reader(api.RewardReceipt), make_reader(api.RewardBatchResponse)
 read_view, read_status = make_reader(api.RouterView), make_reader(RouterStatus)
-read_tenant = make_reader(api.TenantView)
+read_tenant, read_tenants = make_reader(api.TenantView), make_reader(api.TenantList)
 read_routers, read_events = make_reader(api.RouterList), make_reader(api.EventList)
 
 
@@ -378,6 +378,11 @@ class RouterCalls:
         path = f"{self.path}/tenants/{quote_segment(tenant)}"
         return HttpCall("GET", path, read_tenant, invalid=DecisionError)
 
+    def list_tenants(self, after: str, limit: int = PAGE_ITEMS) -> HttpCall[api.TenantList]:
+        """A page of the list of tenants."""
+        path = f"{self.path}/tenants?after={quote(after, safe='')}&limit={limit}"
+        return HttpCall("GET", path, read_tenants, invalid=DecisionError)
+
     def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> HttpCall[api.TenantView]:
         """Give a tenant bounds of its own.
 
@@ -440,7 +445,7 @@ class RouterCalls:
         """
         body: dict[str, Any] = {**options}
         if "limits" in body:
-            body["limits"] = [limit.to_data() for limit in body["limits"]]
+            body["limits"] = [limit.to_data() for limit in check_limit_list(body["limits"])]
         return configure("PATCH", self.path, body)
 
     def delete(self) -> HttpCall[None]:

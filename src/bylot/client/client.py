@@ -78,6 +78,14 @@ class RemoteRouter:
             yield from page.events
             following = page.next
 
+    def tenants(self) -> Iterator[api.TenantView]:
+        """All tenants by name that have bounds of their own, or a request in recent windows."""
+        after: str | None = ""
+        while after is not None:
+            page = self.client.send(self.calls.list_tenants(after))
+            yield from page.tenants
+            after = page.next
+
     @property
     def problem(self) -> Problem:
         """Experts, costs and limits."""
@@ -290,6 +298,15 @@ class AsyncRouter:
             for event in page.events:
                 yield event
             following = page.next
+
+    async def tenants(self) -> AsyncIterator[api.TenantView]:
+        """As `RemoteRouter.tenants`."""
+        after: str | None = ""
+        while after is not None:
+            page = await self.client.send(self.calls.list_tenants(after))
+            for view in page.tenants:
+                yield view
+            after = page.next
 
 
 class AsyncClient:

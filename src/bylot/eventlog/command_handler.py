@@ -4,13 +4,14 @@ Each command changes its router in memory and makes an event; then all events ar
 transaction; then the answers are returned.
 """
 
+import heapq
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from bylot import errors
-from bylot.api import DecisionRecord, RewardReceipt, RouterView, TenantView
+from bylot.api import DecisionRecord, RewardReceipt, RouterView, TenantList, TenantView
 from bylot.eventlog import commands
 from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
 from bylot.eventlog.commands import decision_id_from_text
@@ -280,6 +281,15 @@ class CommandHandler:
         """What a tenant has spent in the current windows."""
         return self.view_tenant(self.repository.get(command.name, self.at), command.tenant)
 
+    def list_tenants(self, command: commands.ListTenants) -> TenantList:
+        """Tenants after a name: those with bounds of their own or a ledger."""
+        router = self.repository.get(command.name, self.at)
+        known = router.core.get_tenants()
+        names = (name for name in {*known.slots, *known.own} if name > command.after)
+        found = heapq.nsmallest(command.limit + 1, names)
+        views = tuple(self.view_tenant(router, name) for name in found[: command.limit])
+        return TenantList(views, views[-1].tenant if len(found) > command.limit else None)
+
     def view_tenant(self, router: RouterAggregate, tenant: str) -> TenantView:
         """A tenant of a router."""
         windows = router.core.measure_tenant(tenant, router.local_time(self.at))
@@ -344,6 +354,7 @@ class CommandHandler:
         commands.GetDecision: get_decision,
         commands.SetTenant: set_tenant,
         commands.GetTenant: get_tenant,
+        commands.ListTenants: list_tenants,
     }
 
 

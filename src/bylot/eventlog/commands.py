@@ -92,6 +92,13 @@ class GetTenant(RouterCommand, frozen=True):
     tenant: str
 
 
+class ListTenants(RouterCommand, frozen=True):
+    """-> TenantList"""
+
+    after: str = ""
+    limit: int = 100
+
+
 class RecordReward(DecisionCommand, frozen=True):
     """-> RewardReceipt"""
 

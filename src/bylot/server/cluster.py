@@ -30,6 +30,8 @@ WAITING_ERRORS = (*MOVED_ERRORS, PolicyCompiling)
 REPEATABLE = (
     commands.GetRouter,
     commands.GetDecision,
+    commands.GetTenant,
+    commands.ListTenants,
     commands.RecordReward,
     commands.ReplaceMember,
 )

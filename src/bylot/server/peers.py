@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from bylot import __version__, errors
-from bylot.api import DecisionRecord, ErrorBody, RewardReceipt, RouterView, TenantView
+from bylot.api import DecisionRecord, ErrorBody, RewardReceipt, RouterView, TenantList, TenantView
 from bylot.eventlog import commands
 from bylot.eventlog.commands import Command
 from bylot.router.decision import Decision
@@ -46,6 +46,7 @@ RESULTS: Mapping[type, Any] = {
     commands.GetDecision: DecisionRecord,
     commands.SetTenant: TenantView,
     commands.GetTenant: TenantView,
+    commands.ListTenants: TenantList,
 }
 """The commands that travel, and the types of their results."""
 KINDS = {one.__name__: one for one in RESULTS}

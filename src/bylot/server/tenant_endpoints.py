@@ -6,7 +6,7 @@ import numpy as np
 
 from bylot import api
 from bylot.api import MAX_TEXT_CHARS
-from bylot.eventlog.commands import GetTenant, SetTenant
+from bylot.eventlog.commands import GetTenant, ListTenants, SetTenant
 from bylot.problem import Limit
 from bylot.problem.calendar import WINDOW_NAMES
 from bylot.problem_files.document import Document
@@ -20,7 +20,16 @@ from bylot.server.request_parsing import check_router_name, normalize_tenant
 log = logging.getLogger("bylot.server")
 
 
-@route("GET /v1/routers/{name}/tenants/{tenant}", "read", 200, api.TenantView)
+@route("GET /v1/routers/{name}/tenants", "read", 200, api.TenantList)
+async def list_tenants(request: ApiRequest[None, api.TenantListQuery]) -> HttpResponse:
+    """List tenants by name, page by page: those with own bounds, or that are not archived."""
+    after, limit = normalize_tenant(request.query.after) or "", request.query.limit
+    name = check_router_name(request.target)
+    command = ListTenants(name, after, limit, by=request.caller.id)
+    return json_response(200, await request.state.commands.execute(command))
+
+
+@route("GET /v1/routers/{name}/tenants/{tenant}", "read", 200, api.TenantView, 422)
 async def get_tenant(request: ApiRequest[None, None]) -> HttpResponse:
     """What a tenant has spent in the current windows; one that is not known has spent nothing."""
     command = GetTenant(*read_target(request.target), by=request.caller.id)
