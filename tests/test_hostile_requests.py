@@ -221,6 +221,7 @@ def known_requests(name: str, id: str) -> Iterator[tuple[str, str, dict[str, Any
     bodies: dict[str, Any] = {
         "create_router": {"name": name, "problem": FIVE_EXPERTS, "policy": "distinct"},
         "edit_router": {"pause": ["ann"], "resume": ["ann"], "add": [], "remove": [], "wait": 9.5},
+        "set_tenant": {"limits": [{"cost": "usd", "at_most": 5.0, "per": "month"}]},
         "create_decision": ask,
         "create_decisions": {"decisions": [ask, {}]},
         "replace_member": {"failed": "ann", "available": ["bob", "cat"]},
@@ -236,7 +237,7 @@ def known_requests(name: str, id: str) -> Iterator[tuple[str, str, dict[str, Any
     for route in ROUTES:
         if route.body is not None:
             body = bodies[route.function.__name__]
-            yield route.method, route.path.format(name=name, id=id), body
+            yield route.method, route.path.format(name=name, id=id, tenant="ann"), body
 
 
 Shape = Callable[[int], bytes]
