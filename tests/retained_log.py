@@ -20,7 +20,7 @@ KEEP_US = 1_000 * SECOND
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repository, "SEGMENT_EVENTS", 40)
     monkeypatch.setattr(repository, "SEGMENT_SNAPSHOT_BYTES_PER_EVENT", 10_000)
-    monkeypatch.setattr(repository, "SNAPSHOT_BYTES_PER_EVENT", 108)  # about 80 events apart
+    monkeypatch.setattr(repository, "SNAPSHOT_BYTES_PER_EVENT", 111)  # about 80 events apart
 
 
 def make_handler(store: Store, keep_us: int | None = KEEP_US) -> CommandHandler:

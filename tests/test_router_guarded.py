@@ -471,10 +471,11 @@ def test_derived_arrays_are_not_saved(tmp_path: Path) -> None:
     play_with_outages(router, 0, 50)
     router.save(tmp_path / "router.json")
     data = json.loads((tmp_path / "router.json").read_text())
-    own = set(Distinct.derived) - {"schedule"}
+    own = set(Distinct.derived) - {"schedule", "applies"}
     assert set(data["state"]) == set(router.core.state._fields) - own
     assert own < set(router.core.state._fields)
     assert "schedule" not in data["state"]["budget"]["costs"]
+    assert "applies" not in data["state"]["budget"]["windows"]
     loaded = Router.load(tmp_path / "router.json")
     for name in own:
         assert (getattr(loaded.core.state, name) == getattr(router.core.state, name)).all()
