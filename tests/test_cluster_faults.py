@@ -36,6 +36,7 @@ from bylot_bench.http_load import ServerProcess
 from cluster_servers import CLUSTER_KEY, post, stop_if_running, wait_for_members
 from faults import (
     POOLS,
+    TENANTS,
     ObservedAnswers,
     compare_log_with_answers,
     make_problem,
@@ -132,6 +133,7 @@ class FaultCampaign:
     async def decide(self, router: str) -> httpx.Response:
         """A decision, however many requests it takes."""
         path, body = f"/v1/routers/{router}/decisions", {"key": secrets.token_hex(8)}
+        body |= {"tenant": TENANTS[0]} if router == "budget" else {}
         answer: httpx.Response = await post_until_answered(self.client, path, body, self.observed)
         assert answer.status_code == 201, answer.text
         self.observed.add(answer.json())

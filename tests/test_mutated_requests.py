@@ -52,6 +52,7 @@ def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, by
     server.create_router(feedback="members", policy="distinct")  # waits until it is compiled
     router = server.create_router(feedback="members", policy="random")
     known = {"name": router.rpartition("/")[2], "id": server.decide(router)["id"]}
+    known["tenant"] = "acme"
     decision = {"context": "a", "available": ["ann", "bob"], "key": "k", "defer": False}
     reward = {
         "value": 0.5,
@@ -74,6 +75,7 @@ def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, by
             "wait": None,
             "version": 1,
         },
+        "set_tenant": {"limits": [{"cost": "usd", "at_most": 5, "per": "month"}]},
         "create_decision": decision,
         "create_decisions": {"decisions": [decision, {}]},
         "replace_member": {"failed": "ann", "available": ["bob", "cat"]},

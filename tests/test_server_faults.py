@@ -18,9 +18,9 @@ from bylot.cli import main
 from cluster_servers import AnyServerClient, ClusterServer, post, run_servers
 from faults import (
     POOLS,
-    PROBLEM,
     ObservedAnswers,
     compare_log_with_answers,
+    make_problem,
     run_caller,
     wait_for_progress,
 )
@@ -69,7 +69,7 @@ def test_no_fault_of_a_server_loses_or_repeats_anything(
     start = time.monotonic()
     with run_servers(postgres_address, tmp_path, SERVERS) as servers:
         for name, (policy, _) in POOLS.items():
-            body = {"name": name, "problem": PROBLEM, "policy": policy}
+            body = {"name": name, "problem": make_problem(name), "policy": policy}
             assert post(servers[0], "/v1/routers", body).status_code == 201
         observed, kinds = asyncio.run(run_campaign(servers))
         counts = compare_log_with_answers(servers[-1], observed)
