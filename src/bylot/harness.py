@@ -114,7 +114,7 @@ def summarize_play(
     t, tenth = sample_rounds(rounds), max(1, rounds // 10)
     decided, counted = trace.spend[~trace.refused], trace.counted[~trace.refused]
     averaged = np.array([limit.per is None for limit in problem.limits], np.bool_)
-    of_all = averaged & [not limit.where for limit in problem.limits]
+    of_all = averaged & np.array([not limit.where for limit in problem.limits], np.bool_)
     has_periods = any(averaged) or not problem.calendars
     by_period = average_periods(decided, period) if has_periods else decided[:0]
     played = len(by_period) * period or None
