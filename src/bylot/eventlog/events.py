@@ -17,11 +17,11 @@ from msgspec import Struct, msgpack
 
 from bylot.api import ReceiptName
 from bylot.errors import StoreCorrupted
+from bylot.problem.calendar import LAST_SECOND
 from bylot.router.config import RouterConfig
 from bylot.store import DecisionEvents, Event, Store
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LAST_SECOND = 253_402_300_799  # of the year 9999, the last that a timestamp can have
 HASH_BYTES = 16
 
 

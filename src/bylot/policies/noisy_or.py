@@ -189,6 +189,8 @@ def mark_fixed_prices(rule: NoisyOrRule, state: NoisyOrState, x: int) -> Bools:
     those that the available experts cannot satisfy, and those of tenants.
     """
     budget, scoped = state.explorer.budget, rule.explorer.guard.windows.scoped
+    if not rule.tenants and budget.windows.by_context.shape[0] == 0:
+        return budget.short
     counting = get_counting_limits(state, x)
     fixed = budget.short.copy()
     for j in range(fixed.size):
@@ -479,7 +481,7 @@ class NoisyOr(base.Policy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> NoisyOrRule:
-        if self.explore > 0 and (problem.has_groups or problem.has_tenants):
+        if self.explore > 0 and problem.needs_labels:
             what = "rounds of exploration know no limits of some contexts or of each tenant"
             raise PolicyError(what, remedy="use explore=0, or limits for all requests")
         settings = Distinct(pace=self.pace, guard=self.guard)

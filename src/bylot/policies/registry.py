@@ -87,7 +87,7 @@ class Auto:
         of members is declared and propensities are not needed, or one is above 1; else `tangent`.
         """
         model = NoisyOr()
-        if problem.has_groups or problem.has_tenants:  # the only one that keeps them
+        if problem.needs_labels:  # the only one that keeps them
             return model
         remembered = (self.contexts or 1) <= model.max_contexts(problem.size)
         fits = problem.size <= MAX_NOISY_OR_EXPERTS and remembered
@@ -157,7 +157,7 @@ def check_kept_limits(policy: Policy, problem: Problem) -> None:
     if problem.calendars and not getattr(policy, "guard", True):
         what = "limits per hour, day, week or month need the guard, which is off"
         raise PolicyError(what, remedy="use guard=true")
-    if (problem.has_groups or problem.has_tenants) and not policy.keeps_groups:
+    if problem.needs_labels and not policy.keeps_groups:
         users = [name for name, one in POLICIES.items() if one.keeps_groups]
         raise PolicyError(
             f"{policy.name} does not keep limits of some contexts or of each tenant",

@@ -50,8 +50,7 @@ def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -
         if guard.windows.kind[j] != PERIOD:
             book_hour(budget.windows, j, t, more)
     elif t >= before:
-        asked = guard.period if guard.windows.kind[j] == PERIOD else 0
-        most = find_allowance(guard, budget, j, max(asked, budget.windows.requests_before[j]))
+        most = find_allowance(guard, budget, j, budget.windows.requests_before[j])
         budget.missed[j] -= budget.before[j] > most
         budget.before[j] += more
         budget.missed[j] += budget.before[j] > most

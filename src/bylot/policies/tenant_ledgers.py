@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bylot.numerics.jit import jit
 from bylot.policies.base import dispatch_by_type
-from bylot.policies.budget import Budget, Guard, find_allowance
+from bylot.policies.budget import Budget, Guard, close_window
 
 LEDGER = np.dtype(
     [
@@ -115,18 +115,13 @@ def begin_windows(
         one, c = ledgers[slot, k], rule.calendar[j]
         start, begun = windows.edges[c, windows.place[c]], one.start_before
         if one.start != start:
-            begun = one.start
+            begun, missed = one.start, budget.missed[j]
+            close_window(guard, budget, j)
             if keep:
-                most = find_allowance(guard, budget, j, windows.requests[j])
-                budget.missed[j] += budget.spent[j] > most
-                one.start_before, one.requests_before = one.start, windows.requests[j]
+                one.start_before, one.requests_before = one.start, windows.requests_before[j]
                 one.start = start
-            budget.before[j] = budget.spent[j]
-            budget.spent[j] = budget.costs.open[j] = 0.0
-            windows.requests_before[j] = windows.requests[j]
-            windows.requests[j] = 0
-            windows.first[j, 1] = windows.first[j, 0]
-            windows.first[j, 0] = budget.rounds[0]
+            else:
+                budget.missed[j] = missed
         before = windows.requests_before[j] if begun == windows.previous[c] else 0
         seen = windows.requests[j] + BEFORE_WEIGHT * before + PRIOR_REQUESTS
         all_seen = windows.passed[c, 0] + BEFORE_WEIGHT * windows.passed[c, 1]

@@ -30,6 +30,7 @@ WindowName = Literal["hour", "day", "week", "month"]
 WINDOW_NAMES: tuple[WindowName, ...] = get_args(WindowName)
 
 SECOND_US = 1_000_000
+LAST_SECOND = 253_402_300_799  # of the year 9999, the last that a timestamp can have
 FULL_HOUR_US = 3_600 * SECOND_US
 FULL_DAY_US = 24 * FULL_HOUR_US
 LONGEST_WINDOW_US = {  # by the local clock, which an offset can change by another day or two

@@ -227,6 +227,11 @@ class Problem:
         return any(limit.where for limit in self.limits)
 
     @cached_property
+    def needs_labels(self) -> bool:
+        """Whether it depends on the labels of a request which limits count it."""
+        return self.has_tenants or self.has_groups
+
+    @cached_property
     def signs(self) -> Ints:
         """The (d,) sides: -1 for an upper bound, +1 for a lower one."""
         return lock_array(np.array([limit.sign for limit in self.limits], dtype=np.int64))

@@ -196,12 +196,7 @@ class RouterCore:
     @property
     def counts_apart(self) -> bool:
         """Whether any limit is for windows of the calendar, tenants or some contexts."""
-        return bool(self.problem.calendars) or self.needs_labels
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether it depends on the labels of a request which limits count it."""
-        return self.tenants is not None or self.problem.has_groups
+        return bool(self.problem.calendars) or self.problem.needs_labels
 
     def check_tenant(self, tenant: str | None) -> None:
         """Require a tenant if there are limits for each, and none if not."""
@@ -259,12 +254,6 @@ class RouterCore:
         return compiled.find_spent_tenant(
             self._handle, at, available, ledgers, slot, self.tenants.count
         )
-
-    def _tenant_calendars(self) -> list[int]:
-        """The calendar of each limit for tenants, by its place."""
-        assert self.tenants is not None
-        places: list[int] = self.rule.guard.windows.calendar[list(self.tenants.limits)].tolist()
-        return places
 
     @contextmanager
     def _counting(self, labels: RequestLabels) -> Iterator[None]:
@@ -352,7 +341,7 @@ class RouterCore:
         if self.tenants is None or tenant is None:
             parts = self._decide(self._handle, row, self.run.seed, t, available)
         else:
-            slot = self.tenants.open(tenant, self.state.budget.windows, self._tenant_calendars())
+            slot = self.tenants.open(tenant, self.rule.guard.windows, self.state.budget.windows)
             compiled.begin_ledger(self._handle, self.tenants.ledgers, slot, self.tenants.count)
             parts = self._decide(self._handle, row, self.run.seed, t, available)
             compiled.store_ledger(self._handle, self.tenants.ledgers, slot)

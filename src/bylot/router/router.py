@@ -18,7 +18,7 @@ from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
-from bylot.problem.calendar import describe_reset
+from bylot.problem.calendar import LAST_SECOND, describe_reset
 from bylot.problem.limits import check_limit_list
 from bylot.problem.validation import check_panel_size
 from bylot.router import feedback as reports
@@ -28,8 +28,6 @@ from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
 from bylot.router.tenants import TenantWindow
-
-LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class Router:
@@ -216,7 +214,7 @@ class Router:
             self.open[ticket.t] = booked
             if ticket.t >= self.memory:
                 self._forget(ticket.t - self.memory)
-            if core.needs_labels:
+            if core.problem.needs_labels:
                 self.labels[ticket.t] = RequestLabels(context, tenant)
         experts, costs, p = core.problem.experts, core.cost_names, booked.propensity
         draws = tuple([experts[i] for i in ticket.draws.tolist()])

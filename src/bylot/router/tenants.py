@@ -15,10 +15,10 @@ from bylot.errors import TenantError
 from bylot.numerics.jit import Floats
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
-from bylot.policies.windows import WindowState
+from bylot.policies.windows import WindowRule, WindowState
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import WindowName, find_window
-from bylot.problem.limits import LIMIT_DEFAULTS
+from bylot.problem.limits import LIMIT_DEFAULTS, LimitKey
 from bylot.problem.window_bounds import DAYS_PER_WINDOW, name_request_cost
 
 FIRST_SLOTS = 64
@@ -107,16 +107,13 @@ class Tenants:
         """Tenants that are not archived."""
         return len(self.slots)
 
-    def open(self, name: str, windows: WindowState, calendars: Sequence[int]) -> int:
-        """The slot of a tenant, a new one if it has none; idle ones are archived to make room.
-
-        calendars: of the limits, by their places in the windows
-        """
+    def open(self, name: str, rule: WindowRule, windows: WindowState) -> int:
+        """The slot of a tenant, a new one if it has none; idle ones are archived to make room."""
         slot = self.slots.get(name)
         if slot is not None:
             return slot
         if not self.free:
-            self.archive_idle(windows, calendars)
+            self.archive_idle(rule, windows)
             if len(self.free) * MIN_FREE_PART < len(self.names):
                 self.grow()
         slot = heappop(self.free)
@@ -134,8 +131,9 @@ class Tenants:
         blank["amount"][0] = self.list_amounts(name)
         return blank, 0
 
-    def archive_idle(self, windows: WindowState, calendars: Sequence[int]) -> None:
+    def archive_idle(self, rule: WindowRule, windows: WindowState) -> None:
         """Free the slots of tenants without a request in the current windows and those before."""
+        calendars = rule.calendar[list(self.limits)].tolist()
         least = [min(windows.previous[c], windows.edges[c, windows.place[c]]) for c in calendars]
         busy = (self.ledgers["start"] >= np.maximum(least, 1)).any(axis=1)
         for slot in np.flatnonzero(~busy).tolist():
@@ -152,9 +150,13 @@ class Tenants:
         self.names.extend([None] * n)
         self.free.extend(range(n, 2 * n))  # above all others: it stays a heap
 
+    def list_own_bounds(self, name: str) -> dict[LimitKey, float]:
+        """The bounds that a tenant has for itself."""
+        return {limit.key: limit.bound for limit in self.own.get(name, ())}
+
     def list_amounts(self, name: str) -> list[float]:
         """The own bounds of a tenant in units of the rows; NO_AMOUNT: that of all."""
-        own = {limit.key: limit.bound for limit in self.own.get(name, ())}
+        own = self.list_own_bounds(name)
         bounds = [own.get(limit.key) for limit in self.limits.values()]
         pairs = zip(bounds, self.units.tolist(), strict=True)
         return [NO_AMOUNT if bound is None else bound / unit for bound, unit in pairs]
@@ -195,7 +197,7 @@ class Tenants:
         """Let later reports change no windows that were judged by other bounds."""
         if name in self.slots:
             new = {limit.key: limit.bound for limit in limits}
-            old = {limit.key: limit.bound for limit in self.own.get(name, ())}
+            old = self.list_own_bounds(name)
             for k, limit in enumerate(self.limits.values()):
                 if new.get(limit.key, limit.bound) != old.get(limit.key, limit.bound):
                     forget_before(self.ledgers[self.slots[name] : self.slots[name] + 1, k])
@@ -242,7 +244,7 @@ class Tenants:
         """One tenant in the current window of each limit; starts: of these, and their ends."""
         check_tenant_name(name)
         slot, found = self.slots.get(name), []
-        own = {limit.key: limit.bound for limit in self.own.get(name, ())}
+        own = self.list_own_bounds(name)
         for k, (j, limit) in enumerate(self.limits.items()):
             begins, ends = starts[j]
             one = self.ledgers[-1 if slot is None else slot, k]
