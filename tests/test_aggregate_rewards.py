@@ -161,7 +161,7 @@ def test_decisions_that_are_not_cached_are_learned_from_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def play_with_cache(max_cached: int) -> tuple[str, int]:
-        monkeypatch.setattr(open_decisions, "MAX_CACHED_TICKETS", max_cached)
+        monkeypatch.setattr(open_decisions, "MAX_CACHED_BYTES", max_cached * 1_999)
         logged = LoggedRouter(wait=9.0, default=0.25)
         seqs = [logged.decide(n, context="ab"[n % 2]) for n in range(30)]
         cached = sum(one.ticket is not None for _, one in logged.aggregate.open)

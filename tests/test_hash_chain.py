@@ -11,10 +11,10 @@ from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
     CreateRouter,
-    DecisionId,
     GetDecision,
     MakeDecision,
     RecordReward,
+    format_decision_id,
 )
 from bylot.eventlog.repository import RouterRepository
 from bylot.router import persistence
@@ -55,7 +55,7 @@ def find_decision_id(store: Store) -> str:
     """The id of the first decision."""
     event = store.event(1, 1)
     assert event is not None
-    return str(DecisionId.of_event("r", event))
+    return format_decision_id("r", event)
 
 
 @pytest.mark.parametrize("kind", [RecordReward, GetDecision])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bylot.api import EditRouterRequest
-from bylot.eventlog.commands import DecisionId
+from bylot.eventlog.commands import format_decision_id
 from bylot.problem import at_least, share
 from bylot.problem.validation import add_derived_costs
 from bylot.server.app import ServerApp
@@ -338,7 +338,7 @@ async def find_expensive(folder: Path, rounds: int, size: int, seed: int) -> tup
                     found.append(f"GET {path} {head[0]!r} {head[1][:30]!r}: {cost}")
         event = await app.state.reader.read(lambda store: store.event(1, 1))
         assert event is not None
-        id = str(DecisionId.of_event("r", event))
+        id = format_decision_id("r", event)
         for _ in range(rounds):
             for method, path, valid in known_requests("r", id):
                 for shape, body in hostile_bodies(rng, valid, size):

@@ -7,6 +7,7 @@ log is to do everything again and compare. Storing events is left to the reposit
 import copy
 from collections.abc import Callable
 from hashlib import sha256
+from typing import Any
 
 from msgspec import MsgspecError, structs
 
@@ -59,7 +60,7 @@ class RouterAggregate:
         self.number, self.name, self.config, self.core = number, name, config, core
         self.seq, self.at, self.seal, self.pool_since = -1, 0, b"", 0
         self.find_events: Callable[[int], DecisionEvents | None] = lambda seq: None
-        self.latest: tuple[Event | None, DecisionMade | None] = None, None  # a decoded decision
+        self.latest: tuple[Event | None, events.EventBody | None] = None, None  # the last event
         self.open = OpenDecisions()
         self.timeline = Timeline({name: [] for name in core.problem.costs})
         self.counters = Counters()
@@ -172,8 +173,15 @@ class RouterAggregate:
         self.counters.refused += sum(requests for _, requests in refused)
         event = self.append(at, body, key=command.key)
         due = NOT_STARTED if command.defer else self.deadline(event.at)
-        opened = OpenDecision(body.t, due, booked.ticket, body.spend, body.draws, seal=event.seal)
-        opened.labels = history.labels_from_body(body)
+        opened = OpenDecision(
+            body.t,
+            due,
+            booked.ticket,
+            body.spend,
+            body.draws,
+            seal=event.seal,
+            labels=history.labels_from_body(body),
+        )
         self.open.add(event.seq, opened)
         self.timeline.add_decision(body.t, event.at, body.spend)
         for name, cost in body.spend.items():
@@ -183,7 +191,6 @@ class RouterAggregate:
         self.counters.infeasible += not body.feasible
         for dropped in self.open.drop_before(body.t - self.config.memory + 1):
             self.counters.missing += not (dropped.is_deferred or dropped.valued)
-        self.latest = event, body
         return event
 
     def check_budgets(self, now: int, available: Bools, command: commands.MakeDecision) -> None:
@@ -253,7 +260,17 @@ class RouterAggregate:
         receipt = reward_rules.choose_receipt(one, report, is_open, now, how, same_pool, id)
         if receipt == "pending" and how == "sum":
             reward_rules.check_reward_sum(one, report, self.core.run, id)
-        body = RewardReceived(receipt=receipt, key=key, by=command.by, **structs.asdict(report))
+        body = RewardReceived(
+            receipt=receipt,
+            key=key,
+            value=report.value,
+            members=report.members,
+            winner=report.winner,
+            spend=report.spend,
+            member_spend=report.member_spend,
+            from_members=report.from_members,
+            by=command.by,
+        )
         self.apply_reward(of, one, body)  # nothing is refused any more
         return self.append(at, body, of=of)
 
@@ -324,7 +341,7 @@ class RouterAggregate:
         """A decision that is no longer open, unless it was cancelled."""
         found = self.decision_events(of)
         if any(one.kind == "cancelled" for one in found.since):
-            id = commands.DecisionId.of_event(self.name, found.decided)
+            id = commands.format_decision_id(self.name, found.decided)
             remedy = "use another key for another one"
             raise errors.DecisionStateError(f"decision {id} was cancelled", remedy=remedy)
         current = history.current_from_events(found)
@@ -453,12 +470,18 @@ class RouterAggregate:
     ) -> Event:
         """Make the next event."""
         kind, encoded = events.EVENT_KINDS[type(body)], events.encode_body(body)
-        new = Event(self.number, self.seq + 1, kind, of, key, self.local_time(at), encoded, b"")
-        event = rehash_event(self.seal, new)
+        fields = self.number, self.seq + 1, kind, of, key, self.local_time(at), encoded
+        event = Event(*fields, events.hash_event(self.seal, *fields))
         self.seq, self.at, self.seal = event.seq, event.at, event.seal
+        self.latest = event, body
         if of is not None and of < self.segment.refers:
             self.segment.refers = of
         return event
+
+    def decode(self, event: Event) -> Any:
+        """The body of an event; that of the last one is in memory."""
+        latest, body = self.latest
+        return body if latest is event else BODY_DECODERS[event.kind](event.body)
 
     def begin_copy(self, at: int, origin: str, by: str | None = None) -> Event:
         """Event 0 of the log of a copy, which records its state."""

@@ -234,7 +234,8 @@ class CommandHandler:
                     router.read_closed(before.seq)  # refused if it was cancelled
                 found = router.decision_events(before.seq)  # members may have been replaced
                 return decision_from_events(router.name, found)
-        return self.decision(router, self.repository.add(router.decide(self.at, command)))
+        event = self.repository.add(router.decide(self.at, command))
+        return decision_from_event(router.name, event, router.decode(event))
 
     def reward(self, command: commands.RecordReward) -> RewardReceipt:
         router, seq = self.find_decision(command.id)
@@ -245,7 +246,7 @@ class CommandHandler:
                 value = float(max(command.members.values()))
             return RewardReceipt(decision=command.id, receipt="duplicate", value=value)
         self.repository.add(event)
-        body = BODY_DECODERS["rewarded"](event.body)
+        body = router.decode(event)
         return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)
 
     def replace(self, command: commands.ReplaceMember) -> Decision:
@@ -324,11 +325,6 @@ class CommandHandler:
         if known is not None:
             known.seal = event.seal
         return True
-
-    def decision(self, router: RouterAggregate, event: Event) -> Decision:
-        """A decision as its caller gets it."""
-        made, body = router.latest
-        return decision_from_event(router.name, event, body if made is event else None)
 
     def view(self, router: RouterAggregate) -> RouterView:
         row = self.repository.opened[router.name].row

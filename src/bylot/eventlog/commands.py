@@ -129,8 +129,9 @@ class GetDecision(DecisionCommand, frozen=True):
 
 
 DECISION_TAG_CHARS = 8
-DECISION_ID_PATTERN = re.compile(
-    rf"([^.]+)\.(0|[1-9][0-9]{{0,17}})\.([1-9][0-9]{{0,17}})\.([0-9a-f]{{{DECISION_TAG_CHARS}}})"
+ROUTER_NAME_REGEX = re.compile(NAME_PATTERN)
+DECISION_ID_REGEX = re.compile(
+    rf"([a-z0-9][a-z0-9_-]{{0,62}})\.(0|[1-9][0-9]{{0,17}})\.([1-9][0-9]{{0,17}})\.([0-9a-f]{{{DECISION_TAG_CHARS}}})"
 )
 
 
@@ -147,13 +148,10 @@ class DecisionId(NamedTuple):
     seq: int
     tag: str
 
-    @classmethod
-    def of_event(cls, name: str, event: Event) -> "DecisionId":
-        """The id of the decision that an event made."""
-        return cls(name, event.router, event.seq, event.seal.hex()[:DECISION_TAG_CHARS])
 
-    def __str__(self) -> str:
-        return f"{self.name}.{self.number}.{self.seq}.{self.tag}"
+def format_decision_id(name: str, event: Event) -> str:
+    """The id of the decision that an event of the router of this name made."""
+    return f"{name}.{event.router}.{event.seq}.{event.seal.hex()[:DECISION_TAG_CHARS]}"
 
 
 def decision_id_from_text(text: str) -> DecisionId | None:
@@ -164,10 +162,11 @@ def decision_id_from_text(text: str) -> DecisionId | None:
     >>> decision_id_from_text("triage.7.012.9f3ab01c"), decision_id_from_text("d12")
     (None, None)
     """
-    found = DECISION_ID_PATTERN.fullmatch(text)
-    if found is None or not is_router_name(found[1]):
+    found = DECISION_ID_REGEX.fullmatch(text)
+    if found is None:
         return None
-    return DecisionId(found[1], int(found[2]), int(found[3]), found[4])
+    name, number, seq, tag = found.groups()
+    return DecisionId(name, int(number), int(seq), tag)
 
 
 def is_router_name(text: str) -> bool:
@@ -176,7 +175,7 @@ def is_router_name(text: str) -> bool:
     >>> is_router_name("triage-2"), is_router_name("Triage"), is_router_name("")
     (True, False, False)
     """
-    return re.search(NAME_PATTERN, text) is not None
+    return ROUTER_NAME_REGEX.search(text) is not None
 
 
 def check_router_name(name: str) -> None:

@@ -171,16 +171,20 @@ def find_learned_value(body: EventBody) -> float | None:
     return None
 
 
-def rehash_event(before: bytes, event: Event) -> Event:
-    """The event with the seal that it should have: blake2b of the seal before it and of all its
-    other fields.
+def hash_event(before: bytes, router: int, seq: int, *fields: str | int | bytes | None) -> bytes:
+    """The seal of an event: blake2b of the seal before it and of all its other fields.
 
     Event 0 is made before the store has assigned the number of the router, so its seal does not
     cover the number; every later one does.
     """
-    number = event.router if event.seq else None
-    fields = encode_body((before, number, *event[1:-1]))
-    return Event(*event[:-1], blake2b(fields, digest_size=HASH_BYTES).digest())
+    content = encode_body((before, router if seq else None, seq, *fields))
+    return blake2b(content, digest_size=HASH_BYTES).digest()
+
+
+def rehash_event(before: bytes, event: Event) -> Event:
+    """The event with the seal that it should have."""
+    fields = event[:-1]
+    return Event(*fields, hash_event(before, *fields))
 
 
 def hash_snapshot(body: bytes) -> bytes:

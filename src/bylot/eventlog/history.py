@@ -1,13 +1,13 @@
 """Decisions and the events of a log: from a ticket to an event, and back to what callers see."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
 
 from bylot.api import DecisionRecord, DecisionState, RewardRecord
-from bylot.eventlog.commands import DecisionId, MakeDecision, RecordReward
+from bylot.eventlog.commands import MakeDecision, RecordReward, format_decision_id
 from bylot.eventlog.events import (
     BODY_DECODERS,
     DecisionMade,
@@ -77,11 +77,9 @@ class CurrentDecision(NamedTuple):
     failed: tuple[str, ...] = ()  # members that were replaced, in order
 
 
-def current_from_events(
-    events: DecisionEvents, made: DecisionMade | None = None
-) -> CurrentDecision:
-    """A decision as it is after the events about it; made: its own body, if decoded already."""
-    current = CurrentDecision(made or BODY_DECODERS["decided"](events.decided.body))
+def current_from_events(events: DecisionEvents) -> CurrentDecision:
+    """A decision as it is after the events about it."""
+    current = CurrentDecision(BODY_DECODERS["decided"](events.decided.body))
     for event in events.since:
         if event.kind == "replaced":
             current = exchange_member(current, BODY_DECODERS["replaced"](event.body))
@@ -134,45 +132,63 @@ def floats_from_bytes(raw: bytes) -> Floats:
 
 
 def decision_from_event(name: str, event: Event, body: DecisionMade | None = None) -> Decision:
-    """A decision as its caller gets it; body: of the event, if it is decoded already."""
-    return decision_from_events(name, DecisionEvents(event, ()), body)
+    """A decision as it was made; body: of the event, if it is decoded already."""
+    return make_stored_decision(name, event, body or BODY_DECODERS["decided"](event.body))
 
 
-def decision_from_events(
-    name: str, events: DecisionEvents, body: DecisionMade | None = None
+def decision_from_events(name: str, events: DecisionEvents) -> Decision:
+    """A decision as it is after the events about it."""
+    return make_stored_decision(name, events.decided, *current_from_events(events))
+
+
+def make_stored_decision(
+    name: str, event: Event, made: DecisionMade, failed: tuple[str, ...] = ()
 ) -> Decision:
-    """A decision as it is after the events about it; body: its own, if it is decoded already."""
-    event, (made, failed) = events.decided, current_from_events(events, body)
+    """A decision of a stored router; made, failed: as in `CurrentDecision`."""
     return decision_from_body(
-        str(DecisionId.of_event(name, event)),
+        format_decision_id(name, event),
         made,
-        failed=failed,
         router=name,
         version=made.version,
         at=format_timestamp(event.at),
-        deferred=made.defer,
         key=event.key,
+        failed=failed,
     )
 
 
-def decision_from_body(id: str, made: DecisionMade, **stored: Any) -> Decision:
-    """A decision; stored: the fields that are known of stored ones only."""
-    p = made.inclusion
+def decision_from_body(
+    id: str,
+    made: DecisionMade,
+    *,
+    router: str | None = None,
+    version: int | None = None,
+    at: str | None = None,
+    key: str | None = None,
+    failed: tuple[str, ...] = (),
+) -> Decision:
+    """A decision; the keywords are known of stored ones only."""
+    draws, p, raw = made.draws, made.inclusion, made.draw_probabilities
+    distinct = dict.fromkeys(draws)
     return Decision(
         id=id,
         t=made.t,
         context=made.context,
-        draws=made.draws,
-        subset=tuple(dict.fromkeys(made.draws)),
+        draws=draws,
+        subset=draws if len(distinct) == len(draws) else tuple(distinct),
         spend=made.spend,
         expected=made.expected,
         feasible=made.feasible,
-        draw_probabilities=tuple(floats_from_bytes(made.draw_probabilities).tolist()) or None,
-        inclusion=None if p is None else dict(zip(made.draws, p, strict=True)),
+        draw_probabilities=tuple(floats_from_bytes(raw).tolist()) if raw else None,
+        inclusion=None if p is None else dict(zip(draws, p, strict=True)),
         propensity=made.propensity,
         replaced=made.replaced,
         tenant=made.tenant,
-        **stored,
+        router=router,
+        version=version,
+        at=at,
+        deferred=made.defer,
+        key=key,
+        failed=failed,
     )
 
 

@@ -14,7 +14,8 @@ from bylot.router.core import NO_LABELS, RequestLabels
 
 NO_DEADLINE = -1
 NOT_STARTED = -2  # the wait of a deferred decision
-MAX_CACHED_TICKETS = 10_000  # each takes more than a kilobyte
+MAX_CACHED_BYTES = 40 * 2**20  # of tickets in memory, of one router
+CACHED_DECISION_BYTES = 1_600  # of one of them, without what grows with experts and draws
 
 
 class OpenDecision(Struct):
@@ -85,7 +86,8 @@ class OpenDecisions:
         self.oldest.append(seq)
         if one.ticket is not None:
             self.cached.append(seq)
-            while len(self.cached) > MAX_CACHED_TICKETS:  # the log has them too
+            size = CACHED_DECISION_BYTES + 9 * one.ticket.available.size + 16 * len(one.panel)
+            while len(self.cached) * size > MAX_CACHED_BYTES:  # the log has them too
                 old = self.by_seq.get(self.cached.popleft())
                 if old is not None:
                     old.ticket = old.spend = None
@@ -128,10 +130,12 @@ class OpenDecisions:
 
     def to_columns(self) -> OpenDecisionColumns:
         """All that a later process cannot read from the log."""
-        table = np.array([(seq, one.t, one.due) for seq, one in self], np.int64).reshape(-1, 3)
+        held, count = self.by_seq.values(), len(self)
+        seq = np.fromiter(self.by_seq, np.int64, count)
+        t = np.fromiter([one.t for one in held], np.int64, count)
+        due = np.fromiter([one.due for one in held], np.int64, count)
         rewards = {seq: [*one.rewards.values()] for seq, one in self if one.rewards}
-        seq, t, due = (column.tobytes() for column in table.T)
-        return OpenDecisionColumns(seq, t, due, rewards)
+        return OpenDecisionColumns(seq.tobytes(), t.tobytes(), due.tobytes(), rewards)
 
     @classmethod
     def from_columns(cls, columns: OpenDecisionColumns) -> "OpenDecisions":

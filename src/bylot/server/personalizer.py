@@ -7,7 +7,12 @@ from msgspec import Meta, Struct
 
 from bylot import api
 from bylot.errors import DecisionError, DecisionNotFound, RouterNotFound
-from bylot.eventlog.commands import ActivateDecision, DecisionId, MakeDecision, RecordReward
+from bylot.eventlog.commands import (
+    ActivateDecision,
+    MakeDecision,
+    RecordReward,
+    format_decision_id,
+)
 from bylot.server import request_parsing
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
@@ -168,7 +173,7 @@ async def find_event(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str
             name, lambda store, number: store.decision_by_key(number, key)
         )
         if event is not None:
-            return str(DecisionId.of_event(name, event))
+            return format_decision_id(name, event)
     if request_parsing.check_decision_id(key).partition(".")[0] != name:
         raise DecisionNotFound(f"router {name!r} has no event {key!r}")
     return key

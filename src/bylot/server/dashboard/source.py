@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterNotFound
-from bylot.eventlog.commands import DecisionId, GetDecision, GetRouter
+from bylot.eventlog.commands import GetDecision, GetRouter, format_decision_id
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.gateway.gateway import Gateway
 from bylot.server.dashboard.members import MembersTable, build_members
@@ -111,8 +111,7 @@ class ServerSource:
         events = await self.reader.read_router(
             name, lambda store, number: store.latest(number, "decided", limit)
         )
-        ids = [DecisionId.of_event(name, one) for one in events or ()]
-        commands = [GetDecision(str(id)) for id in ids]
+        commands = [GetDecision(format_decision_id(name, one)) for one in events or ()]
         found = await self.runner.execute_all(commands)
         return [one for one in found if isinstance(one, DecisionRecord)]
 
