@@ -1,4 +1,4 @@
-"""`server.lifecycle` uses private classes of uvicorn: the versions that were tested."""
+"""`server.http_connection` uses private classes of uvicorn: the versions that were tested."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from bylot.server.lifecycle import CorkedTransport
+from bylot.server.http_connection import CorkedTransport
 
 ROOT = Path(__file__).parent.parent
 TESTED_VERSION = "0.54.0"

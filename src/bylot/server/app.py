@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +18,7 @@ from bylot.server.auth import check_local_request
 from bylot.server.cluster_endpoint import CommandsEndpoint
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
-from bylot.server.endpoint import AsgiSend, error_response, send_response
+from bylot.server.endpoint import AsgiSend, Endpoint, error_response, send_response
 from bylot.server.http_errors import ApiError
 from bylot.server.peers import COMMANDS_PATH
 from bylot.server.request_parsing import AsgiReceive
@@ -29,6 +30,7 @@ from bylot.server.writer import MakeHandler
 log = logging.getLogger("bylot.server")
 
 KEY_REFRESH_S = 1.0  # a revoked key may be used this long
+PLAIN_PATH_REGEX = re.compile(rb"/[\w/.:-]*", re.ASCII)
 
 
 class ServerApp:
@@ -74,6 +76,20 @@ class ServerApp:
         except ApiError as error:
             return await send_response(send, error_response(error))
         return await self.starlette(scope, receive, send)
+
+    def find_command(self, method: bytes, url: bytes) -> tuple[Endpoint, str] | None:
+        """The endpoint of a request that is one command, and the variable part of its path.
+
+        None if it is not, if its URL is unusual, if requests are traced, or if another server may
+        have to execute the command.
+        """
+        if self.state.cluster is not None or self.state.tracer is not None:
+            return None
+        if PLAIN_PATH_REGEX.fullmatch(url) is None:
+            return None
+        methods, target = self.table.find(url.decode())
+        endpoint = (methods or {}).get(method.decode())
+        return (endpoint, target) if isinstance(endpoint, Endpoint) and endpoint.is_direct else None
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:

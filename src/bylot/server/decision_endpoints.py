@@ -16,21 +16,19 @@ from bylot.server.request_parsing import (
     normalize_tenant,
     parse_idempotency_key,
 )
-from bylot.server.router_port import count_failure, explain_missing_tenant, make_decision
+from bylot.server.router_port import count_failure, explain_missing_tenant
 from bylot.server.state import ServerState
 
 BATCH_SLICE = 100  # commands of a batch that share a commit
 
 
 @route("POST /v1/routers/{name}/decisions", "decide", 201, Decision, 409, has_key_header=True)
-async def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> HttpResponse:
+def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> commands.Command:
     """Draw a panel for one request; the decision is on disk before the response is sent."""
     body, name, by = request.body, check_router_name(request.target), request.caller.id
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
     labels = normalize_context(body.context), normalize_tenant(body.tenant)
-    command = make_decision_command(name, body, key, labels, by)
-    decision = await make_decision(request.state.commands, request.state.metrics, command)
-    return json_response(201, decision)
+    return make_decision_command(name, body, key, labels, by)
 
 
 @route("POST /v1/routers/{name}/decisions:batch", "decide", 200, api.DecisionBatchResponse)
@@ -50,42 +48,36 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
 
 
 @route("GET /v1/decisions/{id}", "read", 200, api.DecisionRecord)
-async def get_decision(request: ApiRequest[None, None]) -> HttpResponse:
+def get_decision(request: ApiRequest[None, None]) -> commands.Command:
     """A decision, its state and its rewards."""
-    command = commands.GetDecision(check_decision_id(request.target))
-    return json_response(200, await request.state.commands.execute(command))
+    return commands.GetDecision(check_decision_id(request.target))
 
 
 @route("POST /v1/decisions/{id}/reward", "reward", 200, api.RewardReceipt, 409)
-async def create_reward(request: ApiRequest[api.RewardRequest, None]) -> HttpResponse:
+def create_reward(request: ApiRequest[api.RewardRequest, None]) -> commands.Command:
     """Report the reward of a decision, or only its costs: at any time, in any order, once."""
     command = make_reward_command(request.target, request.body, request.caller.id)
     check_reward_key(request.state, command)
-    receipt = await request.state.commands.execute(command)
-    request.state.metrics.count(receipt)
-    return json_response(200, receipt)
+    return command
 
 
 @route("POST /v1/decisions/{id}/replace", "decide", 200, Decision, 409)
-async def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> HttpResponse:
+def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> commands.Command:
     """Draw another expert in place of a member that failed, at no cost to any limit; once."""
     id, body, by = check_unused(request), request.body, request.caller.id
-    command = commands.ReplaceMember(id, body.failed, body.available, by=by)
-    return json_response(200, await request.state.commands.execute(command))
+    return commands.ReplaceMember(id, body.failed, body.available, by=by)
 
 
 @route("POST /v1/decisions/{id}/activate", "decide", 200, Decision, 409)
-async def activate_decision(request: ApiRequest[None, None]) -> HttpResponse:
+def activate_decision(request: ApiRequest[None, None]) -> commands.Command:
     """Activate a deferred decision: the wait for its reward begins."""
-    command = commands.ActivateDecision(check_decision_id(request.target), by=request.caller.id)
-    return json_response(200, await request.state.commands.execute(command))
+    return commands.ActivateDecision(check_decision_id(request.target), by=request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/cancel", "decide", 200, Decision, 409)
-async def cancel_decision(request: ApiRequest[None, None]) -> HttpResponse:
+def cancel_decision(request: ApiRequest[None, None]) -> commands.Command:
     """Cancel a decision that was never used: it costs nothing and has no reward."""
-    command = commands.CancelDecision(check_unused(request), by=request.caller.id)
-    return json_response(200, await request.state.commands.execute(command))
+    return commands.CancelDecision(check_unused(request), by=request.caller.id)
 
 
 @route("POST /v1/rewards:batch", "reward", 200, api.RewardBatchResponse)

@@ -5,11 +5,13 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from inspect import iscoroutinefunction
 from types import NoneType
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from bylot.eventlog.commands import Command
 from bylot.gateway.chat import ChatRequest
 from bylot.server.auth import Caller
 from bylot.server.http_errors import ApiError, RawHeaders, to_api_error, to_chat_error
@@ -20,6 +22,7 @@ from bylot.server.request_parsing import (
     parse_query,
     read_body,
 )
+from bylot.server.router_port import count_result
 from bylot.server.settings import Scope
 from bylot.server.state import ServerState
 
@@ -55,13 +58,15 @@ class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
 
 FileReader = Callable[[bytes, bytes | None, Any], Any]
 EndpointFunction = Callable[[ApiRequest[Any, Any]], Awaitable[HttpResponse]]
+CommandFunction = Callable[[ApiRequest[Any, Any]], Command]
 ChatParser = Callable[[bytes], ChatRequest]
 
 
 class ApiRoute(NamedTuple):
     """One operation of the API.
 
-    function: serves it; of a chat route: reads the body, and the gateway serves it
+    function: serves it; if `is_command`, returns the command whose result is the response; of a
+              chat route: reads the body, and the gateway serves it
     scope:    scope that the caller's key must have; None: no key is needed
     success:  status of success, and the type of its body; None: no body
     body:     type of the request body; None: no body
@@ -71,6 +76,7 @@ class ApiRoute(NamedTuple):
     read_file: reads a body that is a file, with the query; None if it is JSON of the type `body`
     is_openai: errors have OpenAI's envelope
     is_chat:   a panel is asked, and the response may be a stream
+    is_command: the request is one command, and its result the response
     """
 
     method: str
@@ -85,6 +91,7 @@ class ApiRoute(NamedTuple):
     read_file: FileReader | None = None
     is_openai: bool = False
     is_chat: bool = False
+    is_command: bool = False
 
 
 def route(
@@ -96,17 +103,21 @@ def route(
     has_key_header: bool = False,
     read_file: FileReader | None = None,
     is_openai: bool = False,
-) -> Callable[[EndpointFunction], ApiRoute]:
-    """Make a route of a function; the types of body and query are those of its annotation."""
+) -> Callable[[EndpointFunction | CommandFunction], ApiRoute]:
+    """Make a route of a function; the types of body and query are those of its annotation.
+
+    A function that is not async returns the command that the request is.
+    """
     method, path = operation.split(" ")
 
-    def make(function: EndpointFunction) -> ApiRoute:
+    def make(function: EndpointFunction | CommandFunction) -> ApiRoute:
         types = get_args(get_type_hints(function)["request"])
         body, query = (None if one is NoneType else one for one in types)
-        return ApiRoute(
+        made = ApiRoute(
             *(method, path, function, scope, (status, kind), body, query),
             *(errors, has_key_header, read_file, is_openai),
         )
+        return made._replace(is_command=not iscoroutinefunction(function))
 
     return make
 
@@ -134,6 +145,7 @@ class Endpoint:
         self.label = f"{route.method} {route.path}"
         self.has_router_target = route.path.startswith(("/v1/routers/{", "/v1/decisions/{"))
         self.decoder = None if route.body is None else msgspec.json.Decoder(route.body)
+        self.is_direct = route.is_command and route.query is None
         self.latencies: dict[int, Any] = {}  # Prometheus histograms by status
 
     async def __call__(
@@ -148,14 +160,9 @@ class Endpoint:
                 check_duplicate_headers(scope["headers"])
             response = await self.respond(scope, headers, receive, target)
         except Exception as error:
-            found = to_api_error(error)
-            self.state.metrics.errors.labels(found.code).inc()
-            make = chat_error_response if self.route.is_openai else error_response
-            response = make(found)
+            response = self.respond_to_error(error)
         except asyncio.CancelledError:  # the server stops, and has waited long enough
-            message = "the server is shutting down; repeat the request with the same key"
-            draining = ApiError(503, "draining", message, retry_after=1.0)
-            await send_response(send, error_response(draining))
+            await send_response(send, error_response(make_draining_error()))
             raise
         await send_response(send, self.name_owner(response, target))
         if tracer:
@@ -179,24 +186,60 @@ class Endpoint:
     async def respond(
         self, scope: Mapping[str, Any], headers: RawHeaderMap, receive: AsgiReceive, target: str
     ) -> HttpResponse:
-        """Authenticate and parse the request, then call the function of the route."""
-        state, route, caller = self.state, self.route, NO_CALLER
-        if route.scope is not None:
-            caller = state.credentials.authenticate(headers)
-            router = find_target_router(target) if self.has_router_target else None
-            caller.check(route.scope, router)
-            state.rate_limiter.take(caller.id)
-        body = query = None
+        """Authenticate and parse the request, then do what the function of the route says."""
+        state, route, content, query = self.state, self.route, b"", None
+        caller = self.authorize(headers, target)
         if route.query is not None:
             query = parse_query(route.query, scope["query_string"])
         if self.decoder is not None:
-            content = await read_body(receive, headers, state.settings.max_body_bytes) or b"{}"
-            content_type = headers.get(b"content-type")
-            if route.read_file is not None:
-                body = route.read_file(content, content_type, query)
-            body = parse_json_body(self.decoder, content, content_type) if body is None else body
-        function: EndpointFunction = route.function
-        return await function(ApiRequest(state, caller, target, headers, body, query))
+            content = await read_body(receive, headers, state.settings.max_body_bytes)
+        request = self.parse(caller, target, headers, content, query)
+        if not route.is_command:
+            function: EndpointFunction = route.function
+            return await function(request)
+        command = route.function(request)
+        (result,) = await state.commands.execute_all((command,))
+        return self.respond_to_result(command, result)
+
+    def make_command(self, headers: RawHeaderMap, content: bytes, target: str) -> Command:
+        """The command of a request whose route is one, and has no query."""
+        caller = self.authorize(headers, target)
+        command: Command = self.route.function(self.parse(caller, target, headers, content, None))
+        return command
+
+    def authorize(self, headers: RawHeaderMap, target: str) -> Caller:
+        """The caller, who may do what the route does."""
+        state, scope = self.state, self.route.scope
+        if scope is None:
+            return NO_CALLER
+        caller = state.credentials.authenticate(headers)
+        caller.check(scope, find_target_router(target) if self.has_router_target else None)
+        state.rate_limiter.take(caller.id)
+        return caller
+
+    def parse(
+        self, caller: Caller, target: str, headers: RawHeaderMap, content: bytes, query: Any
+    ) -> ApiRequest[Any, Any]:
+        """The request as the function of the route receives it."""
+        body, content_type = None, headers.get(b"content-type")
+        if self.decoder is not None:
+            content = content or b"{}"
+            if self.route.read_file is not None:
+                body = self.route.read_file(content, content_type, query)
+            if body is None:
+                body = parse_json_body(self.decoder, content, content_type)
+        return ApiRequest(self.state, caller, target, headers, body, query)
+
+    def respond_to_result(self, command: Command, result: Any) -> HttpResponse:
+        """The response to a command; raises its error."""
+        counted = count_result(self.state.metrics, command, result)
+        return HttpResponse(self.route.success[0], encode_json(counted))
+
+    def respond_to_error(self, error: Exception) -> HttpResponse:
+        """The response to a request that failed."""
+        found = to_api_error(error)
+        self.state.metrics.errors.labels(found.code).inc()
+        return (chat_error_response if self.route.is_openai else error_response)(found)
 
     def record(self, target: str, status: int, seconds: float) -> None:
         """Record the latency of one request, and log it at level debug."""
@@ -220,6 +263,11 @@ def find_target_router(target: str) -> str:
 
 
 NO_CALLER = Caller(None, frozenset(), frozenset())
+
+
+def make_draining_error() -> ApiError:
+    message = "the server is shutting down; repeat the request with the same key"
+    return ApiError(503, "draining", message, retry_after=1.0)
 
 
 def json_response(status: int, value: Any) -> HttpResponse:

@@ -1,9 +1,4 @@
-"""Start and stop the server: the listening socket, uvicorn with timeouts, size limits and our error
-responses, and a shutdown that loses nothing.
-
-This is the only module that uses uvicorn's private classes. pyproject.toml therefore has an upper
-bound on uvicorn, and tests/test_uvicorn_protocol.py names the versions that were tested.
-"""
+"""Start and stop the server: the listening socket, uvicorn, and a shutdown that loses nothing."""
 
 import asyncio
 import contextlib
@@ -15,10 +10,8 @@ import socket
 import sys
 import threading
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from bylot.errors import BylotError
 from bylot.eventlog.repository import release_dead_leases
@@ -26,8 +19,7 @@ from bylot.gateway.config import build_models
 from bylot.gateway.scoring import SCORER_THREAD_PREFIX
 from bylot.server.app import ServerApp
 from bylot.server.auth import check_bind_address
-from bylot.server.endpoint import error_response
-from bylot.server.http_errors import ApiError
+from bylot.server.http_connection import HttpConnection
 from bylot.server.peers import check_cluster_key
 from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
 from bylot.server.provision import build_keys
@@ -41,8 +33,6 @@ from bylot.store import hide_password, open_store, store_exists
 log = logging.getLogger("bylot.server")
 
 GC_THRESHOLD_OBJECTS = 100_000  # open decisions are many objects, and never cyclic garbage
-MAX_HEAD_BYTES = 65_536  # request line and headers
-MAX_FRAMING_BYTES = 16 * MAX_HEAD_BYTES  # chunk sizes and trailers of a body
 
 
 def run_server(settings: ServerSettings) -> int:
@@ -101,142 +91,6 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         what = f"cannot listen on {host}, port {port}: {error.strerror}"
         raise BylotError(what, remedy="choose another --port or --host") from None
-
-
-class CorkedTransport:
-    """Sends the head of a response together with its body, in one system call.
-
-    uvicorn writes them separately. One write instead of two saves 14 of 63 microseconds of CPU per
-    request of a minimal application.
-    """
-
-    def __init__(self, transport: Any) -> None:
-        self.transport = transport
-        self.head = b""
-        self.is_closing = transport.is_closing
-        self.get_extra_info = transport.get_extra_info
-
-    def write(self, data: bytes) -> None:
-        """Send data, but hold back the head of a response until its body follows."""
-        if self.head:
-            self.transport.write(self.head + data)
-            self.head = b""
-        elif data.endswith(b"\r\n\r\n") and not data.startswith(b"HTTP/1.1 1"):
-            self.head = data
-        else:
-            self.transport.write(data)
-
-    def flush(self) -> None:
-        """Send a head that was held back."""
-        if self.head:
-            self.write(b"")
-
-    def close(self) -> None:
-        """Flush, then close the connection."""
-        self.flush()
-        self.transport.close()
-
-
-class HttpConnection(HttpToolsProtocol):
-    """A connection that knows since when it has been waiting for the client.
-
-    waiting_since: when the wait for the first byte, the rest of the head or the rest of the body
-    began; None while the server is to act. uvicorn's own timer covers the time between requests.
-    `HttpServer` calls `expire` once a second.
-    """
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.transport = self.corked = CorkedTransport(transport)  # type: ignore[assignment]
-        self.waiting_since: float | None = self.loop.time()
-        self.head_bytes = 0  # of an unfinished head; -1: the head is complete
-        self.parsed_bytes = 0  # of the path and of complete headers
-        self.framing_bytes = 0  # since the head, without the body itself
-
-    def data_received(self, data: bytes) -> None:
-        """Count the bytes of head and framing, and enforce their limits."""
-        if self.head_bytes >= 0:
-            self.head_bytes += len(data)
-        else:
-            self.framing_bytes += len(data)
-        super().data_received(data)
-        if self.head_bytes > MAX_HEAD_BYTES:
-            self.reject_head()
-        elif self.framing_bytes > MAX_FRAMING_BYTES:
-            message = f"chunks and trailers too large: expected at most {MAX_FRAMING_BYTES} bytes"
-            self.reject(ApiError(431, "head_too_large", message))
-        elif self.waiting_since is None and (self.cycle is None or self.cycle.response_complete):
-            self.waiting_since = self.loop.time()  # bytes between requests stop uvicorn's timer
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; trailers are ignored."""
-        if self.head_bytes >= 0:
-            self.parsed_bytes += len(name) + len(value) + 4  # a colon, a space, a line break
-            super().on_header(name, value)
-
-    def on_url(self, url: bytes) -> None:
-        self.parsed_bytes += len(url)
-        super().on_url(url)
-
-    def on_body(self, body: bytes) -> None:
-        self.framing_bytes -= len(body)
-        super().on_body(body)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.waiting_since, self.parsed_bytes = self.loop.time(), 0
-
-    def on_headers_complete(self) -> None:
-        if self.parsed_bytes > MAX_HEAD_BYTES:  # it may have arrived in one piece with its end
-            self.reject_head()
-            raise ValueError("headers too large")  # stops the parser
-        super().on_headers_complete()
-        self.waiting_since, self.head_bytes = self.loop.time(), -1
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self.waiting_since, self.head_bytes, self.framing_bytes = None, 0, 0
-
-    def on_response_complete(self) -> None:
-        """The response is complete; it may have no body."""
-        self.corked.flush()
-        super().on_response_complete()
-
-    def expire(self, now: float, body_timeout_s: float, idle_timeout_s: float) -> None:
-        """Close the connection if it has waited for the client for too long."""
-        timeout = body_timeout_s if self.head_bytes < 0 else idle_timeout_s
-        if self.waiting_since is None or now - self.waiting_since <= timeout:
-            return
-        if self.head_bytes == 0:  # a response here would be taken for that of a later request
-            self.waiting_since = None
-            self.transport.close()
-            return
-        part = "body" if self.head_bytes < 0 else "head"
-        message = f"timeout: the {part} of the request did not arrive within {timeout:g} s"
-        self.reject(ApiError(408, "too_slow", message))
-
-    def send_400_response(self, msg: str) -> None:
-        """Malformed HTTP."""
-        self.reject(ApiError(400, "malformed", msg))
-
-    def reject_head(self) -> None:
-        message = f"headers too large: expected at most {MAX_HEAD_BYTES} bytes"
-        self.reject(ApiError(431, "head_too_large", message))
-
-    def reject(self, error: ApiError) -> None:
-        """Send an error, unless a response has begun, and close the connection."""
-        self.waiting_since = None
-        if self.transport.is_closing():
-            return
-        if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
-            status, body, headers = error_response(error)
-            length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-            lines = b"".join(b"%s: %s\r\n" % pair for pair in headers)
-            self.transport.write(STATUS_LINE[status] + lines + length + body)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # ends the wait for the body
-            self.cycle.message_event.set()
-        self.transport.close()
 
 
 class HttpServer(uvicorn.Server):

@@ -28,6 +28,7 @@ UNIQUE_HEADERS = (
 ROUTERS_REMEDY = "GET /v1/routers lists the routers"
 KEY_REGEX = re.compile(KEY_PATTERN)
 MAX_OBJECT_FIELDS = 1_000  # no request needs more in one object
+MAX_LENGTH_DIGITS = 18  # of a Content-Length
 
 
 def check_router_name(name: str) -> str:
@@ -95,7 +96,7 @@ async def read_body(receive: AsgiReceive, headers: Mapping[bytes, bytes], max_by
     """Read the body of a request; `HttpServer` enforces the timeout."""
     stated, size, has_more = headers.get(b"content-length", b"0"), 0, True
     parts: list[bytes] = []  # joined once: a body may arrive byte by byte
-    too_large = not stated.isdigit() or len(stated) > 18 or int(stated) > max_bytes
+    too_large = not stated.isdigit() or len(stated) > MAX_LENGTH_DIGITS or int(stated) > max_bytes
     while has_more and not too_large:
         message = await receive()
         if message["type"] == "http.disconnect":

@@ -10,7 +10,7 @@ from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.settlement import RouterFacts
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
-from bylot.server.http_errors import ApiError, to_api_error
+from bylot.server.http_errors import to_api_error
 from bylot.server.metrics import ALL_REQUESTS, ServerMetrics
 from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Store
@@ -97,16 +97,21 @@ async def make_decision(
 
     tenant_remedy: what to do if it names no tenant, and has to
     """
-    try:
-        decision: Decision = await runner.execute(command)
-    except (BudgetSpent, TenantError, ApiError) as error:
-        count_failure(metrics, command, error)
-        explained = explain_missing_tenant(command, error, tenant_remedy)
-        if explained is error:
-            raise
-        raise explained from None
-    metrics.count(decision)
+    (result,) = await runner.execute_all((command,))
+    decision: Decision = count_result(metrics, command, result, tenant_remedy)
     return decision
+
+
+def count_result(
+    metrics: ServerMetrics, command: commands.Command, result: Any, tenant_remedy: str = BODY_REMEDY
+) -> Any:
+    """The result of a command, counted; raises its error."""
+    if isinstance(result, Exception):
+        count_failure(metrics, command, result)
+        raise explain_missing_tenant(command, result, tenant_remedy)
+    if isinstance(command, commands.MakeDecision | commands.RecordReward):
+        metrics.count(result)
+    return result
 
 
 def explain_missing_tenant(

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from bylot.api import RouterView
 from bylot.errors import PolicyCompiling, StoreUnavailable
@@ -51,11 +51,19 @@ def make_command_handler(
     return CommandHandler(repository, keep_us)
 
 
+class Results(Protocol):
+    """What receives the results of commands: a future, or what serves their request."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: list[Any], /) -> None: ...
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
 class Batch(NamedTuple):
-    """Commands of one request, the future of their results, and since when they wait."""
+    """Commands of one request, what receives their results, and since when they wait."""
 
     commands: Sequence[Command]
-    results: "asyncio.Future[list[Any]]"
+    results: Results
     since: float  # by the clock of the event loop
 
 
@@ -155,25 +163,43 @@ class Writer(CommandRunner):
 
     async def execute_all(self, commands: Sequence[Command]) -> list[Any]:
         """A result or an exception for each of several commands, which share a commit."""
-        if self.draining:
-            raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
-        if self.pending and self.pending + len(commands) > self.settings.max_queued:
-            message = f"overloaded: {self.pending} commands are queued"
-            raise ApiError(503, "overloaded", message, retry_after=1.0)
+        self.check_room(len(commands))
         slots = [idempotency_slot(command) for command in commands]
         busy = self.keys_in_flight.intersection(slots)  # the handler compares those of one batch
         accepted = [one for one, slot in zip(commands, slots, strict=True) if slot not in busy]
         results: asyncio.Future[list[Any]] = self.loop.create_future()
         if accepted:
             self.keys_in_flight.update(filter(None, slots))
-            self.pending += len(accepted)
-            batch = Batch(accepted, results, self.loop.time())
-            self.waiting.append(batch)
-            self.queue.put(batch)
+            self.enqueue(accepted, results)
         else:
             results.set_result([])
         answers = iter(await results)
         return [in_flight_error(slot) if slot in busy else next(answers) for slot in slots]
+
+    def submit(self, command: Command, results: Results) -> None:
+        """Execute one command; `results` receives a list of its result, or of its error."""
+        self.check_room(1)
+        slot = idempotency_slot(command)
+        if slot is not None:
+            if slot in self.keys_in_flight:
+                raise in_flight_error(slot)
+            self.keys_in_flight.add(slot)
+        self.enqueue((command,), results)
+
+    def check_room(self, count: int) -> None:
+        """Refuse more commands than can wait."""
+        if self.draining:
+            raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
+        if self.pending and self.pending + count > self.settings.max_queued:
+            message = f"overloaded: {self.pending} commands are queued"
+            raise ApiError(503, "overloaded", message, retry_after=1.0)
+
+    def enqueue(self, commands: Sequence[Command], results: Results) -> None:
+        """Give commands to the thread."""
+        self.pending += len(commands)
+        batch = Batch(commands, results, self.loop.time())
+        self.waiting.append(batch)
+        self.queue.put(batch)
 
     @property
     def age_s(self) -> float:
@@ -354,9 +380,9 @@ class Writer(CommandRunner):
             self.pending -= len(commands)
             if self.keys_in_flight:
                 self.keys_in_flight.difference_update(map(idempotency_slot, commands))
-        for commands, future, _ in wanted:
-            if not future.done():  # its request may have been cancelled, or answered
-                future.set_result(results[first : first + len(commands)])
+        for commands, receiver, _ in wanted:
+            if not receiver.done():  # its request may have been cancelled, or answered
+                receiver.set_result(results[first : first + len(commands)])
             first += len(commands)
 
 

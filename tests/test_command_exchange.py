@@ -1,0 +1,220 @@
+"""Requests that are one command are served without ASGI: with the same responses, in order, and
+without a trace of clients that leave (`server.http_connection`).
+"""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.server.http_connection import CommandExchange
+from bylot.store import open_store
+from live_server import ServerClient, live_server, wait_until
+
+BY_ASGI = "?"  # after a path: the same request, which is not served directly
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
+    with live_server(tmp_path_factory.mktemp("store"), max_body_bytes=5_000) as client:
+        yield client
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that were served directly."""
+    found, run = list[str](), CommandExchange.run
+
+    def record(exchange: CommandExchange) -> None:
+        found.append(exchange.target)
+        run(exchange)
+
+    monkeypatch.setattr(CommandExchange, "run", record)
+    return found
+
+
+def format_request(path: str, body: bytes, *headers: str, method: str = "POST") -> bytes:
+    given = headers or ("content-type: application/json", f"content-length: {len(body)}")
+    lines = [f"{method} {path} HTTP/1.1", "host: localhost", *given, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def read_responses(client: socket.socket, count: int) -> list[tuple[int, dict[str, str], bytes]]:
+    """Status, headers and body of so many responses on a connection."""
+    responses, data = [], b""
+    while len(responses) < count:
+        head, end, rest = data.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines) if end else {}
+        length = int(headers.get("content-length", 0))
+        if end and len(rest) >= length:
+            responses.append((int(first.split()[1]), headers, rest[:length]))
+            data = rest[length:]
+        else:
+            more = client.recv(65_536)
+            assert more, data
+            data += more
+    return responses
+
+
+def send(server: ServerClient, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    """The response to one request on a connection of its own."""
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        client.sendall(request)
+        (response,) = read_responses(client, 1)
+        return response
+
+
+def describe_requests(router: str, decision: str) -> Iterator[tuple[str, str, bytes, list[str]]]:
+    """Method, path, body and headers of requests that change nothing, or the same twice."""
+    json, decide, reward = "content-type: application/json", f"{router}/decisions", "/v1/decisions/"
+    lengths = lambda body: f"content-length: {len(body)}"  # noqa: E731
+    for path, bodies in (
+        (decide, [b"{", b'{"x": 1}', b'{"context": 1}', b'{"key": ""}', b'{"available": ["?"]}']),
+        (decide, [b'{"defer": true, "defer": true}', b"[]", b"\xff", b"null"]),
+        ("/v1/routers/nobody/decisions", [b"{}"]),
+        ("/v1/routers/Wrong/decisions", [b"{}"]),
+        (f"{reward}{decision}/reward", [b'{"value": 0.5}', b'{"value": 7}', b'{"value": 1e999}']),
+        (f"{reward}nobody.1.1.00000000/reward", [b'{"value": 0.5}']),
+        (f"{reward}wrong/reward", [b'{"value": 0.5}']),
+        (f"{reward}{decision}/cancel", [b"", b"ignored"]),
+        (f"{reward}{decision}/replace", [b'{"failed": "nobody"}']),
+    ):
+        for body in bodies:
+            yield "POST", path, body, [json, lengths(body)]
+    yield "POST", decide, b"{}", ["content-type: text/plain", "content-length: 2"]
+    yield "POST", decide, b"{}", [json, json, "content-length: 2"]
+    yield "POST", decide, b"{}", [json, "content-length: 2", "forwarded: for=1.2.3.4"]
+    yield "POST", decide, b"{}", [json, "content-length: 2", "origin: http://evil.example"]
+    yield "POST", decide, b"{}", [json, "content-length: 2", f"idempotency-key: {'k' * 201}"]
+    yield "GET", f"{reward}{decision}", b"", ["accept: */*", "content-length: 0"]
+
+
+def test_a_request_is_answered_as_it_is_by_asgi(server: ServerClient, served: list[str]) -> None:
+    router = server.create_router()
+    decision = server.decide(router)["id"]
+    assert server.post(f"/v1/decisions/{decision}/reward", json={"value": 0.5}).status_code == 200
+    served.clear()
+    requests = list(describe_requests(router, decision))
+    for method, path, body, headers in requests:
+        direct, by_asgi = (
+            send(server, format_request(path + end, body, *headers, method=method))
+            for end in ("", BY_ASGI)
+        )
+        for _, found, _ in (direct, by_asgi):
+            found.pop("date")  # the second may end between the two
+        assert direct == by_asgi, (method, path, body)
+        assert direct[0] != 500, direct
+    assert len(served) == len(requests)
+
+
+def test_unusual_requests_are_served_by_asgi(server: ServerClient, served: list[str]) -> None:
+    path = f"{server.create_router()}/decisions"
+    json = "content-type: application/json"
+    chunked = format_request(path, b"2\r\n{}\r\n0\r\n\r\n", json, "transfer-encoding: chunked")
+    expecting = format_request(path, b"{}", json, "content-length: 2", "expect: 100-continue")
+    encoded = format_request(path.replace("decisions", "d%65cisions"), b"{}")
+    old = format_request(path, b"{}").replace(b"HTTP/1.1", b"HTTP/1.0")
+    for request in (chunked, encoded, old):
+        assert send(server, request)[0] == 201
+    assert send(server, expecting)[0] == 100
+    large = format_request(path, b"{}", json, "content-length: 5001")
+    assert send(server, large)[0] == 413
+    assert served == []
+
+
+def test_pipelined_requests_are_answered_in_order(server: ServerClient) -> None:
+    path = f"{server.create_router()}/decisions"
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        bodies = [b'{"context": "%d"}' % n for n in range(20)]
+        requests = [format_request(path + BY_ASGI * (n % 3 == 1), b) for n, b in enumerate(bodies)]
+        client.sendall(b"".join(requests))
+        responses = read_responses(client, len(bodies))
+    assert [status for status, _, _ in responses] == [201] * 20
+    for n, (_, _, body) in enumerate(responses):
+        assert f'"context":"{n}"'.encode() in body
+
+
+def test_a_body_in_pieces_is_one_request(server: ServerClient, served: list[str]) -> None:
+    request = format_request(f"{server.create_router()}/decisions", b'{"context": "a"}')
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for n in range(len(request)):
+            client.sendall(request[n : n + 1])
+        ((status, _, body),) = read_responses(client, 1)
+    assert status == 201
+    assert b'"context":"a"' in body
+    assert len(served) == 1
+
+
+def test_a_connection_is_closed_after_the_response_if_the_client_asks(server: ServerClient) -> None:
+    headers = "content-type: application/json", "content-length: 2", "connection: close"
+    request = format_request(f"{server.create_router()}/decisions", b"{}", *headers)
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        client.sendall(request)
+        ((status, found, _),) = read_responses(client, 1)
+        assert (status, found["connection"]) == (201, "close")
+        assert client.recv(1) == b""
+
+
+class GatedHandler:
+    """A command handler that waits for a gate, and then for each command says the same."""
+
+    def __init__(self) -> None:
+        self.gate, self.performed = threading.Event(), list[Any]()
+        self.pause_s = 0.0
+
+    def perform(self, batch: list[Any], at: int) -> list[Any]:
+        self.gate.wait(20)
+        self.performed += batch
+        return [{"n": len(self.performed)}] * len(batch)
+
+    def sweep(self, at: int) -> bool:
+        return False
+
+    def maintain(self, at: int) -> bool:
+        return False
+
+    def renew(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_a_command_is_executed_though_its_client_has_left(tmp_path: Path) -> None:
+    handler = GatedHandler()
+    open_store(f"sqlite:///{tmp_path}/bylot.db").close()
+    make = lambda _: lambda: cast(CommandHandler, handler)  # noqa: E731
+    with live_server(tmp_path, make) as server:
+        path = "/v1/decisions/r.1.1.00000000/cancel"
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+            client.sendall(format_request(path, b"{}"))
+            wait_until(lambda: server.app.state.writer.pending)
+        wait_until(lambda: not server.server.server_state.connections)
+        handler.gate.set()
+        wait_until(lambda: not server.app.state.writer.pending)
+        assert len(handler.performed) == 1
+        assert not server.server.server_state.tasks
+        status, _, body = send(server, format_request(path, b"{}"))
+        assert (status, body) == (200, b'{"n":2}')
+
+
+def test_a_client_that_does_not_read_is_not_served_without_end(tmp_path: Path) -> None:
+    handler = GatedHandler()
+    handler.gate.set()
+    open_store(f"sqlite:///{tmp_path}/bylot.db").close()
+    large = {"text": "x" * 100_000}
+    handler.perform = lambda batch, at: [large] * len(batch)  # type: ignore[method-assign]
+    make = lambda _: lambda: cast(CommandHandler, handler)  # noqa: E731
+    with live_server(tmp_path, make) as server:
+        request = format_request("/v1/decisions/r.1.1.00000000/cancel", b"{}")
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=2)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            with pytest.raises(TimeoutError):  # the server stops reading
+                client.sendall(request * 400_000)
+            (connection,) = server.server.server_state.connections
+            buffered = connection.transport.transport.get_write_buffer_size()
+            assert buffered < 10 * len(large["text"])
