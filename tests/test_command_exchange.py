@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.server.http_connection import CommandExchange
+from bylot.server.http_connection import CommandExchange, HttpConnection
 from bylot.store import open_store
 from live_server import ServerClient, live_server, wait_until
 
@@ -46,7 +46,8 @@ def format_request(path: str, body: bytes, *headers: str, method: str = "POST") 
 
 def read_responses(client: socket.socket, count: int) -> list[tuple[int, dict[str, str], bytes]]:
     """Status, headers and body of so many responses on a connection."""
-    responses, data = [], b""
+    responses: list[tuple[int, dict[str, str], bytes]] = []
+    data = b""
     while len(responses) < count:
         head, end, rest = data.partition(b"\r\n\r\n")
         first, *lines = head.decode().split("\r\n")
@@ -73,7 +74,6 @@ def send(server: ServerClient, request: bytes) -> tuple[int, dict[str, str], byt
 def describe_requests(router: str, decision: str) -> Iterator[tuple[str, str, bytes, list[str]]]:
     """Method, path, body and headers of requests that change nothing, or the same twice."""
     json, decide, reward = "content-type: application/json", f"{router}/decisions", "/v1/decisions/"
-    lengths = lambda body: f"content-length: {len(body)}"  # noqa: E731
     for path, bodies in (
         (decide, [b"{", b'{"x": 1}', b'{"context": 1}', b'{"key": ""}', b'{"available": ["?"]}']),
         (decide, [b'{"defer": true, "defer": true}', b"[]", b"\xff", b"null"]),
@@ -86,7 +86,7 @@ def describe_requests(router: str, decision: str) -> Iterator[tuple[str, str, by
         (f"{reward}{decision}/replace", [b'{"failed": "nobody"}']),
     ):
         for body in bodies:
-            yield "POST", path, body, [json, lengths(body)]
+            yield "POST", path, body, [json, f"content-length: {len(body)}"]
     yield "POST", decide, b"{}", ["content-type: text/plain", "content-length: 2"]
     yield "POST", decide, b"{}", [json, json, "content-length: 2"]
     yield "POST", decide, b"{}", [json, "content-length: 2", "forwarded: for=1.2.3.4"]
@@ -216,5 +216,6 @@ def test_a_client_that_does_not_read_is_not_served_without_end(tmp_path: Path) -
             with pytest.raises(TimeoutError):  # the server stops reading
                 client.sendall(request * 400_000)
             (connection,) = server.server.server_state.connections
-            buffered = connection.transport.transport.get_write_buffer_size()
+            assert isinstance(connection, HttpConnection)
+            buffered = connection.corked.transport.get_write_buffer_size()
             assert buffered < 10 * len(large["text"])
