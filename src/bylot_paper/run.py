@@ -6,7 +6,8 @@ default policy is played on rewards in [0, 1] in all scenarios and records only 
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,7 +84,8 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
     scenario = CrowdScenario(
         setup.crowd, job.environment, job.dimensions, job.seed, rounds, job.smoothing, exact
     )
-    plays: dict[tuple[str, str | None, int | None], Trace | PolicyError] = {}
+    plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
+    rows = np.array([scenario.pool.workload, scenario.pool.expert])
     records = []
     for cell in job.cells:
         policy = grid.make_experiment_policy(cell.policy, cell.experiment, cell.dimensions)
@@ -91,7 +93,8 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
         guarded = cell.policy.partition(":")[0] in grid.GUARDED_POLICIES
         key = cell.policy, level, cell.period if guarded else None
         if key not in plays:
-            plays[key] = simulate_cell(cell, scenario, rounds, horizon)
+            trace = simulate_cell(cell, scenario, rounds, horizon)
+            plays[key] = trace if isinstance(trace, PolicyError) else CrowdPlay.of(trace, rows)
         play = plays[key]
         if isinstance(play, PolicyError):
             records.append(make_record(cell, refused=str(play)))
@@ -106,17 +109,37 @@ def compute_spend(draws: Ints, rows: Floats) -> Floats:
     >>> compute_spend(np.array([[0, 1, 0]]), np.array([[1.0, 2.0]]))
     array([[3.]])
     """
-    panels = np.sort(draws, axis=1)
-    new = np.ones(panels.shape)
-    new[:, 1:] = panels[:, 1:] != panels[:, :-1]
-    return np.stack([(row[panels] * new).sum(axis=1) for row in rows], axis=1)
+    columns = np.ascontiguousarray(np.sort(draws, axis=1).T)
+    distinct = [column != before for before, column in pairwise(columns)]
+    spend = np.empty((len(draws), len(rows)))
+    for j, row in enumerate(rows):
+        total = row.take(columns[0])
+        for column, new in zip(columns[1:], distinct, strict=True):
+            total += row.take(column) * new
+        spend[:, j] = total
+    return spend
 
 
-def record_crowd_cell(scenario: CrowdScenario, cell: Cell, play: Trace, window: int) -> CellRecord:
+class CrowdPlay(NamedTuple):
+    """A play, what its panels cost in each round, and the running mean of that."""
+
+    trace: Trace
+    spend: Floats
+    mean_spend: Floats
+
+    @classmethod
+    def of(cls, trace: Trace, rows: Floats) -> "CrowdPlay":
+        """The play with its costs; rows: of each cost, by expert."""
+        spend = compute_spend(trace.draws, rows)
+        return cls(trace, spend, running_mean(spend))
+
+
+def record_crowd_cell(
+    scenario: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
+) -> CellRecord:
     """The record of a play, which may be one at another level, if its policy ignores limits."""
     problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level)[0]
-    spend = compute_spend(play.draws, np.array([scenario.pool.workload, scenario.pool.expert]))
-    means, bounds = running_mean(spend), {}
+    (play, spend, means), bounds = played, {}
     outside = measure_worst_excess(problem, means[-1]) if problem.limits else 0.0
     if problem.limits:
         bounds = {"workload_bound": problem.bounds[0], "expert_bound": problem.bounds[1]}
