@@ -1,26 +1,31 @@
-"""Rounds per CPU-second of the compiled loop, against a NumPy loop of the same algorithm.
+"""Rounds per CPU-second of the compiled loop, against a NumPy loop of the same algorithm; and of
+every policy, on the same problem.
 
-K = 50, M = 5, N = 3, batches of 10, the values given. Both see the same uniforms, and the NumPy
-loop gets them for free.
+K = 50, M = 5, N = 3, batches of 10, the values given. Both loops see the same uniforms, and the
+NumPy loop gets them for free.
 """
 
+import math
 import time
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from bylot._text import format_table
+from bylot._text import format_table, print_progress
 from bylot.environments import NO_DELAY
 from bylot.environments.call_costs import make_declared_costs
 from bylot.environments.synthetic import make_crowd_problem
 from bylot.numerics.box import EDGE_ROUNDING
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
-from bylot.policies import Omd
+from bylot.policies import POLICIES, Omd, Policy
 from bylot.policies.omd import OmdRule
+from bylot.problem import Problem
 from bylot.simulation import NO_ARRIVALS, make_late_rewards, make_play_record, play_rounds
 
+K, M, N = 50, 5, 3  # experts, panel size, dimensions
+TURN_S = 0.1  # of each policy, at least
 COMPILED_REPEATS = 30  # plays per turn, so that a turn of the compiled loop is long enough to time
 
 
@@ -81,62 +86,90 @@ def play_numpy_omd(
     return panels, drawn_with, rewards, spend
 
 
-def run(rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9) -> dict[str, Any]:
-    """Measure both in alternating turns, and compare their traces.
+class CompiledPlay:
+    """Plays a policy again and again, on the same values with the same randomness."""
 
-    The best turn counts, because other load on the machine can only slow a turn down.
-    """
-    K, M, N = 50, 5, 3
-    problem, policy = make_crowd_problem(K, M), Omd()
-    rule = policy.bind(problem, horizon=rounds)
-    rows, values = np.array(problem.rows), np.random.default_rng(0).random((rounds, N, K))
-    uniforms = np.array([draw_uniforms(RngKey(0, t), DRAW_STREAM, M) for t in range(numpy_rounds)])
-    record = make_play_record(problem, rounds, keep_distributions=False)
-    contexts = np.zeros(rounds, np.int64)
+    def __init__(self, policy: Policy, problem: Problem, values: Floats, high: float = 1.0) -> None:
+        self.policy, self.problem, self.values, self.high = policy, problem, values, high
+        self.rule = policy.bind(problem, horizon=len(values))
+        self.rows, self.contexts = np.array(problem.rows), np.zeros(len(values), np.int64)
+        self.record = make_play_record(problem, len(values), keep_distributions=False)
+        self.play(1)  # compile first
 
-    def play_compiled(times: int) -> None:
+    def play(self, times: int) -> float:
+        """The CPU-seconds of so many plays."""
+        rounds, start = len(self.values), time.process_time()
         for _ in range(times):
-            record.spend[:] = 0.0
-            calls = make_declared_costs(problem)
-            late = make_late_rewards(problem, NO_DELAY, rounds, 0)
-            state = policy.start(rule)
+            self.record.spend[:] = 0.0
             play_rounds(
-                rule,
-                state,
-                rows,
-                values,
-                contexts,
+                self.rule,
+                self.policy.start(self.rule),
+                self.rows,
+                self.values,
+                self.contexts,
                 0,
                 0,
                 0.0,
-                1.0,
-                late,
-                calls,
+                self.high,
+                make_late_rewards(self.problem, NO_DELAY, rounds, 0),
+                make_declared_costs(self.problem),
                 NO_ARRIVALS,
-                record,
+                self.record,
             )
+        return time.process_time() - start
 
-    play_compiled(1)  # compile first
-    fast, slow, same = [], [], True
+
+def run(
+    rounds: int = 10_000, numpy_rounds: int = 10_000, turns: int = 9, policies: bool = False
+) -> dict[str, Any]:
+    """Measure both loops in alternating turns, and compare their traces.
+
+    The best turn counts, because other load on the machine can only slow a turn down.
+
+    policies: measure all policies too
+    """
+    problem, values = make_crowd_problem(K, M), np.random.default_rng(0).random((rounds, N, K))
+    uniforms = np.array([draw_uniforms(RngKey(0, t), DRAW_STREAM, M) for t in range(numpy_rounds)])
+    omd = CompiledPlay(Omd(), problem, values)
+    record, fast, slow, same = omd.record, list[float](), list[float](), True
     for _ in range(turns):
+        fast.append(COMPILED_REPEATS * rounds / omd.play(COMPILED_REPEATS))
         start = time.process_time()
-        play_compiled(COMPILED_REPEATS)
-        middle = time.process_time()
-        trace = play_numpy_omd(rule, rows, values[:numpy_rounds], uniforms)
-        fast.append(COMPILED_REPEATS * rounds / (middle - start))
-        slow.append(numpy_rounds / (time.process_time() - middle))
+        trace = play_numpy_omd(omd.rule, omd.rows, values[:numpy_rounds], uniforms)
+        slow.append(numpy_rounds / (time.process_time() - start))
         compiled = (record.draws, record.draw_probabilities, record.rewards, record.spend)
         draws, *others = ((a[: len(b)], b) for a, b in zip(compiled, trace, strict=True))
         same &= np.array_equal(*draws)
         same &= all(np.allclose(*pair, rtol=1e-6) for pair in others)  # accumulated rounding
     rates = {"compiled": max(fast), "numpy": max(slow)}
-    ratio = rates["compiled"] / rates["numpy"]
-    return {"rounds_per_cpu_s": rates, "ratio": ratio, "same_trace": same}
+    result = {"rounds_per_cpu_s": rates, "ratio": max(fast) / max(slow), "same_trace": same}
+    if policies:
+        result["policies"] = measure_policies(problem, values, turns)
+    return result
+
+
+def measure_policies(problem: Problem, values: Floats, turns: int) -> dict[str, float]:
+    """Rounds per CPU-second of every policy, the best of alternating turns."""
+    players: dict[str, CompiledPlay] = {}
+    for name, policy in POLICIES.items():
+        print_progress(f"... {name}, which is compiled first, unless that was done before")
+        players[name] = CompiledPlay(policy, problem, values, float(N))
+    times = {name: max(1, round(TURN_S / one.play(1))) for name, one in players.items()}
+    best = dict.fromkeys(players, math.inf)
+    for _ in range(turns):
+        for name, one in players.items():
+            best[name] = min(best[name], one.play(times[name]) / times[name])
+    return {name: len(values) / seconds for name, seconds in best.items()}
 
 
 def render(result: dict[str, Any]) -> str:
     rows = [("OMD, K=50, M=5, N=3, B=10", "rounds per CPU-second")]
     rows += [(name, f"{rate:,.0f}") for name, rate in result["rounds_per_cpu_s"].items()]
     agree = "the same trace" if result["same_trace"] else "DIFFERENT TRACES"
-    last = f"compiled is faster by {result['ratio']:.0f}x, with {agree}"
-    return "\n".join([*format_table(rows), last])
+    lines = [*format_table(rows), f"compiled is faster by {result['ratio']:.0f}x, with {agree}"]
+    if "policies" in result:
+        found = result["policies"].items()
+        table = [("policy, on the same problem", "rounds per CPU-second", "us a round")]
+        table += [(name, f"{rate:,.0f}", f"{1e6 / rate:.2f}") for name, rate in found]
+        lines += ["", *format_table(table)]
+    return "\n".join(lines)

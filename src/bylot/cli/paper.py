@@ -57,6 +57,8 @@ def add(verbs: Any) -> None:
         for what, count in (("routers", routers), ("decisions", 10_000_000)):
             text = f"number of {what} in the store"
             parsers[bench].add_argument(f"--{what}", type=int, default=count, help=text)
+    text = "measure every policy too; on an empty cache, they are compiled in some minutes"
+    parsers["simulate"].add_argument("--policies", action="store_true", help=text)
     parsers["gateway"].add_argument("--litellm", help="executable of LiteLLM's proxy")
     parsers["cluster"].description = (
         "Start clusters of 1, 2 and 4 servers on a PostgreSQL, and measure in turns the CPU of all "
@@ -232,7 +234,7 @@ def run_bench(given: argparse.Namespace) -> int:
     """Measure and print; 1 if the benchmark has bounds and one of them is missed."""
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
-    names = "soak", "routers", "decisions", "litellm", "store", "connections"
+    names = "soak", "routers", "decisions", "litellm", "store", "connections", "policies"
     options = {name: getattr(given, name, None) for name in names}
     result = module.run(**{name: value for name, value in options.items() if value is not None})
     print_result(given, result, module.render(result))
