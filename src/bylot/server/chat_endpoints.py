@@ -82,7 +82,6 @@ class ChatEndpoint:
     def __init__(self, state: ServerState, route: ApiRoute) -> None:
         self.state, self.route = state, route
         self.label = f"{route.method} {route.path}"
-        self.latencies: dict[int, Any] = {}  # Prometheus histograms by status
 
     async def __call__(
         self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend, target: str
@@ -104,15 +103,8 @@ class ChatEndpoint:
         finally:
             if trace:
                 trace.end(exchange.status)
-        self.record(exchange.status, time.perf_counter() - start)
-
-    def record(self, status: int, seconds: float) -> None:
-        """Record the latency of one request, until the last byte of a stream."""
-        histogram = self.latencies.get(status)
-        if histogram is None:
-            histogram = self.state.metrics.requests.labels(self.label, str(status))
-            self.latencies[status] = histogram
-        histogram.observe(seconds)
+        seconds = time.perf_counter() - start  # until the last byte of a stream
+        self.state.metrics.record_request(self.label, exchange.status, seconds)
 
     async def respond(
         self, scope: Mapping[str, Any], receive: AsgiReceive, exchange: "Exchange"

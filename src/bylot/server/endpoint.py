@@ -146,7 +146,6 @@ class Endpoint:
         self.has_router_target = route.path.startswith(("/v1/routers/{", "/v1/decisions/{"))
         self.decoder = None if route.body is None else msgspec.json.Decoder(route.body)
         self.is_direct = route.is_command and route.query is None
-        self.latencies: dict[int, Any] = {}  # Prometheus histograms by status
 
     async def __call__(
         self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend, target: str
@@ -243,11 +242,7 @@ class Endpoint:
 
     def record(self, target: str, status: int, seconds: float) -> None:
         """Record the latency of one request, and log it at level debug."""
-        histogram = self.latencies.get(status)
-        if histogram is None:
-            histogram = self.state.metrics.requests.labels(self.label, str(status))
-            self.latencies[status] = histogram
-        histogram.observe(seconds)
+        self.state.metrics.record_request(self.label, status, seconds)
         if log.isEnabledFor(logging.DEBUG):
             facts = {"route": self.label, "status": status, "ms": round(1_000 * seconds, 3)}
             log.debug("request", extra=facts | ({"target": target} if target else {}))

@@ -2,8 +2,10 @@
 
 import math
 import tomllib
+from bisect import bisect_left
 from collections import Counter as Multiset
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,7 +30,7 @@ from bylot.router.verdict import VERDICTS
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-CHAT_BUCKETS_S = (20.0, 60.0, 120.0)  # also of requests, which may wait for models
+REQUEST_BUCKETS_S = (*LATENCY_BUCKETS_S, 20.0, 60.0, 120.0)  # models may be waited for
 COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
 WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "internal_error")
 WATCHED_OUTCOMES = (ANSWERED, "timeout", "unreachable", "rate_limited", "cancelled")
@@ -41,24 +43,32 @@ LabelledRow = tuple[Sequence[str], Mapping[str, Any]]
 METRICS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
 
 
-class ServerMetrics:
-    """Metrics of one server, in its own registry."""
+class RequestLatencies:
+    """The latencies of requests by bucket of `REQUEST_BUCKETS_S`; the last one has no bound."""
+
+    def __init__(self) -> None:
+        self.buckets, self.seconds = [0] * (len(REQUEST_BUCKETS_S) + 1), 0.0
+
+    def list_buckets(self) -> list[tuple[str, int]]:
+        """The histogram as Prometheus has it: requests of at most so many seconds."""
+        bounds = (*map(str, REQUEST_BUCKETS_S), "+Inf")
+        return list(zip(bounds, accumulate(self.buckets), strict=True))
+
+
+class ServerMetrics(Collector):
+    """Metrics of one server, in its own registry.
+
+    What every request counts is plain numbers, which only the event loop changes: a metric of
+    prometheus_client takes a lock for each.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         into = self.registry
-        self.decisions = Counter("bylot_decisions", "Decisions made", registry=into)
-        rewards = Counter("bylot_rewards", "Rewards, by receipt", ["receipt"], registry=into)
-        self.rewards = {receipt: rewards.labels(receipt) for receipt in get_args(ReceiptName)}
+        self.decisions, self.rewards = 0, dict.fromkeys(get_args(ReceiptName), 0)
+        self.latencies: dict[tuple[str, int], RequestLatencies] = {}  # by route and status
+        into.register(self)
         sizes, seconds = COMMIT_SIZE_BUCKETS, LATENCY_BUCKETS_S
-        said, labels = "Latency of requests", ["route", "status"]
-        self.requests = Histogram(
-            "bylot_request_seconds",
-            said,
-            labels,
-            buckets=(*seconds, *CHAT_BUCKETS_S),
-            registry=into,
-        )
         said = "Commands per commit"
         self.sizes = Histogram("bylot_commit_commands", said, buckets=sizes, registry=into)
         said = "Duration of commits"
@@ -74,6 +84,27 @@ class ServerMetrics:
         self.recent: dict[str, None] = {}  # names of routers, the last used at the end
         self.refused: dict[str, Multiset[str]] = {}  # requests, by those names and by scope
 
+    def collect(self) -> Iterator[Metric]:
+        """What every request counts."""
+        yield CounterMetricFamily("bylot_decisions", "Decisions made", value=self.decisions)
+        rewards = CounterMetricFamily("bylot_rewards", "Rewards, by receipt", labels=["receipt"])
+        for receipt, count in self.rewards.items():
+            rewards.add_metric([receipt], count)
+        yield rewards
+        labels = ["route", "status"]
+        times = HistogramMetricFamily("bylot_request_seconds", "Latency of requests", labels=labels)
+        for (route, status), one in self.latencies.items():
+            times.add_metric([route, str(status)], one.list_buckets(), one.seconds)
+        yield times
+
+    def record_request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        found = self.latencies.get((route, status))
+        if found is None:
+            found = self.latencies[route, status] = RequestLatencies()
+        found.buckets[bisect_left(REQUEST_BUCKETS_S, seconds)] += 1
+        found.seconds += seconds
+
     def record_commit(self, size: int, seconds: float) -> None:
         self.sizes.observe(size)
         self.commits.observe(seconds)
@@ -81,10 +112,10 @@ class ServerMetrics:
     def count(self, answer: Decision | RewardReceipt) -> None:
         """Count a decision or a reward."""
         if isinstance(answer, Decision):
-            self.decisions.inc()
+            self.decisions += 1
             self.touch(answer.id.partition(".")[0])
         else:
-            self.rewards[answer.receipt].inc()
+            self.rewards[answer.receipt] += 1
             self.touch(answer.decision.partition(".")[0])
 
     def count_refused(self, router: str, scope: str = ALL_REQUESTS) -> None:
