@@ -1,5 +1,6 @@
 """Who may do what: API keys, of which the store has only digests, scopes and rate limits."""
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -16,13 +17,11 @@ from bylot.server.settings import SCOPES, Scope
 from bylot.store import ApiKey
 
 AZURE_KEY_HEADER = b"ocp-apim-subscription-key"  # where clients of Personalizer send their key
-PROXY_HEADERS = (
-    b"x-forwarded-for",
-    b"x-forwarded-host",
-    b"x-forwarded-proto",
-    b"x-real-ip",
-    b"forwarded",
-    b"via",
+PROXY_HEADERS = frozenset(
+    (
+        *(b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"),
+        *(b"forwarded", b"via"),
+    )
 )
 HOST_REGEX = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([a-zA-Z0-9.-]+))(?::[0-9]{1,5})?")
 AUTH_CHALLENGE = ((b"www-authenticate", b'Bearer realm="bylot"'),)
@@ -120,21 +119,27 @@ class Credentials:
 
 def check_local_request(headers: Mapping[bytes, bytes]) -> Caller:
     """Accept loopback clients; reject proxied, cross-origin and DNS-rebinding requests."""
-    forwarded = next((name for name in PROXY_HEADERS if name in headers), None)
-    if forwarded is not None:
+    if not PROXY_HEADERS.isdisjoint(headers):
+        forwarded = min(PROXY_HEADERS.intersection(headers))
         message = (
             f"unexpected header {forwarded.decode()}: without API keys the server accepts no "
             "requests through a proxy; create a key with `bylot keys create`"
         )
         raise ApiError(403, "proxied", message)
     host = headers.get(b"host", b"").decode("latin-1")
-    if not is_loopback(strip_port(host)):
+    if not is_local_host(host):
         message = f"invalid host {host[:200]!r}: without API keys the server accepts localhost only"
         raise ApiError(403, "wrong_host", message)
     origin = headers.get(b"origin")
     if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
         raise ApiError(403, "wrong_origin", "cross-origin requests are not allowed")
     return LOCAL_CALLER
+
+
+@functools.lru_cache(64)
+def is_local_host(host: str) -> bool:
+    """Whether a Host header names this machine."""
+    return is_loopback(strip_port(host))
 
 
 def strip_port(host: str) -> str:

@@ -145,8 +145,8 @@ class RouteTable:
             if path.startswith(prefix):
                 target, slash, rest = path[len(prefix) :].partition("/")
                 kind, _, item = rest.partition("/")
-                with_item = suffixes.get(f"/{kind}/{ITEM}")
-                if with_item is not None and item:
+                with_item = suffixes.get(f"/{kind}/{ITEM}") if item else None
+                if with_item is not None:
                     return with_item, f"{target}/{item}"
                 return suffixes.get(slash + rest) if target else None, target
         return self.fixed.get(path), ""
