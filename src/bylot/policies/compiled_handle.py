@@ -1,15 +1,18 @@
 """The boundary between a router and compiled code: rule, state, totals and costs in one handle.
 
 Passing some thirty arrays takes longer than a decision; a `CompiledHandle` is passed as one
-pointer. It holds the arrays of the NamedTuples that it was made from, not copies.
+pointer. It holds the arrays of the NamedTuples that it was made from, not copies. `Entries` are the
+functions that take handles of one type.
 """
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
+from msgspec import Struct
+from numba import typeof, types
 from numba.experimental import structref
 
 from bylot.numerics.iid_sets import add_expected_costs
@@ -29,7 +32,23 @@ from bylot.policies.base import (
 from bylot.policies.guard import advance, enter, find_spent, note_refused
 from bylot.policies.iid_draws import compute_iid_propensity
 from bylot.policies.spend_settlement import settle
-from bylot.policies.tenant_ledgers import Ledgers, begin_tenant, load_tenant, store_tenant
+from bylot.policies.tenant_ledgers import (
+    Ledgers,
+    begin_tenant,
+    load_tenant,
+    make_ledgers,
+    store_tenant,
+)
+
+INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
+INTS, FLOATS, BOOLS = (types.Array(kind, 1, "C") for kind in (INT, FLOAT, BOOL))
+TABLE = types.Array(FLOAT, 2, "C")
+TICKET = types.NamedTuple(
+    (INT, INT, INTS, FLOATS, FLOATS, BOOLS, FLOAT, BOOL, FLOAT, FLOAT, BOOL), Ticket
+)
+LEDGERS = typeof(make_ledgers(1, 1))
+HANDLE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {}
+"""Compiled functions of a handle by their names, with the types of their other arguments."""
 
 
 class Totals(NamedTuple):
@@ -90,23 +109,55 @@ def make_handle(rule: Any, state: Any, totals: Totals, costs: Floats) -> Any:
     return make(rule, state, totals, costs)
 
 
-def takes_handle(entry: FunctionT) -> FunctionT:
-    """Run the source of a compiled function if the handle is plain."""
+class Entries:
+    """The functions below for handles of one type, each compiled when it is first asked for.
 
-    @functools.wraps(entry)
-    def run(handle: Any, *others: Any) -> Any:
-        chosen: Any = entry.py_func if type(handle) is PlainHandle else entry  # type: ignore[attr-defined]
-        return chosen(handle, *others)
+    numba's dispatcher finds out the types of all arguments in every call, which takes longer than
+    to learn from a reward. Here they are known, and hardly checked: arrays must be contiguous, and
+    of the types that `takes_handle` names.
+    """
 
-    return run  # type: ignore[return-value]
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind  # numba's type of the handles, or PlainHandle
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in HANDLE_FUNCTIONS:
+            raise AttributeError(name)
+        entry, others = HANDLE_FUNCTIONS[name]
+        plain = self._kind is PlainHandle
+        found = entry.py_func if plain else entry.compile((self._kind, *others))
+        setattr(self, name, found)  # Python calls this method for missing attributes only
+        return found
 
 
-def choose_entry(entry: FunctionT, handle: Any) -> FunctionT:
-    """The compiled function itself, unless the handle is plain: it saves a call."""
-    return entry if type(handle) is PlainHandle else entry.__wrapped__  # type: ignore[attr-defined]
+find_entries_of_type = functools.cache(Entries)
 
 
-class BookedDecision(NamedTuple):
+def find_entries(handle: Any) -> Entries:
+    """The entries for a handle; all handles of one type share them."""
+    plain = type(handle) is PlainHandle
+    return find_entries_of_type(PlainHandle if plain else handle._numba_type_)
+
+
+def takes_handle(*others: Any) -> Callable[[FunctionT], FunctionT]:
+    """Compile a function of a handle and of arguments of these types.
+
+    It can be called with any handle; `Entries` has it by its name, for those who call it often.
+    """
+
+    def register(function: FunctionT) -> FunctionT:
+        HANDLE_FUNCTIONS[function.__name__] = jit_entry(function), others
+
+        @functools.wraps(function)
+        def run(handle: Any, *given: Any) -> Any:
+            return getattr(find_entries(handle), function.__name__)(handle, *given)
+
+        return run  # type: ignore[return-value]
+
+    return register
+
+
+class BookedDecision(Struct):
     """A decision, its costs, and its probabilities."""
 
     ticket: Ticket
@@ -115,54 +166,47 @@ class BookedDecision(NamedTuple):
     propensity: float  # of the panel; NaN if the policy does not know it
 
 
-DrawnParts = tuple[Ints, Floats, Floats, float, bool, float, float, bool, Floats, Floats, float]
-"""What `draw_and_book` returns: of the ticket all but number, context and available experts, then
-the rest of a `BookedDecision`. A plain tuple reaches Python in half the time of a NamedTuple."""
+DrawnTicket = tuple[Ints, Floats | None, Floats | None, float, bool, float, float, bool, float]
+"""Of a ticket all but number, context and available experts, with None for an empty array; then the
+propensity of the panel. To hand a NamedTuple or an array over to Python takes long."""
 
 
-@takes_handle
-@jit_entry
-def draw_and_book(handle: Any, x: int, seed: int, t: int, available: Bools) -> DrawnParts:
-    """Decide in context x and charge the cost, whether or not a reward comes."""
+@takes_handle(INT, INT, INT, BOOLS, TABLE, FLOATS)
+def draw_and_book(
+    handle: Any, x: int, seed: int, t: int, available: Bools, costs: Floats, inclusion: Floats
+) -> DrawnTicket:
+    """Decide in context x and charge the cost, whether or not a reward comes.
+
+    costs, inclusion: are filled in, as in `BookedDecision`
+    """
     enter(handle.rule, handle.state, x)
     ticket = decide(handle.rule, handle.state, x, RngKey(seed, t), available)
-    costs = np.zeros((2, handle.costs.shape[0]))
-    inclusion = compute_inclusion(handle.rule, handle.state, ticket)
+    of_experts = compute_inclusion(handle.rule, handle.state, ticket)
+    costs[:] = 0.0
     add_panel_cost(costs[0], handle.costs, ticket.draws)
-    add_expected_costs(costs[1], handle.costs, inclusion)
+    add_expected_costs(costs[1], handle.costs, of_experts)
     add_to_totals(handle.totals, costs)
-    propensity, q = ticket.propensity, ticket.draw_probabilities
+    for j in range(ticket.draws.size):
+        inclusion[j] = of_experts[ticket.draws[j]]
+    propensity, q, learned = ticket.propensity, ticket.draw_probabilities, ticket.inclusion
     if math.isnan(propensity) and q.size > 0:
         propensity = compute_iid_propensity(q, ticket.draws)
     if propensity > 1.0:  # the exponential of a rounded logarithm may be
         propensity = 1.0
-    of_draws = np.empty(ticket.draws.size)
-    for j in range(of_draws.size):
-        of_draws[j] = inclusion[ticket.draws[j]]
     return (
         ticket.draws,
-        ticket.draw_probabilities,
-        ticket.inclusion,
+        q if q.size > 0 else None,
+        learned if learned.size > 0 else None,
         ticket.share,
         ticket.feasible,
         ticket.propensity,
         ticket.weight,
         ticket.replaced,
-        costs,
-        of_draws,
         propensity,
     )
 
 
-def book_parts(parts: DrawnParts, x: int, t: int, available: Bools) -> BookedDecision:
-    """The decision of these parts."""
-    draws, q, inclusion, share, feasible, p, weight, replaced, costs, of_draws, propensity = parts
-    ticket = Ticket(t, x, draws, q, inclusion, available, share, feasible, p, weight, replaced)
-    return BookedDecision(ticket, costs, of_draws, propensity)
-
-
-@takes_handle
-@jit_entry
+@takes_handle(TICKET, FLOAT, FLOATS, INT, FLOAT, FLOAT)
 def learn_feedback(
     handle: Any, ticket: Ticket, value: float, scores: Floats, winner: int, low: float, high: float
 ) -> None:
@@ -177,25 +221,25 @@ def learn_feedback(
     handle.totals.total[0] += value
 
 
-@jit_entry
+@takes_handle(INT, INTS, FLOATS, TABLE)
 def settle_spend(handle: Any, t: int, members: Ints, more: Floats, spend: Floats) -> None:
     """Book and learn what the calls of decision t cost (`spend_settlement.settle_calls`)."""
     settle(handle.rule, handle.state, t, members, more, spend)
 
 
-@jit_entry
+@takes_handle(INT)
 def advance_time(handle: Any, at: int) -> None:
     """Let windows of the calendar that are over at this instant end (`guard.advance`)."""
     advance(handle.rule, handle.state, at)
 
 
-@jit_entry
+@takes_handle(INT, BOOLS)
 def find_spent_budget(handle: Any, at: int, available: Bools) -> int:
     """The limit whose budget leaves no panel at this instant, by its place; -1: none does."""
     return find_spent(handle.rule, handle.state, at, available)
 
 
-@jit_entry
+@takes_handle(INT, BOOLS, LEDGERS, INT, INT)
 def find_spent_tenant(
     handle: Any, at: int, available: Bools, ledgers: Ledgers, slot: int, tenants: int
 ) -> int:
@@ -207,26 +251,26 @@ def find_spent_tenant(
     return found
 
 
-@jit_entry
+@takes_handle(LEDGERS, INT)
 def load_ledger(handle: Any, ledgers: Ledgers, slot: int) -> None:
     """Make the rows of limits for each tenant those of one (`tenant_ledgers.load_rows`)."""
     load_tenant(handle.rule, handle.state, ledgers, slot)
 
 
-@jit_entry
+@takes_handle(LEDGERS, INT, INT)
 def begin_ledger(handle: Any, ledgers: Ledgers, slot: int, tenants: int) -> None:
     """The same for a decision: windows that are over end (`tenant_ledgers.begin_windows`)."""
     load_tenant(handle.rule, handle.state, ledgers, slot)
     begin_tenant(handle.rule, handle.state, ledgers, slot, tenants, True)
 
 
-@jit_entry
+@takes_handle(LEDGERS, INT)
 def store_ledger(handle: Any, ledgers: Ledgers, slot: int) -> None:
     """Write the rows back into the ledger (`tenant_ledgers.store_rows`)."""
     store_tenant(handle.rule, handle.state, ledgers, slot)
 
 
-@jit_entry
+@takes_handle(INT, INT)
 def note_refused_requests(handle: Any, at: int, requests: int) -> None:
     """Count requests that were refused (`guard.note_refused`)."""
     note_refused(handle.rule, handle.state, at, requests)
@@ -243,8 +287,7 @@ def scale_scores(scores: Floats, low: float, span: float) -> Floats:
     return scaled
 
 
-@takes_handle
-@jit_entry
+@takes_handle(FLOATS, BOOLS)
 def average_distribution(handle: Any, weights: Floats, available: Bools) -> Floats:
     """sum_x w_x q_x / sum_x w_x over the first contexts, as many as there are weights."""
     mean, total = np.zeros(handle.costs.shape[1]), 0.0

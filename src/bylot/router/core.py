@@ -42,9 +42,9 @@ from bylot.router import price_average
 from bylot.router.price_average import PriceAverage
 from bylot.router.tenants import Tenants, TenantWindow, check_tenant_name
 
-COMPILED_HANDLE_TYPES: set[Any] = set()  # types of handles that were compiled in this process
-OF_HANDLE = ("_handle", "_decide", "_learn")  # what `_set_state` makes of the state
+OF_HANDLE = ("_handle", "_entries")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
+NO_FLOATS: Floats = np.empty(0)
 CostsByName = Mapping[str, float]
 Refusals = Iterable[tuple[int, int]]
 Tables = Sequence[Sequence[int]]
@@ -88,6 +88,7 @@ class RouterCore:
     contexts:   the row of the state of each context
     before_period: decisions and sum of each cost before the current period
     skipped:    visits by context that a change of the problem has added: see `count_visits`
+    counts_apart: whether any limit is for windows of the calendar, tenants or some contexts
     prices:     of the limits, averaged since their bounds last changed
     at:         time of the last decision under limits of the calendar
     tables:     of windows, if the last decision or edit had to fill them
@@ -124,6 +125,7 @@ class RouterCore:
         self.problem, self.rule, self.totals = problem, rule, totals
         self._index = {name: i for i, name in enumerate(problem.experts)}
         self.cost_names = tuple(problem.costs)
+        self.counts_apart = bool(problem.calendars) or problem.needs_labels
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self.prices = [PriceAverage() for _ in problem.limits]
         self._set_state(state)
@@ -139,46 +141,20 @@ class RouterCore:
         """Replace the state, and hand it to the compiled side."""
         self.state = state
         self._handle = compiled.make_handle(self.rule, state, self.totals, self._costs)
-        self._decide = compiled.choose_entry(compiled.draw_and_book, self._handle)
-        self._learn = compiled.choose_entry(compiled.learn_feedback, self._handle)
+        self._entries = compiled.find_entries(self._handle)
 
     def _compile(self) -> None:
-        """Compile now, on a scratch state, so that no decision or reward has to wait for it.
+        """Compile now, so that no decision or reward has to wait for it.
 
         What a status needs is compiled with the first one.
         """
-        kind = getattr(self._handle, "_numba_type_", None)
-        kind = kind and (kind, bool(self.problem.calendars), self.problem.has_tenants)
-        if kind is None or kind in COMPILED_HANDLE_TYPES:  # None: plain Python
-            return
-        low, high = self.run.low, self.run.high
-        scratch = self._make_scratch_handle(self.policy.start(self.rule))
-        parts = compiled.draw_and_book(scratch, 0, 0, 0, ALL_AVAILABLE)
-        ticket = compiled.book_parts(parts, 0, 0, ALL_AVAILABLE).ticket
-        compiled.learn_feedback(scratch, ticket, low, NO_SCORES, NO_WINNER, low, high)
+        names = ["draw_and_book", "learn_feedback"]
         if self.problem.calendars:
-            self._compile_calendar()
-        COMPILED_HANDLE_TYPES.add(kind)
-
-    def _compile_calendar(self) -> None:
-        """Compile what only limits of the calendar need."""
-        state = self.policy.start(self.rule)
-        scratch, windows = self._make_scratch_handle(state), state.budget.windows
-        fill_tables(windows, list_tables(self.problem.calendars, windows, 0))
-        compiled.advance_time(scratch, 0)
-        compiled.find_spent_budget(scratch, 0, ALL_AVAILABLE)
-        compiled.note_refused_requests(scratch, 0, 1)
+            names += ["advance_time", "find_spent_budget", "note_refused_requests"]
         if self.problem.has_tenants:
-            ledgers = Tenants(self.problem).ledgers
-            compiled.find_spent_tenant(scratch, 0, ALL_AVAILABLE, ledgers, 0, 1)
-            compiled.begin_ledger(scratch, ledgers, 0, 1)
-            compiled.store_ledger(scratch, ledgers, 0)
-            compiled.load_ledger(scratch, ledgers, -1)
-
-    def _make_scratch_handle(self, state: Any) -> Any:
-        """A handle of a state that is thrown away, with totals of its own."""
-        totals = compiled.make_totals(len(self.problem.costs))
-        return compiled.make_handle(self.rule, state, totals, self._costs)
+            names += ["find_spent_tenant", "begin_ledger", "store_ledger", "load_ledger"]
+        for name in names:
+            getattr(self._entries, name)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: all but the handle and its functions, which are rebuilt."""
@@ -192,11 +168,6 @@ class RouterCore:
     def t(self) -> int:
         """Decisions so far."""
         return int(self.totals.rounds[0])
-
-    @property
-    def counts_apart(self) -> bool:
-        """Whether any limit is for windows of the calendar, tenants or some contexts."""
-        return bool(self.problem.calendars) or self.problem.needs_labels
 
     def check_tenant(self, tenant: str | None) -> None:
         """Require a tenant if there are limits for each, and none if not."""
@@ -249,11 +220,18 @@ class RouterCore:
     def _find_spent(self, at: int, available: Bools, tenant: str | None) -> int:
         """The place of the budget that leaves no panel now, also of a tenant; -1: none does."""
         if self.tenants is None or tenant is None:
-            return compiled.find_spent_budget(self._handle, at, available)
-        ledgers, slot = self.tenants.look_up(tenant)
-        return compiled.find_spent_tenant(
-            self._handle, at, available, ledgers, slot, self.tenants.count
-        )
+            found: int = self._entries.find_spent_budget(self._handle, at, available)
+        else:
+            request = at, available, *self.tenants.look_up(tenant), self.tenants.count
+            found = self._entries.find_spent_tenant(self._handle, *request)
+        return found
+
+    def _begin_tenant(self, tenant: str) -> int:
+        """Load the ledger of a tenant for a decision; its slot."""
+        tenants = self.get_tenants()
+        slot = tenants.open(tenant, self.rule.guard.windows, self.state.budget.windows)
+        self._entries.begin_ledger(self._handle, tenants.ledgers, slot, tenants.count)
+        return slot
 
     @contextmanager
     def _counting(self, labels: RequestLabels) -> Iterator[None]:
@@ -263,11 +241,11 @@ class RouterCore:
             yield
             return
         slot = self.tenants.slots.get(labels.tenant or "", -1)
-        compiled.load_ledger(self._handle, self.tenants.ledgers, slot)
+        self._entries.load_ledger(self._handle, self.tenants.ledgers, slot)
         try:
             yield
         finally:
-            compiled.store_ledger(self._handle, self.tenants.ledgers, slot)
+            self._entries.store_ledger(self._handle, self.tenants.ledgers, slot)
 
     def set_tenant(self, tenant: str, limits: tuple[Limit, ...]) -> None:
         """Give a tenant bounds of its own (`Tenants.set_bounds`)."""
@@ -298,7 +276,7 @@ class RouterCore:
 
     def count_refused(self, at: int, requests: int) -> None:
         """Count requests that were refused: they are traffic too."""
-        compiled.note_refused_requests(self._handle, max(at, self.at), requests)
+        self._entries.note_refused_requests(self._handle, max(at, self.at), requests)
 
     def follow_traffic(self) -> None:
         """Bind the policy anew if the traffic is not what it was bound for."""
@@ -327,7 +305,7 @@ class RouterCore:
         """
         if self.problem.calendars and tables is None:
             tables = self.list_due_tables(at)  # may raise an error, as the next line may
-        row, t = self.find_context(context), self.t  # may replace the handle
+        row, t = self.find_context(context), self.totals.rounds.item(0)  # may replace the handle
         if self.problem.calendars:
             for when, requests in refused:
                 self.count_refused(when, requests)
@@ -337,21 +315,28 @@ class RouterCore:
             if tables is not None:
                 fill_tables(self.state.budget.windows, tables)
             self._enter_context(context)
-            compiled.advance_time(self._handle, self.at)
-        if self.tenants is None or tenant is None:
-            parts = self._decide(self._handle, row, self.run.seed, t, available)
-        else:
-            slot = self.tenants.open(tenant, self.rule.guard.windows, self.state.budget.windows)
-            compiled.begin_ledger(self._handle, self.tenants.ledgers, slot, self.tenants.count)
-            parts = self._decide(self._handle, row, self.run.seed, t, available)
-            compiled.store_ledger(self._handle, self.tenants.ledgers, slot)
+            self._entries.advance_time(self._handle, self.at)
+        slot = None if self.tenants is None or tenant is None else self._begin_tenant(tenant)
+        costs, inclusion = np.empty((2, len(self.cost_names))), np.empty(self.problem.draws)
+        drawn = self._entries.draw_and_book(
+            self._handle, row, self.run.seed, t, available, costs, inclusion
+        )
+        if slot is not None:
+            self._entries.store_ledger(self._handle, self.get_tenants().ledgers, slot)
+        self._note_draw(t)
+        draws, q, learned, share, feasible, p, weight, replaced, propensity = drawn
+        q, learned = NO_FLOATS if q is None else q, NO_FLOATS if learned is None else learned
+        ticket = Ticket(t, row, draws, q, learned, available, share, feasible, p, weight, replaced)
+        return compiled.BookedDecision(ticket, costs, inclusion, propensity)
+
+    def _note_draw(self, t: int) -> None:
+        """Note where a period ends, and the prices from time to time, after decision t."""
         guard = getattr(self.rule, "guard", None)
         if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
             sums = self.name_costs(self.totals.spent)
             self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
         if (t + 1) % price_average.READING_DECISIONS == 0:
             price_average.add_reading(self.prices, self.read_prices())
-        return compiled.book_parts(parts, row, t, available)
 
     def read_prices(self) -> list[float]:
         """The price of each limit now, in rewards of [0, 1] per unit of its bound; NaN: unknown."""
@@ -363,13 +348,14 @@ class RouterCore:
     ) -> None:
         """Learn from a reward and the rest of `Feedback`, as `check_report` has accepted them."""
         low, high = self.run.low, self.run.high
-        self._learn(self._handle, ticket, value, scores, winner, low, high)
+        self._entries.learn_feedback(self._handle, ticket, value, scores, winner, low, high)
 
     def preview_state(self, context: int, available: Bools) -> Any:
         """The state after the next decision in this context, which may move the distribution."""
-        state = copy.deepcopy(self.state)
-        handle = self._make_scratch_handle(state)
-        compiled.draw_and_book(handle, context, self.run.seed, self.t, available)
+        state, costs = copy.deepcopy(self.state), len(self.cost_names)
+        handle = compiled.make_handle(self.rule, state, compiled.make_totals(costs), self._costs)
+        unused = np.empty((2, costs)), np.empty(self.problem.draws)
+        self._entries.draw_and_book(handle, context, self.run.seed, self.t, available, *unused)
         return state
 
     def settle(
@@ -403,7 +389,7 @@ class RouterCore:
                 amounts = ticket.draws, corrections, spend_by_member or {}
                 with announce_compilation(self.policy.name):
                     settled = settlement.scale_spend(self.problem, *amounts)
-                    compiled.settle_spend(self._handle, ticket.t, *settled)
+                    self._entries.settle_spend(self._handle, ticket.t, *settled)
 
     def cancel(
         self,
@@ -646,7 +632,7 @@ class RouterCore:
         applies = self.state.budget.windows.applies
         before = applies.copy()
         self._enter_context(next(iter(self.problem.limits[j].where), None))
-        spent = compiled.find_spent_budget(self._handle, at, available) == j
+        spent: bool = self._entries.find_spent_budget(self._handle, at, available) == j
         applies[:] = before
         return spent
 
