@@ -98,7 +98,9 @@ def test_a_repeated_reward_is_a_duplicate_and_another_value_a_conflict() -> None
     assert snapshot_router(router) == before
 
 
-@pytest.mark.parametrize("id", ["d1", "d-1", "d01", "1", "", "nonsense", "d" + "9" * 40, "d٣"])
+@pytest.mark.parametrize(
+    "id", ["d1", "d-1", "d01", "1", "", "nonsense", "d" + "9" * 40, "d٣", "d 0", "d+0", "d0_0"]
+)
 def test_a_reward_for_a_decision_never_made_is_unknown(id: Any) -> None:
     router = Router(make_five_expert_problem())
     router.decide()

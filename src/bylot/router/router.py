@@ -216,22 +216,23 @@ class Router:
                 self._forget(ticket.t - self.memory)
             if core.problem.needs_labels:
                 self.labels[ticket.t] = RequestLabels(context, tenant)
-        experts, costs, p = core.problem.experts, core.cost_names, booked.propensity
+            experts, costs, p = core.problem.experts, core.cost_names, booked.propensity
+            spend, expected = booked.costs.tolist()  # which `change` replaces
         draws = tuple([experts[i] for i in ticket.draws.tolist()])
-        spend, expected = booked.costs.tolist()
+        # Of one length each: to check that, or to name the fields, would take half as long again.
+        inclusion = dict(zip(draws, booked.inclusion.tolist()))  # noqa: B905
         known = p == p  # it is not NaN
-        # Of one length each: to check that, or to pass fields by name, would take half as long.
         return Decision(
             f"d{ticket.t}",
             ticket.t,
             context,
             draws,
-            tuple(dict.fromkeys(draws)),
+            tuple(inclusion),
             dict(zip(costs, spend)),  # noqa: B905
             dict(zip(costs, expected)),  # noqa: B905
             ticket.feasible,
             tuple(ticket.draw_probabilities.tolist()) or None,
-            dict(zip(draws, booked.inclusion.tolist())) if known else None,  # noqa: B905
+            inclusion if known else None,
             p if known else None,
             ticket.replaced,
             tenant,
