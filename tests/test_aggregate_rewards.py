@@ -178,6 +178,16 @@ def test_decisions_that_are_not_cached_are_learned_from_the_log(
     assert with_few_cached == with_all_cached
 
 
+def test_fewer_decisions_of_a_large_pool_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"e{n}" for n in range(400)]
+    logged = LoggedRouter(Problem(experts=names, costs={"usd": [1.0] * 400}, draws=2))
+    monkeypatch.setattr(open_decisions, "MAX_CACHED_BYTES", 20_000)
+    for available, count in ((None, 4), (tuple(names[:300]), 3)):  # the latter have a mask too
+        for n in range(20):
+            logged.decide(n, available=available)
+        assert sum(one.ticket is not None for _, one in logged.aggregate.open) == count
+
+
 def test_a_reward_after_the_deadline_is_late_even_before_the_decision_is_closed() -> None:
     logged = LoggedRouter(wait=1.0)
     one, two = logged.decide(0), logged.decide(5)

@@ -2,10 +2,12 @@
 without a trace of clients that leave (`server.http_connection`).
 """
 
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ from bylot.server.http_connection import CommandExchange, HttpConnection
 from bylot.store import open_store
 from live_server import ServerClient, live_server, wait_until
 
+CANCEL = "/v1/decisions/r.1.1.00000000/cancel"  # a path whose body is ignored
 BY_ASGI = "?"  # after a path: the same request, which is not served directly
 
 
@@ -65,10 +68,22 @@ def read_responses(client: socket.socket, count: int) -> list[tuple[int, dict[st
 
 def send(server: ServerClient, request: bytes) -> tuple[int, dict[str, str], bytes]:
     """The response to one request on a connection of its own."""
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+    with connect(server) as client:
         client.sendall(request)
         (response,) = read_responses(client, 1)
         return response
+
+
+def connect(server: ServerClient) -> closing[socket.socket]:
+    return closing(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    """All that a server sends until it closes the connection."""
+    received = b""
+    while part := client.recv(65_536):
+        received += part
+    return received
 
 
 def describe_requests(router: str, decision: str) -> Iterator[tuple[str, str, bytes, list[str]]]:
@@ -130,7 +145,7 @@ def test_unusual_requests_are_served_by_asgi(server: ServerClient, served: list[
 
 def test_pipelined_requests_are_answered_in_order(server: ServerClient) -> None:
     path = f"{server.create_router()}/decisions"
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+    with connect(server) as client:
         bodies = [b'{"context": "%d"}' % n for n in range(20)]
         requests = [format_request(path + BY_ASGI * (n % 3 == 1), b) for n, b in enumerate(bodies)]
         client.sendall(b"".join(requests))
@@ -142,7 +157,7 @@ def test_pipelined_requests_are_answered_in_order(server: ServerClient) -> None:
 
 def test_a_body_in_pieces_is_one_request(server: ServerClient, served: list[str]) -> None:
     request = format_request(f"{server.create_router()}/decisions", b'{"context": "a"}')
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+    with connect(server) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for n in range(len(request)):
             client.sendall(request[n : n + 1])
@@ -155,7 +170,7 @@ def test_a_body_in_pieces_is_one_request(server: ServerClient, served: list[str]
 def test_a_connection_is_closed_after_the_response_if_the_client_asks(server: ServerClient) -> None:
     headers = "content-type: application/json", "content-length: 2", "connection: close"
     request = format_request(f"{server.create_router()}/decisions", b"{}", *headers)
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+    with connect(server) as client:
         client.sendall(request)
         ((status, found, _),) = read_responses(client, 1)
         assert (status, found["connection"]) == (201, "close")
@@ -184,13 +199,26 @@ class GatedHandler:
     def close(self) -> None: ...
 
 
+@contextmanager
+def gated_server(folder: Path, **options: Any) -> Iterator[tuple[ServerClient, GatedHandler]]:
+    """A server whose commands wait for a gate, and its handler."""
+    handler = GatedHandler()
+    open_store(f"sqlite:///{folder}/bylot.db").close()
+    make = lambda _: lambda: cast(CommandHandler, handler)  # noqa: E731
+    with live_server(folder, make, **options) as server:
+        try:
+            yield server, handler
+        finally:
+            handler.gate.set()
+
+
 def test_a_command_is_executed_though_its_client_has_left(tmp_path: Path) -> None:
     handler = GatedHandler()
     open_store(f"sqlite:///{tmp_path}/bylot.db").close()
     make = lambda _: lambda: cast(CommandHandler, handler)  # noqa: E731
     with live_server(tmp_path, make) as server:
         path = "/v1/decisions/r.1.1.00000000/cancel"
-        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=20)) as client:
+        with connect(server) as client:
             client.sendall(format_request(path, b"{}"))
             wait_until(lambda: server.app.state.writer.pending)
         wait_until(lambda: not server.server.server_state.connections)
@@ -219,3 +247,105 @@ def test_a_client_that_does_not_read_is_not_served_without_end(tmp_path: Path) -
             assert isinstance(connection, HttpConnection)
             buffered = connection.corked.transport.get_write_buffer_size()
             assert buffered < 10 * len(large["text"])
+
+
+def test_a_body_that_arrives_slowly_may_be_as_large_as_any(tmp_path: Path) -> None:
+    """uvicorn stops reading after 64 KiB, until the body is consumed."""
+    with gated_server(tmp_path, body_timeout_s=3.0) as (server, handler), connect(server) as client:
+        handler.gate.set()
+        for size in (65_536, 65_537, 500_000):
+            request = format_request(CANCEL, b" " * size)
+            for start in range(0, len(request), 40_000):
+                client.sendall(request[start : start + 40_000])
+                threading.Event().wait(0.01)
+            ((status, _, body),) = read_responses(client, 1)
+            assert status == 200, body
+
+
+def test_a_client_that_sends_nonsense_takes_no_response_from_others(tmp_path: Path) -> None:
+    """Its connection is closed while its command waits, and uvloop refuses to write to it."""
+    nonsense = format_request(CANCEL, b"") * 2 + b"nonsense\r\n\r\n"
+    with gated_server(tmp_path) as (server, handler):
+        writer = server.app.state.writer
+        with connect(server) as first, connect(server) as client, connect(server) as other:
+            first.sendall(format_request(CANCEL, b""))
+            wait_until(lambda: writer.pending == 1)
+            client.sendall(nonsense)  # shares a commit with the next one
+            wait_until(lambda: writer.pending == 2)
+            other.sendall(format_request(CANCEL, b""))
+            wait_until(lambda: writer.pending == 3)
+            assert read_to_end(client).startswith(b"HTTP/1.1 400")
+            handler.gate.set()
+            for one in (first, other):
+                assert read_responses(one, 1)[0][0] == 200
+        assert not writer.pending
+        assert not server.server.server_state.tasks
+
+
+def test_a_client_that_sends_nonsense_does_not_end_the_timeouts(tmp_path: Path) -> None:
+    nonsense = format_request(CANCEL, b"") * 2 + b"nonsense\r\n\r\n"
+    with gated_server(tmp_path, request_timeout_s=0.5) as (server, _):
+        writer = server.app.state.writer
+        with connect(server) as client, connect(server) as other:
+            client.sendall(nonsense)
+            wait_until(lambda: writer.pending == 1)
+            other.sendall(format_request(CANCEL, b""))
+            assert read_responses(other, 1)[0][0] == 503
+            assert not writer.expiring.done()
+
+
+def test_the_response_to_a_command_is_sent_though_nonsense_follows(tmp_path: Path) -> None:
+    with gated_server(tmp_path) as (server, handler), connect(server) as client:
+        client.sendall(format_request(CANCEL, b"{}") + b"nonsense\r\n\r\n")
+        wait_until(lambda: server.app.state.writer.pending)
+        handler.gate.set()
+        received = read_to_end(client)
+        assert received.startswith(b"HTTP/1.1 200")
+        assert b"\r\nconnection: close\r\n" in received
+        assert received.count(b"HTTP/1.1") == 1
+
+
+def test_a_server_that_stops_answers_a_request_without_the_rest_of_its_body(
+    tmp_path: Path,
+) -> None:
+    for end in ("", BY_ASGI):
+        with gated_server(tmp_path, drain_timeout_s=1.0) as (server, _), connect(server) as client:
+            client.sendall(format_request(CANCEL.replace("cancel", f"reward{end}"), b"{}")[:-1])
+            wait_until(lambda: server.server.server_state.tasks)
+            server.server.handle_exit(15, None)
+            assert read_to_end(client).startswith(b"HTTP/1.1 503")
+
+
+def test_a_request_without_the_rest_of_its_body_leaves_nothing_behind(tmp_path: Path) -> None:
+    with gated_server(tmp_path, body_timeout_s=0.2) as (server, handler):
+        state = server.server.server_state
+        incomplete = format_request(CANCEL, b"{}")[:-1]
+        with connect(server) as client:
+            client.sendall(incomplete)
+            wait_until(lambda: state.tasks)
+        wait_until(lambda: not state.tasks)
+        with connect(server) as client:
+            client.sendall(incomplete)
+            assert read_to_end(client).startswith(b"HTTP/1.1 408")
+        wait_until(lambda: not state.tasks)
+        assert handler.performed == []
+
+
+def test_a_closed_connection_is_no_cyclic_garbage(tmp_path: Path) -> None:
+    with gated_server(tmp_path) as (server, handler):
+        handler.gate.set()
+        gc.disable()
+        try:
+            with connect(server) as client:
+                client.sendall(format_request(CANCEL, b" " * 10_000))
+                assert read_responses(client, 1)[0][0] == 200
+                client.sendall(format_request("/v1/decisions/wrong/cancel", b" " * 10_000))
+                assert read_responses(client, 1)[0][0] == 404
+                (connection,) = server.server.server_state.connections
+                assert isinstance(connection, HttpConnection)
+                assert connection.cycle.body == b""
+                found = weakref.ref(connection)
+                del connection
+            wait_until(lambda: found() is None, 5.0)
+        finally:
+            gc.enable()

@@ -411,6 +411,20 @@ def test_bytes_between_requests_do_not_keep_a_connection_open(tmp_path: Path) ->
             pass
 
 
+def test_a_body_after_its_response_does_not_keep_a_connection_open(tmp_path: Path) -> None:
+    with (
+        live_server(tmp_path, idle_timeout_s=0.3) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection,
+    ):
+        connection.sendall(
+            b"POST /v1/routers HTTP/1.1\r\nhost: x.example\r\ncontent-length: 2\r\n\r\n"
+        )
+        assert connection.recv(1000).startswith(b"HTTP/1.1 403")
+        connection.sendall(b"{}")
+        while connection.recv(1000):
+            pass
+
+
 def test_a_number_of_thousands_of_digits_is_parsed() -> None:
     text = '{"a": 1, "x": ' + "9" * 5_000 + "}"
     request_parsing.DUPLICATE_FIELD_DECODER.decode(text)

@@ -86,7 +86,8 @@ class OpenDecisions:
         self.oldest.append(seq)
         if one.ticket is not None:
             self.cached.append(seq)
-            size = CACHED_DECISION_BYTES + 9 * one.ticket.available.size + 16 * len(one.panel)
+            arrays = one.ticket.inclusion.nbytes + one.ticket.available.nbytes  # may be empty
+            size = CACHED_DECISION_BYTES + arrays + 16 * len(one.panel)
             while len(self.cached) * size > MAX_CACHED_BYTES:  # the log has them too
                 old = self.by_seq.get(self.cached.popleft())
                 if old is not None:

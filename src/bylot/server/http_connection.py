@@ -8,6 +8,7 @@ bound on uvicorn, and tests/test_uvicorn_protocol.py names the versions that wer
 import time
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -27,6 +28,7 @@ from bylot.server.request_parsing import MAX_LENGTH_DIGITS, check_duplicate_head
 
 MAX_HEAD_BYTES = 65_536  # request line and headers
 MAX_FRAMING_BYTES = 16 * MAX_HEAD_BYTES  # chunk sizes and trailers of a body
+MAX_DIRECT_BYTES = HIGH_WATER_LIMIT  # of a body; after more, uvicorn waits until it is consumed
 CLOSE_LINE = b"connection: close\r\n"
 
 
@@ -94,22 +96,28 @@ class CommandExchange:
         self.command: Command  # set by `run`
         self.body, self.more_body = b"", True
         self.disconnected = self.response_started = self.response_complete = False
+        connection.tasks.add(self)  # type: ignore[arg-type]
 
     def run(self) -> None:
         """The request is complete: give its command to the writer."""
-        endpoint = self.endpoint
+        endpoint, body = self.endpoint, self.body
+        self.body = b""  # the connection holds this object until its next request
         try:
             if len(self.headers) < len(self.connection.headers):
                 check_duplicate_headers(self.connection.headers)
-            self.command = endpoint.make_command(self.headers, self.body, self.target)
+            self.command = endpoint.make_command(self.headers, body, self.target)
             endpoint.state.writer.submit(self.command, self)
-            self.connection.tasks.add(self)  # type: ignore[arg-type]
         except Exception as error:
             self.respond(endpoint.respond_to_error(error))
 
     def done(self) -> bool:
         """Whether the request was answered."""
         return self.response_complete
+
+    @property
+    def is_submitted(self) -> bool:
+        """Whether the writer has the command, and gives its result."""
+        return not (self.more_body or self.response_complete)
 
     def set_result(self, results: list[Any]) -> None:
         """The command was executed."""
@@ -131,13 +139,15 @@ class CommandExchange:
         self.connection.loop.call_soon(self.respond, response)
 
     def respond(self, response: HttpResponse) -> None:
-        """Send the response, unless there was one or the client is gone."""
+        """Send the response, unless there was one or the client is gone. This raises no error: it
+        is called for all requests of a commit, one after the other.
+        """
         if self.response_complete:
             return
         self.response_started = self.response_complete = True
         connection, status = self.connection, response.status
         connection.tasks.discard(self)
-        if not self.disconnected:
+        if not (self.disconnected or connection.transport.is_closing()):
             connection.send_response(response, keep_alive=self.keep_alive)
             connection.on_response_complete()
         self.endpoint.record(self.target, status, time.perf_counter() - self.started)
@@ -159,6 +169,12 @@ class HttpConnection(HttpToolsProtocol):
         self.head_bytes = 0  # of an unfinished head; -1: the head is complete
         self.parsed_bytes = 0  # of the path and of complete headers
         self.framing_bytes = 0  # since the head, without the body itself
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        cycle, self.cycle = self.cycle, None  # type: ignore[assignment]
+        if type(cycle) is CommandExchange and not cycle.is_submitted:
+            self.tasks.discard(cycle)
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of head and framing, and enforce their limits."""
@@ -216,7 +232,7 @@ class HttpConnection(HttpToolsProtocol):
         if not length.isdigit() or len(length) > MAX_LENGTH_DIGITS:
             return None
         endpoint, target = found
-        if int(length) > endpoint.state.settings.max_body_bytes:
+        if int(length) > min(endpoint.state.settings.max_body_bytes, MAX_DIRECT_BYTES):
             return None
         return CommandExchange(self, endpoint, target, headers)
 
@@ -230,7 +246,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self.waiting_since, self.head_bytes, self.framing_bytes = None, 0, 0
+        answered = self.cycle.response_complete  # an error may be, before the body is read
+        self.waiting_since = self.loop.time() if answered else None
+        self.head_bytes = self.framing_bytes = 0
         if type(self.cycle) is CommandExchange:
             self.cycle.run()
 
@@ -281,6 +299,10 @@ class HttpConnection(HttpToolsProtocol):
         """Send an error, unless a response has begun, and close the connection."""
         self.waiting_since = None
         if self.transport.is_closing():
+            return
+        if type(self.cycle) is CommandExchange and self.cycle.is_submitted:
+            self.cycle.keep_alive = False  # its response says what became of the command
+            self.flow.pause_reading()
             return
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
             self.send_response(error_response(error), keep_alive=False)
