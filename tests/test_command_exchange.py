@@ -155,6 +155,14 @@ def test_pipelined_requests_are_answered_in_order(server: ServerClient) -> None:
         assert f'"context":"{n}"'.encode() in body
 
 
+def test_wrong_requests_do_not_keep_the_event_loop(server: ServerClient, served: list[str]) -> None:
+    """Those that arrive together are answered one by one, and other clients in between."""
+    with connect(server) as client:
+        client.sendall(format_request("/v1/decisions/wrong/cancel", b"") * 300)
+        assert {status for status, _, _ in read_responses(client, 300)} == {404}
+    assert len(served) < 30  # one each time that bytes arrive
+
+
 def test_a_body_in_pieces_is_one_request(server: ServerClient, served: list[str]) -> None:
     request = format_request(f"{server.create_router()}/decisions", b'{"context": "a"}')
     with connect(server) as client:

@@ -99,7 +99,11 @@ class CommandExchange:
         connection.tasks.add(self)  # type: ignore[arg-type]
 
     def run(self) -> None:
-        """The request is complete: give its command to the writer."""
+        """The request is complete: give its command to the writer.
+
+        An error is sent later, after the requests that came with this one are queued, and reading
+        has stopped: whoever sends wrong requests one after the other must not keep the event loop.
+        """
         endpoint, body = self.endpoint, self.body
         self.body = b""  # the connection holds this object until its next request
         try:
@@ -108,15 +112,15 @@ class CommandExchange:
             self.command = endpoint.make_command(self.headers, body, self.target)
             endpoint.state.writer.submit(self.command, self)
         except Exception as error:
-            self.respond(endpoint.respond_to_error(error))
+            self.connection.loop.call_soon(self.respond, endpoint.respond_to_error(error))
 
     def done(self) -> bool:
         """Whether the request was answered."""
         return self.response_complete
 
     @property
-    def is_submitted(self) -> bool:
-        """Whether the writer has the command, and gives its result."""
+    def is_in_hand(self) -> bool:
+        """Whether the request is complete, and its response will come."""
         return not (self.more_body or self.response_complete)
 
     def set_result(self, results: list[Any]) -> None:
@@ -173,7 +177,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         cycle, self.cycle = self.cycle, None  # type: ignore[assignment]
-        if type(cycle) is CommandExchange and not cycle.is_submitted:
+        if type(cycle) is CommandExchange and not cycle.is_in_hand:
             self.tasks.discard(cycle)
 
     def data_received(self, data: bytes) -> None:
@@ -300,8 +304,8 @@ class HttpConnection(HttpToolsProtocol):
         self.waiting_since = None
         if self.transport.is_closing():
             return
-        if type(self.cycle) is CommandExchange and self.cycle.is_submitted:
-            self.cycle.keep_alive = False  # its response says what became of the command
+        if type(self.cycle) is CommandExchange and self.cycle.is_in_hand:
+            self.cycle.keep_alive = False  # its own response says what became of it
             self.flow.pause_reading()
             return
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
