@@ -314,6 +314,36 @@ def test_a_key_can_be_reused_after_its_answer() -> None:
     run_with_writer(use)
 
 
+class BrokenResults:
+    """Receives results, and fails."""
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: list[Any], /) -> None:
+        raise RuntimeError("the connection is gone")
+
+    set_exception: Any = set_result
+
+
+def test_a_response_that_cannot_be_sent_does_not_affect_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def use(writer: Writer, handler: SlowHandler) -> None:
+        writer.settings = ServerSettings(request_timeout_s=0.01)
+        handler.gate.clear()
+        writer.submit(MakeDecision("a"), BrokenResults())
+        await asyncio.to_thread(wait_until, lambda: "was not sent" in caplog.text)  # a timeout
+        handler.gate.set()
+        writer.settings = ServerSettings()
+        writer.submit(MakeDecision("a"), BrokenResults())
+        assert await writer.execute(MakeDecision("b")) == "b"
+        assert caplog.text.count("was not sent") >= 2
+        assert not writer.expiring.done()
+
+    run_with_writer(use)
+
+
 def test_a_handler_that_cannot_be_created_fails_at_start() -> None:
     async def run() -> None:
         def make_handler() -> Any:

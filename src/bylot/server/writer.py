@@ -216,7 +216,10 @@ class Writer(CommandRunner):
                 if batch.since > too_old:
                     break
                 if not batch.results.done():
-                    batch.results.set_exception(timeout_error(timeout_s))
+                    try:
+                        batch.results.set_exception(timeout_error(timeout_s))
+                    except Exception:  # of one request, which must not end the timeouts
+                        log.exception("a response was not sent")
 
     async def close(self, timeout_s: float = 30.0) -> None:
         """Drain the queue, write snapshots and stop the thread, or give up after a while."""
@@ -382,7 +385,10 @@ class Writer(CommandRunner):
                 self.keys_in_flight.difference_update(map(idempotency_slot, commands))
         for commands, receiver, _ in wanted:
             if not receiver.done():  # its request may have been cancelled, or answered
-                receiver.set_result(results[first : first + len(commands)])
+                try:
+                    receiver.set_result(results[first : first + len(commands)])
+                except Exception:  # of one request, which must not affect the others
+                    log.exception("a response was not sent")
             first += len(commands)
 
 
