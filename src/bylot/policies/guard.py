@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
+from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m, count_available, exchange_dearest
@@ -23,6 +24,7 @@ from bylot.policies.budget import (
     compute_allowance,
     compute_guarded_cost,
     compute_later_cost,
+    fill_guarded_cost,
     find_allowance,
     get_schedule,
     name_promise,
@@ -237,12 +239,20 @@ def check_full_panels(problem: Problem, policy: str) -> int:
 @jit
 def compute_panel_cost(A: Floats, members: Ints) -> Floats:
     """The cost of a panel under each row."""
-    cost = np.zeros(A.shape[0])
-    add_panel_cost(cost, A, members)
+    cost = np.empty(A.shape[0])
+    fill_panel_cost(cost, A, members)
     return cost
 
 
-@jit
+@jit_embedded
+def fill_panel_cost(cost: Floats, A: Floats, members: Ints) -> None:
+    """Write `compute_panel_cost`."""
+    for j in range(cost.size):
+        cost[j] = 0.0
+    add_panel_cost(cost, A, members)
+
+
+@jit_embedded
 def compute_row_excess(
     guard: Guard, budget: Budget, j: int, members: Ints, cost: float, place: int
 ) -> float:
@@ -260,7 +270,7 @@ def compute_row_excess(
     return float(max(budget.spent[j] + cost + later - most, 0.0))
 
 
-@jit
+@jit_embedded
 def compute_overrun(
     guard: Guard, budget: Budget, members: Ints, cost: Floats, place: int
 ) -> Overrun:
@@ -285,7 +295,7 @@ def compute_overrun(
     return Overrun(spent, certain, reserved, aside)
 
 
-@jit
+@jit_embedded
 def compute_aside_excess(guard: Guard, budget: Budget, j: int, cost: float) -> float:
     """By how much a panel takes from what later requests need for the cheapest panels."""
     later = guard.windows.aside[j] * max(budget.windows.left[j] - 1.0, 0.0)
@@ -310,7 +320,7 @@ def is_inside(overrun: Overrun) -> bool:
     return bool(overrun.spent + overrun.certain + overrun.reserved <= 0.0)
 
 
-@jit
+@jit_embedded
 def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> AdmittedPanel:
     """Admit a panel, or replace it by the next of the schedule; either is charged.
 
@@ -320,38 +330,50 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
     costs vary, `lower_panel` is tried first.
     """
     place, varies = budget.place[0], has_varying_cost(guard.risk, budget.costs)
-    cost = compute_panel_cost(guard.A, members)
-    counted = compute_guarded_cost(guard, budget, members) if varies else cost
-    overrun = compute_overrun(guard, budget, members, counted, place)
-    replaced, next_place = False, place
-    if guard.on and not (is_inside(overrun) and overrun.aside <= 0.0):
-        drawn, after = members, (place + 1) % get_schedule(guard, budget).sets.shape[0]
-        for attempt in range(0 if varies else 1, 4):
-            if attempt == 0:
-                panel, then = lower_panel(guard, budget, drawn, available), place
-            elif attempt == 1:
-                panel, then = substitute_panel(guard, budget, drawn, available), after
-            elif attempt == 2:
-                panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
-            elif overrun.spent > 0.0:
-                panel, then = find_fitting_panel(guard, budget, available), place
-            else:
-                break
-            if panel.size > 0:
-                paid = compute_panel_cost(guard.A, panel)
-                counted = compute_guarded_cost(guard, budget, panel) if varies else paid
-                new = compute_overrun(guard, budget, panel, counted, then)
-                if is_smaller(new, overrun):
-                    members, cost, overrun, replaced, next_place = panel, paid, new, True, then
-            if is_inside(overrun) and overrun.aside <= 0.0:
-                break  # nearly always after the first
+    cost, counted = stack_floats(guard.b.size), stack_floats(guard.b.size)
+    fill_panel_cost(cost, guard.A, members)
+    if varies:
+        fill_guarded_cost(counted, guard, budget, members)
+    overrun = compute_overrun(guard, budget, members, counted if varies else cost, place)
+    if not guard.on or (is_inside(overrun) and overrun.aside <= 0.0):
+        book_round(guard, budget, members, cost)
+        return AdmittedPanel(members, False, is_inside(overrun))
+    return replace_panel(guard, budget, members, available, varies, overrun)
+
+
+@jit_apart
+def replace_panel(
+    guard: Guard, budget: Budget, drawn: Ints, available: Bools, varies: bool, missed: Overrun
+) -> AdmittedPanel:
+    """`guard_panel` for a drawn panel that would miss something."""
+    place, plan, members, overrun = budget.place[0], get_schedule(guard, budget), drawn, missed
+    after, replaced, next_place = (place + 1) % plan.sets.shape[0], False, place
+    for attempt in range(0 if varies else 1, 4):
+        if attempt == 0:
+            panel, then = lower_panel(guard, budget, drawn, available), place
+        elif attempt == 1:
+            panel, then = substitute_panel(guard, budget, drawn, available), after
+        elif attempt == 2:
+            panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
+        elif overrun.spent > 0.0:
+            panel, then = find_fitting_panel(guard, budget, available), place
+        else:
+            break
+        if panel.size > 0:
+            paid = compute_panel_cost(guard.A, panel)
+            counted = compute_guarded_cost(guard, budget, panel) if varies else paid
+            new = compute_overrun(guard, budget, panel, counted, then)
+            if is_smaller(new, overrun):
+                members, overrun, replaced, next_place = panel, new, True, then
+        if is_inside(overrun) and overrun.aside <= 0.0:
+            break  # nearly always after the first
     budget.place[0] = next_place
     budget.replaced[0] += replaced
-    book_round(guard, budget, members, cost)
+    book_round(guard, budget, members, compute_panel_cost(guard.A, members))
     return AdmittedPanel(members, replaced, is_inside(overrun))
 
 
-@jit
+@jit_apart
 def lower_panel(guard: Guard, budget: Budget, drawn: Ints, available: Bools) -> Ints:
     """The drawn panel with its dearest members exchanged for cheaper experts, as few as necessary
     to miss nothing; empty if that is not enough.
@@ -388,7 +410,7 @@ def lower_panel(guard: Guard, budget: Budget, drawn: Ints, available: Bools) -> 
     return lowered
 
 
-@jit
+@jit_apart
 def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bools) -> Ints:
     """The panel that costs least under the limits that would be missed from here on."""
     place, scores = budget.place[0], np.zeros(guard.A.shape[1])
@@ -412,7 +434,7 @@ def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bool
     return members[:wanted]
 
 
-@jit
+@jit_apart
 def find_fitting_panel(guard: Guard, budget: Budget, available: Bools) -> Ints:
     """A panel that fits into what all budgets of windows leave; empty if none was found.
 
@@ -443,7 +465,7 @@ def find_fitting_panel(guard: Guard, budget: Budget, available: Bools) -> Ints:
     return no_members
 
 
-@jit
+@jit_apart
 def find_spent_limit(guard: Guard, budget: Budget, at: int, available: Bools) -> int:
     """The budget of a window that leaves no panel at this instant, by its place; -1: none does.
 
@@ -483,7 +505,7 @@ def find_room(guard: Guard, budget: Budget, j: int, ended: bool) -> float:
     return float(amount - budget.spent[j] - later)
 
 
-@jit
+@jit_apart
 def choose_spent_limit(guard: Guard, budget: Budget, available: Bools) -> int:
     """If no panel fits: of the budgets too small for their cheapest panel, that of the longest
     windows; if each would do by itself, the one with the least room. -1 if a panel fits.
@@ -515,7 +537,7 @@ def is_outside_bounds(costs: Floats, bounds: Floats) -> bool:
     return some
 
 
-@jit
+@jit_apart
 def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floats) -> bool:
     """Mark the limits that such panels would miss: above the bound in force and what is left."""
     some, n, kind = False, budget.left[0], guard.windows.kind
@@ -531,7 +553,7 @@ def forecast_shortfall(guard: Guard, budget: Budget, costs: Floats, bounds: Floa
     return some
 
 
-@jit
+@jit_apart
 def substitute_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> Ints:
     """The schedule's next set; unavailable members are replaced by drawn ones."""
     planned: Ints = get_schedule(guard, budget).sets[budget.place[0]].copy()

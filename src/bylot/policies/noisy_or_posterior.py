@@ -20,6 +20,7 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
@@ -126,7 +127,7 @@ def make_prior(
     )
 
 
-@jit
+@jit_apart
 def restart_posterior(belief: Posterior) -> None:
     """Forget all but the scale of rewards."""
     beta, root, drift = belief.beta, belief.root, belief.drift
@@ -144,7 +145,7 @@ def estimate_noise(belief: Posterior) -> float:
     return float(min(max(belief.noise[0] / belief.noise[1], MIN_NOISE), MAX_NOISE))
 
 
-@jit
+@jit_embedded
 def sample_posterior(
     belief: Posterior, contexts: Ints, members: int, scales: Floats, z: Floats, more: Floats
 ) -> Floats:
@@ -175,7 +176,7 @@ class Surprise(NamedTuple):
     known: bool  # nothing new: a set that misses nothing did so again
 
 
-@jit
+@jit_embedded
 def update_posterior(
     belief: Posterior,
     x: int,
@@ -287,7 +288,7 @@ def compute_drift_threshold(fade: float, skew: float, sd: float) -> float:
     return sigma * (sd + s * (sd * sd - 1.0) / 6.0)
 
 
-@jit
+@jit_apart
 def widen_covariance(belief: Posterior, fired: Bools) -> None:
     """Double all variances, at most to the prior's; fired experts get independent noise up to it.
 
@@ -300,7 +301,7 @@ def widen_covariance(belief: Posterior, fired: Bools) -> None:
             raise_variance(belief.root, i, belief.prior[1])
 
 
-@jit
+@jit_apart
 def grow_covariance(belief: Posterior, growth: float) -> None:
     """Let all variances grow by this factor, at most to those of the prior."""
     widths = compute_variances(belief.root)

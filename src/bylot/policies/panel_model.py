@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
 from bylot.policies import base, pooled_contexts, recent_belief, request_classes
@@ -61,6 +62,12 @@ def has_contexts(model: PanelModel) -> bool:
 
 
 @jit
+def has_classes(model: PanelModel) -> bool:
+    """Are there classes of requests? Without, one sample of e^b_i is all there is."""
+    return request_classes.are_used(model.requests)
+
+
+@jit
 def compute_scale_factor(model: PanelModel) -> float:
     """The factor of the scales of samples: (16 / K)^(1/4) in a large pool with noisy rewards.
 
@@ -74,7 +81,7 @@ def compute_scale_factor(model: PanelModel) -> float:
     return float(1.0 - noisy * (1.0 - least))
 
 
-@jit
+@jit_embedded
 def sample_models(
     model: PanelModel, contexts: Ints, members: int, stream: Xoshiro
 ) -> tuple[Floats, Xoshiro]:
@@ -102,47 +109,55 @@ def sample_models(
     return b, s
 
 
-@jit
+@jit_apart
 def sample_misses(
     model: PanelModel, x: int, factors: Floats, stream: Xoshiro
 ) -> tuple[Floats, Floats, Xoshiro]:
     """Weights, (Z,), and misses, (Z, K): a panel misses sum_z weights_z prod_{i in A} misses_zi.
 
-    factors: (K,) e^b_i, which are all there is without classes of requests
+    factors: (K,) e^b_i
     """
-    if request_classes.are_used(model.requests):
-        pooled = has_contexts(model)
-        return request_classes.sample_classes(model.requests, x, factors, pooled, stream)
-    return np.ones(1), factors.reshape((1, -1)), stream
+    pooled = has_contexts(model)
+    return request_classes.sample_classes(model.requests, x, factors, pooled, stream)
 
 
-@jit
+@jit_embedded
 def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback) -> bool:
     """Update the model by a report; returns whether the scale of rewards changed."""
-    belief, requests, x = model.belief, model.requests, ticket.context
-    members, pooled = base.select_first(ticket.draws, ticket.draws), has_contexts(model)
-    log_miss, offset = 0.0, 0.0
-    if request_classes.are_used(requests):
-        log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
-        offset = request_classes.compute_linked_miss(requests, log_miss)
-    recent, ones, changed = model.recent, np.ones(members.size), False
+    if has_classes(model):
+        return learn_scored_panel(model, kind, ticket, feedback)
+    belief, recent, x, changed = model.belief, model.recent, ticket.context, False
+    members = base.select_first(ticket.draws, ticket.draws)
+    ones = np.ones(members.size)
     if recent.beta.size > 0:
         changed = recent_belief.compare_recent_belief(recent, belief, x, members, feedback.reward)
-    moved = posterior.update_posterior(belief, x, members, members, ones, offset, feedback.reward)
+    moved = posterior.update_posterior(belief, x, members, members, ones, 0.0, feedback.reward)
     if moved:
-        request_classes.restart_classes(requests)
         recent_belief.restart_recent(recent, belief)
     elif changed:
         recent_belief.adopt_recent(recent, belief)
-    if request_classes.are_used(requests):
-        evidence = make_evidence(kind, belief.scale, ticket.draws, members, feedback)
-        noise = posterior.estimate_noise(belief)
-        request_classes.learn_link(requests, log_miss, evidence.miss, noise)
-        request_classes.learn_request(requests, x, members, evidence, pooled)
     return moved
 
 
-@jit
+@jit_apart
+def learn_scored_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback) -> bool:
+    """`learn_panel` with scores of members, or winners."""
+    belief, requests, x = model.belief, model.requests, ticket.context
+    members, pooled = base.select_first(ticket.draws, ticket.draws), has_contexts(model)
+    log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
+    offset = request_classes.compute_linked_miss(requests, log_miss)
+    ones = np.ones(members.size)
+    moved = posterior.update_posterior(belief, x, members, members, ones, offset, feedback.reward)
+    if moved:
+        request_classes.restart_classes(requests)
+    evidence = make_evidence(kind, belief.scale, ticket.draws, members, feedback)
+    noise = posterior.estimate_noise(belief)
+    request_classes.learn_link(requests, log_miss, evidence.miss, noise)
+    request_classes.learn_request(requests, x, members, evidence, pooled)
+    return moved
+
+
+@jit_apart
 def forget_some(model: PanelModel, x: int, growth: float) -> None:
     """Let variances grow by this factor per reward, and counts fade."""
     belief, n = model.belief, model.belief.rewards[0]

@@ -19,7 +19,8 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
-from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.jit import Floats, Ints
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
 from bylot.policies.change_detection import (
@@ -67,7 +68,7 @@ def make_recent_belief(belief: Posterior, used: bool) -> RecentBelief:
     return RecentBelief(belief.beta[:size].copy(), belief.root[:size, :size].copy(), np.zeros(1))
 
 
-@jit
+@jit_apart
 def restart_recent(recent: RecentBelief, belief: Posterior) -> None:
     """Start from the shared belief, which has started again."""
     recent.evidence[0] = 0.0
@@ -77,7 +78,7 @@ def restart_recent(recent: RecentBelief, belief: Posterior) -> None:
             recent.root[i, k] = belief.root[i, k]
 
 
-@jit
+@jit_embedded
 def compare_recent_belief(
     recent: RecentBelief, belief: Posterior, x: int, members: Ints, reward: float
 ) -> bool:
@@ -105,7 +106,7 @@ def compare_recent_belief(
     return change
 
 
-@jit
+@jit_apart
 def forget_older(recent: RecentBelief, belief: Posterior) -> None:
     """Let the recent belief return to what experts are like, with a half-life."""
     known, widths = compute_variances(belief.root), compute_variances(recent.root)
@@ -115,7 +116,7 @@ def forget_older(recent: RecentBelief, belief: Posterior) -> None:
     scale_root(recent.root, widths)
 
 
-@jit
+@jit_apart
 def adopt_recent(recent: RecentBelief, belief: Posterior) -> None:
     """Believe what the recent belief says; what contexts add is forgotten."""
     recent.evidence[0] = 0.0
