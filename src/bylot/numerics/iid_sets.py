@@ -44,8 +44,8 @@ def fill_one(product: Floats) -> None:
 @jit_embedded
 def find_largest(masses: Floats) -> float:
     """The largest of positive numbers."""
-    largest = masses[0]
-    for i in range(1, masses.size):
+    largest = 0.0
+    for i in range(masses.size):
         largest = max(largest, masses[i])
     return largest
 

@@ -20,7 +20,7 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
-from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_ints
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
@@ -202,7 +202,8 @@ def update_posterior(
     added = pooled.PanelDeviation(0.0, 0.0, 0.0)
     if pooled.are_pooled(belief.deviations):
         added = pooled.predict_deviation(belief.deviations, x, members)
-    total, w, Px = offset + added.mean, np.empty(beta.size), np.empty(beta.size)
+    total, work = offset + added.mean, np.empty((2, beta.size))
+    w, Px = borrow_row(work, 0), borrow_row(work, 1)
     for n in range(places.size):
         total += values[n] * beta[places[n]]
     mu = math.exp(min(total, 0.0))
@@ -264,14 +265,17 @@ def track_drift(belief: Posterior, members: Ints, found: Surprise, phi: float) -
     sd = QUIET_ALARM_SD + noisy * (NOISY_ALARM_SD - QUIET_ALARM_SD)
     low = -compute_drift_threshold(fade, max(-skew, 0.0), sd)
     high = compute_drift_threshold(fade, max(skew, 0.0), sd)
-    some, fired = False, np.zeros(drift.size, np.bool_)
+    alarms, n = stack_ints(members.size), 0
     for i in members:
         drift[i] += fade * (surprise - drift[i])
         if not low <= drift[i] <= high:
             drift[i] = 0.0
-            fired[i] = True
-            some = True
-    if some:
+            alarms[n] = i
+            n += 1
+    if n > 0:
+        fired = np.zeros(drift.size, np.bool_)
+        for place in range(n):
+            fired[alarms[place]] = True
         widen_covariance(belief, fired)
 
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats, stack_ints
 from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
 from bylot.policies import base, pooled_contexts, recent_belief, request_classes
 from bylot.policies import noisy_or_posterior as posterior
@@ -91,15 +92,15 @@ def sample_models(
     the policy from staying with experts that were lucky first.
     """
     belief, N, K, s = model.belief, contexts.size, model.belief.beta.size, stream
-    scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N, K))
-    factor = compute_scale_factor(model)
+    pooled, factor = has_contexts(model), compute_scale_factor(model)
+    scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N if pooled else 0, K))
     for n in range(N):
         bits, s = next_word(s)
         wide = open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE
         scales[n] = factor * (WIDE_SAMPLING_SCALE if wide else SAMPLING_SCALE)
         for k in range(K):
             z[n, k], s = draw_normal(s)
-        if pooled_contexts.are_pooled(belief.deviations):
+        if pooled:
             for k in range(K):
                 more[n, k], s = draw_normal(s)
     b = posterior.sample_posterior(belief, contexts, members, scales, z, more)
@@ -127,11 +128,15 @@ def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback
     if has_classes(model):
         return learn_scored_panel(model, kind, ticket, feedback)
     belief, recent, x, changed = model.belief, model.recent, ticket.context, False
-    members = base.select_first(ticket.draws, ticket.draws)
-    ones = np.ones(members.size)
+    reward, draws, n = feedback.reward, ticket.draws, 0
+    members, ones = stack_ints(draws.size), stack_floats(draws.size)
+    for j in range(draws.size):
+        members[n], ones[n] = draws[j], 1.0
+        n += is_first_draw(draws, j)
+    members, ones = members[:n], ones[:n]
     if recent.beta.size > 0:
-        changed = recent_belief.compare_recent_belief(recent, belief, x, members, feedback.reward)
-    moved = posterior.update_posterior(belief, x, members, members, ones, 0.0, feedback.reward)
+        changed = recent_belief.compare_recent_belief(recent, belief, x, members, ones, reward)
+    moved = posterior.update_posterior(belief, x, members, members, ones, 0.0, reward)
     if moved:
         recent_belief.restart_recent(recent, belief)
     elif changed:
@@ -146,8 +151,8 @@ def learn_scored_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: F
     members, pooled = base.select_first(ticket.draws, ticket.draws), has_contexts(model)
     log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
     offset = request_classes.compute_linked_miss(requests, log_miss)
-    ones = np.ones(members.size)
-    moved = posterior.update_posterior(belief, x, members, members, ones, offset, feedback.reward)
+    ones, reward = np.ones(members.size), feedback.reward
+    moved = posterior.update_posterior(belief, x, members, members, ones, offset, reward)
     if moved:
         request_classes.restart_classes(requests)
     evidence = make_evidence(kind, belief.scale, ticket.draws, members, feedback)

@@ -19,7 +19,7 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
-from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
@@ -80,10 +80,10 @@ def restart_recent(recent: RecentBelief, belief: Posterior) -> None:
 
 @jit_embedded
 def compare_recent_belief(
-    recent: RecentBelief, belief: Posterior, x: int, members: Ints, reward: float
+    recent: RecentBelief, belief: Posterior, x: int, members: Ints, ones: Floats, reward: float
 ) -> bool:
     """Bet on a reward, before the shared belief learns from it, and learn from it; returns whether
-    skills have changed.
+    skills have changed. ones: as many as members
     """
     added = pooled.PanelDeviation(0.0, 0.0, 0.0)
     if pooled.are_pooled(belief.deviations):
@@ -94,8 +94,9 @@ def compare_recent_belief(
         total += recent.beta[i]
     expected = max(math.exp(min(expected + added.mean, 0.0)), MIN_EXPECTED_MISS)
     mu = max(math.exp(min(total + added.mean, 0.0)), MIN_EXPECTED_MISS)
-    w, Px = np.empty(recent.beta.size), np.empty(recent.beta.size)
-    own = fill_root_product(w, recent.root, members, np.ones(members.size))
+    work = np.empty((2, recent.beta.size))
+    w, Px = borrow_row(work, 0), borrow_row(work, 1)
+    own = fill_root_product(w, recent.root, members, ones)
     den = mu * (own + added.variance) + phi
     change = bet_on_recent(recent.evidence, belief.rewards[0], phi, expected, mu, mu * den, y)
     reduce_root(Px, recent.root, w, mu / den, (mu * added.variance + phi) / den)
