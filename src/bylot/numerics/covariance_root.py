@@ -151,15 +151,17 @@ def reduce_root(Px: Floats, root: Floats, w: Floats, factor: float, kept: float)
 
     and P x is the last s. Four rows at a time: s is loaded and stored once for all of them.
     """
-    K, length, n = w.size, math.sqrt(kept), w.size
-    for i in range(K):
+    length = math.sqrt(kept)
+    for i in range(w.size):
         Px[i] = 0.0
-    while n >= 4:
-        k = n - 4
-        if w[k] != 0.0 or w[k + 1] != 0.0 or w[k + 2] != 0.0 or w[k + 3] != 0.0:
-            length = reduce_four_rows(Px, root, w, k, factor, length)
-        n = k
-    for k in range(n - 1, -1, -1):
+    k = find_four_turned(w, w.size - 4)
+    turns = find_four_turns(w, k, factor, length)
+    while k >= 0:
+        length, now, then = turns[3].length, k, turns
+        k = find_four_turned(w, k - 4)
+        turns = find_four_turns(w, k, factor, length)  # takes long, and needs nothing of the rows
+        turn_four_rows(Px, root, now, then)
+    for k in range(w.size % 4 - 1, -1, -1):
         length = reduce_one_row(Px, root, w, k, factor, length)
 
 
@@ -172,11 +174,34 @@ class Turn(NamedTuple):
     weight: float  # w_k, of the row in s
 
 
+FourTurns = tuple[Turn, Turn, Turn, Turn]
+
+
 @jit
 def find_turn(weight: float, factor: float, before: float) -> Turn:
     """The rotation of a row with this w_k, where l_(k + 1) = before."""
     length = math.sqrt(before * before + factor * weight * weight)
     return Turn(length, before / length, factor * weight / (length * before), weight)
+
+
+@jit
+def find_four_turned(w: Floats, k: int) -> int:
+    """The first of the next four rows from place k up that have to be turned; negative if none."""
+    while k >= 0 and w[k] == 0.0 and w[k + 1] == 0.0 and w[k + 2] == 0.0 and w[k + 3] == 0.0:
+        k -= 4
+    return k
+
+
+@jit
+def find_four_turns(w: Floats, k: int, factor: float, before: float) -> FourTurns:
+    """The rotations of the rows k + 3, k + 2, k + 1 and k, in this order; none if k is negative."""
+    if k < 0:
+        none = Turn(before, 1.0, 0.0, 0.0)
+        return none, none, none, none
+    t = find_turn(w[k + 3], factor, before)
+    u = find_turn(w[k + 2], factor, t.length)
+    v = find_turn(w[k + 1], factor, u.length)
+    return t, u, v, find_turn(w[k], factor, v.length)
 
 
 @jit
@@ -203,17 +228,11 @@ def reduce_one_row(
 
 
 @jit
-def reduce_four_rows(
-    s: Floats, root: Floats, w: Floats, k: int, factor: float, before: float
-) -> float:
-    """The rotations of the rows k + 3, k + 2, k + 1 and k, in this order; returns l_k."""
+def turn_four_rows(s: Floats, root: Floats, k: int, turns: FourTurns) -> None:
+    """Rotate the rows k + 3, k + 2, k + 1 and k, in this order."""
     a, b = borrow_row(root, k + 3), borrow_row(root, k + 2)
-    c, d, K = borrow_row(root, k + 1), borrow_row(root, k), w.size
-    i = max(k - count_short(K - k), 0)
-    t = find_turn(w[k + 3], factor, before)
-    u = find_turn(w[k + 2], factor, t.length)
-    v = find_turn(w[k + 1], factor, u.length)
-    x = find_turn(w[k], factor, v.length)
+    c, d, K = borrow_row(root, k + 1), borrow_row(root, k), s.size
+    i, (t, u, v, x) = max(k - count_short(K - k), 0), turns
     while i <= K - SIMD_WIDTH:
         A, S = turn_row(load_inside(a, i), load_inside(s, i), t)
         store_inside(a, i, A)
@@ -231,7 +250,6 @@ def reduce_four_rows(
         c[i], s[i] = turn_row(c[i], s[i], v)
         d[i], s[i] = turn_row(d[i], s[i], x)
         i += 1
-    return x.length
 
 
 @jit
@@ -248,8 +266,14 @@ def compute_variances(root: Floats) -> Floats:
     """The diagonal of P."""
     found = np.zeros(root.shape[0])
     for k in range(root.shape[0]):
-        for i in range(k, found.size):
-            found[i] += root[k, i] * root[k, i]
+        row, i = borrow_row(root, k), max(k - count_short(found.size - k), 0)
+        while i <= found.size - SIMD_WIDTH:
+            eight = load_inside(row, i)
+            store_inside(found, i, load_inside(found, i) + eight * eight)
+            i += SIMD_WIDTH
+        while i < found.size:
+            found[i] += row[i] * row[i]
+            i += 1
     return found
 
 
@@ -257,8 +281,13 @@ def compute_variances(root: Floats) -> Floats:
 def scale_root(root: Floats, factors: Floats) -> None:
     """S P S with S = diag(factors)."""
     for k in range(root.shape[0]):
-        for i in range(k, factors.size):
-            root[k, i] *= factors[i]
+        row, i = borrow_row(root, k), max(k - count_short(factors.size - k), 0)
+        while i <= factors.size - SIMD_WIDTH:
+            store_inside(row, i, load_inside(row, i) * load_inside(factors, i))
+            i += SIMD_WIDTH
+        while i < factors.size:
+            row[i] *= factors[i]
+            i += 1
 
 
 @jit

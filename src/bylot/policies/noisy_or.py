@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats, stack_ints
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
 from bylot.numerics.set_selection import choose_greedy_set, count_available, fill_draws_from_set
@@ -177,7 +177,8 @@ def choose_best_set(
     if panel_model.has_classes(state.model):
         weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
         return choose_greedy_set(weights, miss, prices, fewest, most, available), s
-    one = np.ones(1)
+    one = stack_floats(1)
+    one[0] = 1.0
     return choose_greedy_set(one, b.reshape((1, -1)), prices, fewest, most, available), stream
 
 
@@ -291,12 +292,16 @@ def choose_model_panel(
 ) -> Ticket:
     """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
-    miss, s = panel_model.sample_models(state.model, np.full(1, x), rule.most, stream)
+    contexts, b = stack_ints(1), stack_floats(bounds.size)
+    contexts[0] = x
+    miss, s = panel_model.sample_models(state.model, contexts, rule.most, stream)
     A = get_price_rows(rule, state)
     members, _ = choose_best_set(rule, state, x, miss[0], A, available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        b, fixed = bounds * rule.units, mark_fixed_prices(rule, state, x)
+        for j in range(b.size):
+            b[j] = bounds[j] * rule.units[j]
+        fixed = mark_fixed_prices(rule, state, x)
         update_dual_prices(state.dual_prices, A, members, b, fixed, rule.kept)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
