@@ -18,6 +18,8 @@ import numpy as np
 from bylot.numerics.embedded import borrow_row, jit_embedded, stack_floats
 from bylot.numerics.jit import Floats, jit
 
+MAX_STACK_CELLS = 4096  # numbers of a table on the stack; larger ones take memory
+
 
 @jit
 def multiply_series(product: Floats, q: float, first: int) -> None:
@@ -78,7 +80,9 @@ def fill_iid_set_score(score: Floats, masses: Floats, count: int) -> None:
     """
     n, largest = masses.size, find_largest(masses)
     degree = count - n
-    before = stack_floats((n + 1) * (degree + 1)).reshape((n + 1, degree + 1))
+    cells = (n + 1) * (degree + 1)
+    space = stack_floats(cells) if cells <= MAX_STACK_CELLS else np.empty(cells)
+    before = space.reshape((n + 1, degree + 1))
     after, moved = stack_floats(degree + 1), stack_floats(degree + 1)
     fill_one(borrow_row(before, 0))
     fill_one(after)
