@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.numerics.embedded import borrow_row
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.simd import SIMD_WIDTH, load_inside, store_inside
 
@@ -47,15 +48,25 @@ def add_root_samples(out: Floats, root: Floats, z: Floats) -> None:
         last = min(first + width, K)
         for k in range(0, last - last % 4, 4):
             start = max(first, k)
+            if start == k:
+                start = max(start - count_short(last - start), first)
             for n in range(0, fives, 5):
                 add_rows_to_five(out[n : n + 5], root, z[n : n + 5], k, start, last)
             for n in range(fives, N):
-                add_rows_to_one(out[n], root, z[n], k, start, last)
+                add_rows_to_one(borrow_row(out, n), root, borrow_row(z, n), k, start, last)
         for k in range(last - last % 4, last):
             start = max(first, k)
             for n in range(N):
                 for i in range(start, last):
                     out[n, i] += z[n, k] * root[k, i]
+
+
+@jit
+def count_short(columns: int) -> int:
+    """How many columns are missing to a multiple of SIMD_WIDTH. Loops begin as many further left,
+    where a triangle has zeros, which change nothing, rather than end with single numbers.
+    """
+    return -columns % SIMD_WIDTH
 
 
 @jit
@@ -73,7 +84,8 @@ def combine_four(a: Any, b: Any, c: Any, d: Any, z: FourFloats) -> Any:
 @jit
 def add_rows_to_one(out: Floats, root: Floats, z: Floats, k: int, start: int, last: int) -> None:
     """out += z_k T_k + ... + z_(k + 3) T_(k + 3) in the columns from start to last."""
-    a, b, c, d, u, i = root[k], root[k + 1], root[k + 2], root[k + 3], take_four(z, k), start
+    a, b, u, i = borrow_row(root, k), borrow_row(root, k + 1), take_four(z, k), start
+    c, d = borrow_row(root, k + 2), borrow_row(root, k + 3)
     while i <= last - SIMD_WIDTH:
         A, B, C, D = load_inside(a, i), load_inside(b, i), load_inside(c, i), load_inside(d, i)
         store_inside(out, i, load_inside(out, i) + combine_four(A, B, C, D, u))
@@ -86,10 +98,13 @@ def add_rows_to_one(out: Floats, root: Floats, z: Floats, k: int, start: int, la
 @jit
 def add_rows_to_five(out: Floats, root: Floats, z: Floats, k: int, start: int, last: int) -> None:
     """`add_rows_to_one` for five samples."""
-    a, b, c, d, i = root[k], root[k + 1], root[k + 2], root[k + 3], start
-    o, p, q, r, s = out[0], out[1], out[2], out[3], out[4]
-    u, v, w = take_four(z[0], k), take_four(z[1], k), take_four(z[2], k)
-    x, y = take_four(z[3], k), take_four(z[4], k)
+    a, b, i = borrow_row(root, k), borrow_row(root, k + 1), start
+    c, d = borrow_row(root, k + 2), borrow_row(root, k + 3)
+    o, p, q = borrow_row(out, 0), borrow_row(out, 1), borrow_row(out, 2)
+    r, s = borrow_row(out, 3), borrow_row(out, 4)
+    u, v = take_four(borrow_row(z, 0), k), take_four(borrow_row(z, 1), k)
+    w, x = take_four(borrow_row(z, 2), k), take_four(borrow_row(z, 3), k)
+    y = take_four(borrow_row(z, 4), k)
     while i <= last - SIMD_WIDTH:
         A, B, C, D = load_inside(a, i), load_inside(b, i), load_inside(c, i), load_inside(d, i)
         store_inside(o, i, load_inside(o, i) + combine_four(A, B, C, D, u))
@@ -136,19 +151,18 @@ def reduce_root(Px: Floats, root: Floats, w: Floats, factor: float, kept: float)
 
     and P x is the last s. Four rows at a time: s is loaded and stored once for all of them.
     """
-    K, length, n = w.size, math.sqrt(kept), w.size
-    for i in range(K):
+    length = math.sqrt(kept)
+    for i in range(w.size):
         Px[i] = 0.0
-    while n >= 4:
-        k = n - 4
-        if w[k] != 0.0 or w[k + 1] != 0.0 or w[k + 2] != 0.0 or w[k + 3] != 0.0:
-            length = reduce_four_rows(Px, root, w, k, factor, length)
-        n = k
-    for k in range(n - 1, -1, -1):
-        turn = find_turn(w[k], factor, length)
-        length, row = turn.length, root[k]
-        for i in range(k, K):
-            row[i], Px[i] = turn_row(row[i], Px[i], turn)
+    k = find_four_turned(w, w.size - 4)
+    turns = find_four_turns(w, k, factor, length)
+    while k >= 0:
+        length, now, then = turns[3].length, k, turns
+        k = find_four_turned(w, k - 4)
+        turns = find_four_turns(w, k, factor, length)  # takes long, and needs nothing of the rows
+        turn_four_rows(Px, root, now, then)
+    for k in range(w.size % 4 - 1, -1, -1):
+        length = reduce_one_row(Px, root, w, k, factor, length)
 
 
 class Turn(NamedTuple):
@@ -160,11 +174,34 @@ class Turn(NamedTuple):
     weight: float  # w_k, of the row in s
 
 
+FourTurns = tuple[Turn, Turn, Turn, Turn]
+
+
 @jit
 def find_turn(weight: float, factor: float, before: float) -> Turn:
     """The rotation of a row with this w_k, where l_(k + 1) = before."""
     length = math.sqrt(before * before + factor * weight * weight)
     return Turn(length, before / length, factor * weight / (length * before), weight)
+
+
+@jit
+def find_four_turned(w: Floats, k: int) -> int:
+    """The first of the next four rows from place k up that have to be turned; negative if none."""
+    while k >= 0 and w[k] == 0.0 and w[k + 1] == 0.0 and w[k + 2] == 0.0 and w[k + 3] == 0.0:
+        k -= 4
+    return k
+
+
+@jit
+def find_four_turns(w: Floats, k: int, factor: float, before: float) -> FourTurns:
+    """The rotations of the rows k + 3, k + 2, k + 1 and k, in this order; none if k is negative."""
+    if k < 0:
+        none = Turn(before, 1.0, 0.0, 0.0)
+        return none, none, none, none
+    t = find_turn(w[k + 3], factor, before)
+    u = find_turn(w[k + 2], factor, t.length)
+    v = find_turn(w[k + 1], factor, u.length)
+    return t, u, v, find_turn(w[k], factor, v.length)
 
 
 @jit
@@ -174,15 +211,28 @@ def turn_row(row: Any, s: Any, turn: Turn) -> Any:
 
 
 @jit
-def reduce_four_rows(
+def reduce_one_row(
     s: Floats, root: Floats, w: Floats, k: int, factor: float, before: float
 ) -> float:
-    """The rotations of the rows k + 3, k + 2, k + 1 and k, in this order; returns l_k."""
-    a, b, c, d, i, K = root[k + 3], root[k + 2], root[k + 1], root[k], k, w.size
-    t = find_turn(w[k + 3], factor, before)
-    u = find_turn(w[k + 2], factor, t.length)
-    v = find_turn(w[k + 1], factor, u.length)
-    x = find_turn(w[k], factor, v.length)
+    """The rotation of row k; returns l_k."""
+    row, turn, i = borrow_row(root, k), find_turn(w[k], factor, before), k
+    while i <= w.size - SIMD_WIDTH:
+        A, S = turn_row(load_inside(row, i), load_inside(s, i), turn)
+        store_inside(row, i, A)
+        store_inside(s, i, S)
+        i += SIMD_WIDTH
+    while i < w.size:
+        row[i], s[i] = turn_row(row[i], s[i], turn)
+        i += 1
+    return turn.length
+
+
+@jit
+def turn_four_rows(s: Floats, root: Floats, k: int, turns: FourTurns) -> None:
+    """Rotate the rows k + 3, k + 2, k + 1 and k, in this order."""
+    a, b = borrow_row(root, k + 3), borrow_row(root, k + 2)
+    c, d, K = borrow_row(root, k + 1), borrow_row(root, k), s.size
+    i, (t, u, v, x) = max(k - count_short(K - k), 0), turns
     while i <= K - SIMD_WIDTH:
         A, S = turn_row(load_inside(a, i), load_inside(s, i), t)
         store_inside(a, i, A)
@@ -200,7 +250,6 @@ def reduce_four_rows(
         c[i], s[i] = turn_row(c[i], s[i], v)
         d[i], s[i] = turn_row(d[i], s[i], x)
         i += 1
-    return x.length
 
 
 @jit
@@ -217,8 +266,14 @@ def compute_variances(root: Floats) -> Floats:
     """The diagonal of P."""
     found = np.zeros(root.shape[0])
     for k in range(root.shape[0]):
-        for i in range(k, found.size):
-            found[i] += root[k, i] * root[k, i]
+        row, i = borrow_row(root, k), max(k - count_short(found.size - k), 0)
+        while i <= found.size - SIMD_WIDTH:
+            eight = load_inside(row, i)
+            store_inside(found, i, load_inside(found, i) + eight * eight)
+            i += SIMD_WIDTH
+        while i < found.size:
+            found[i] += row[i] * row[i]
+            i += 1
     return found
 
 
@@ -226,8 +281,13 @@ def compute_variances(root: Floats) -> Floats:
 def scale_root(root: Floats, factors: Floats) -> None:
     """S P S with S = diag(factors)."""
     for k in range(root.shape[0]):
-        for i in range(k, factors.size):
-            root[k, i] *= factors[i]
+        row, i = borrow_row(root, k), max(k - count_short(factors.size - k), 0)
+        while i <= factors.size - SIMD_WIDTH:
+            store_inside(row, i, load_inside(row, i) * load_inside(factors, i))
+            i += SIMD_WIDTH
+        while i < factors.size:
+            row[i] *= factors[i]
+            i += 1
 
 
 @jit

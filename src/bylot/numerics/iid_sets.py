@@ -15,8 +15,10 @@ import math
 
 import numpy as np
 
-from bylot.numerics.conditional_poisson import nth_largest
+from bylot.numerics.embedded import borrow_row, jit_embedded, stack_floats
 from bylot.numerics.jit import Floats, jit
+
+MAX_STACK_CELLS = 4096  # numbers of a table on the stack; larger ones take memory
 
 
 @jit
@@ -33,6 +35,23 @@ def multiply_series(product: Floats, q: float, first: int) -> None:
         product[n] = total
 
 
+@jit_embedded
+def fill_one(product: Floats) -> None:
+    """Write the power series of 1."""
+    for n in range(product.size):
+        product[n] = 0.0
+    product[0] = 1.0
+
+
+@jit_embedded
+def find_largest(masses: Floats) -> float:
+    """The largest of positive numbers."""
+    largest = 0.0
+    for i in range(masses.size):
+        largest = max(largest, masses[i])
+    return largest
+
+
 @jit
 def log_iid_set_probability(masses: Floats, count: int) -> float:
     """Return log P(A): all of A and nothing else in `count` i.i.d. draws; masses are q over A.
@@ -43,9 +62,9 @@ def log_iid_set_probability(masses: Floats, count: int) -> float:
     degree = count - masses.size
     if degree < 0:
         return -np.inf
-    largest = nth_largest(masses, 1)  # scales x, so that powers of a tiny mass do not underflow
-    product, log = np.zeros(degree + 1), degree * math.log(largest)
-    product[0] = 1.0
+    largest = find_largest(masses)  # scales x, so that powers of a tiny mass do not underflow
+    product, log = stack_floats(degree + 1), degree * math.log(largest)
+    fill_one(product)
     for i in range(masses.size):
         multiply_series(product, masses[i] / largest, 1)
         log += math.log(masses[i])
@@ -59,15 +78,18 @@ def fill_iid_set_score(score: Floats, masses: Floats, count: int) -> None:
     d P(A) / d q_i = M! [x^M] x e^{q_i x} prod_{j != i} (e^{q_j x} - 1), with running products over
     the members before i and after i.
     """
-    n, largest = masses.size, nth_largest(masses, 1)
+    n, largest = masses.size, find_largest(masses)
     degree = count - n
-    before, after = np.zeros((n + 1, degree + 1)), np.zeros(degree + 1)
-    before[0, 0] = after[0] = 1.0
+    cells = (n + 1) * (degree + 1)
+    space = stack_floats(cells) if cells <= MAX_STACK_CELLS else np.empty(cells)
+    before = space.reshape((n + 1, degree + 1))
+    after, moved = stack_floats(degree + 1), stack_floats(degree + 1)
+    fill_one(borrow_row(before, 0))
+    fill_one(after)
     for i in range(n):
         for k in range(degree + 1):
             before[i + 1, k] = before[i, k]
-        multiply_series(before[i + 1], masses[i] / largest, 1)
-    moved = np.empty(degree + 1)
+        multiply_series(borrow_row(before, i + 1), masses[i] / largest, 1)
     for i in range(n - 1, -1, -1):
         for k in range(degree + 1):
             moved[k] = after[k]

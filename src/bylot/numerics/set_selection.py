@@ -5,8 +5,16 @@
 
 import numpy as np
 
+from bylot.numerics.embedded import borrow_row, stack_floats
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.simd import SIMD_WIDTH, load_inside, min_by_lane, min_lanes, splat
+from bylot.numerics.simd import (
+    SIMD_WIDTH,
+    load_inside,
+    min_by_lane,
+    min_lanes,
+    splat,
+    store_inside,
+)
 
 
 @jit
@@ -92,15 +100,26 @@ def choose_greedy_set(
 
 
 @jit
-def fill_missed(missed: Floats, weights: Floats, miss: Floats, members: Ints, without: int) -> None:
-    """Write weights_z prod miss_zi over all members but the one at place `without`.
+def fill_missed(
+    missed: Floats, weights: Floats, miss: Floats, members: Ints, n: int, without: int
+) -> None:
+    """Write weights_z prod miss_zi over n members but the one at place `without`.
 
     The product is not divided by that one, as this could lose all digits.
     """
     for z in range(weights.size):
         missed[z] = weights[z]
-        for place in range(members.size):
+        for place in range(n):
             missed[z] *= miss[z, members[place]] if place != without else 1.0
+
+
+@jit
+def sum_missed(missed: Floats) -> float:
+    """sum_z missed_z"""
+    total = 0.0
+    for z in range(missed.size):
+        total += missed[z]
+    return total
 
 
 @jit
@@ -115,7 +134,7 @@ def add_missed(total: float, missed: Floats, miss: Floats, i: int) -> float:
 def compute_set_objective(members: Ints, weights: Floats, miss: Floats, price: Floats) -> float:
     """sum_z weights_z prod_{i in A} miss_zi + sum_{i in A} price_i"""
     missed, paid = np.empty(weights.size), 0.0
-    fill_missed(missed, weights, miss, members, -1)
+    fill_missed(missed, weights, miss, members, members.size, -1)
     for i in members:
         paid += price[i]
     return float(missed.sum() + paid)
@@ -151,12 +170,12 @@ def add_experts(
     members: Ints, n: int, least: int, offered: Floats, weights: Floats, miss: Floats
 ) -> int:
     """Add the best experts to n members, beyond `least` while that helps; returns their number."""
-    missed = np.empty(weights.size)
+    missed = stack_floats(weights.size)
     while n < members.size:
-        fill_missed(missed, weights, miss, members[:n], -1)
+        fill_missed(missed, weights, miss, members, n, -1)
         one = find_cheapest_addition(missed, offered, miss)
         objective = add_missed(offered[one], missed, miss, one)
-        if n >= least and not objective < missed.sum() - MIN_CHANGE_GAIN:
+        if n >= least and not objective < sum_missed(missed) - MIN_CHANGE_GAIN:
             break
         members[n] = one
         offered[one] = np.inf
@@ -171,15 +190,23 @@ def find_cheapest_addition(missed: Floats, offered: Floats, miss: Floats) -> int
     """
     if offered.size >= MIN_SEARCHED_BLOCKS * SEARCHED_BLOCK:
         return find_cheapest_by_blocks(missed, offered, miss)
-    totals, one, least = offered.copy(), -1, np.inf
-    for z in range(missed.size):
-        factor, row = missed[z], miss[z]
-        for i in range(totals.size):
-            totals[i] += factor * row[i]
-    for i in range(totals.size):
-        if totals[i] < least:
-            one, least = i, totals[i]
-    return one
+    totals, lanes, i = stack_floats(offered.size), splat(np.inf), 0
+    while i <= offered.size - SIMD_WIDTH:
+        eight = load_inside(offered, i)
+        for z in range(missed.size):
+            eight = eight + load_inside(borrow_row(miss, z), i) * missed[z]
+        store_inside(totals, i, eight)
+        lanes = min_by_lane(lanes, eight)
+        i += SIMD_WIDTH
+    least = min_lanes(lanes)
+    while i < offered.size:
+        totals[i] = add_missed(offered[i], missed, miss, i)
+        least = min(least, totals[i])
+        i += 1
+    for place in range(offered.size if least < np.inf else 0):
+        if totals[place] == least:
+            return place
+    return -1
 
 
 @jit
@@ -194,7 +221,7 @@ def find_cheapest_by_blocks(missed: Floats, offered: Floats, miss: Floats) -> in
         for i in range(first, min(first + SEARCHED_BLOCK, whole), SIMD_WIDTH):
             totals = load_inside(offered, i)
             for z in range(missed.size):
-                totals = totals + load_inside(miss[z], i) * missed[z]
+                totals = totals + load_inside(borrow_row(miss, z), i) * missed[z]
             lanes = min_by_lane(lanes, totals)
         found = min_lanes(lanes)
         if found < least:
@@ -219,12 +246,13 @@ def change_best_member(
     The change that gains most is made; returns how many members are left, 0 if none gains. The
     last member takes the place of one that is left out.
     """
-    gain, leaving, coming, rest = MIN_CHANGE_GAIN, -1, -1, np.empty(weights.size)
-    for place in range(members.size):
-        fill_missed(rest, weights, miss, members, place)
+    gain, leaving, coming, n = MIN_CHANGE_GAIN, -1, -1, members.size
+    rest = stack_floats(weights.size)
+    for place in range(n):
+        fill_missed(rest, weights, miss, members, n, place)
         was = add_missed(price[members[place]], rest, miss, members[place])
-        without = was - rest.sum()
-        if members.size > fewest and without > gain:
+        without = was - sum_missed(rest)
+        if n > fewest and without > gain:
             gain, leaving, coming = without, place, -1
         one = find_cheapest_addition(rest, offered, miss)
         if one >= 0:
@@ -235,11 +263,11 @@ def change_best_member(
         return 0
     offered[members[leaving]] = price[members[leaving]]
     if coming < 0:
-        members[leaving] = members[members.size - 1]
-        return members.size - 1
+        members[leaving] = members[n - 1]
+        return n - 1
     offered[coming] = np.inf
     members[leaving] = coming
-    return members.size
+    return n
 
 
 @jit

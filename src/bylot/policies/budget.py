@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_scalar
 from bylot.numerics.sampling import is_first_draw
 from bylot.policies.base import BoundPolicy, ProblemChange
@@ -144,31 +145,48 @@ def get_schedule(guard: Guard, budget: Budget) -> FallbackSchedule:
 @jit
 def compute_guarded_cost(guard: Guard, budget: Budget, members: Ints) -> Floats:
     """(d,) what the guard counts a panel as under each row."""
-    cost = np.zeros(guard.b.size)
-    for j in range(cost.size):
-        row = get_guarded_row(guard.risk, budget.costs, j)
-        for place in range(members.size):
-            cost[j] += row[members[place]] if is_first_draw(members, place) else 0.0
+    cost = np.empty(guard.b.size)
+    fill_guarded_cost(cost, guard, budget, members)
     return cost
 
 
-@jit
+@jit_apart
+def fill_guarded_cost(cost: Floats, guard: Guard, budget: Budget, members: Ints) -> None:
+    """Write `compute_guarded_cost`."""
+    for j in range(cost.size):
+        row, cost[j] = get_guarded_row(guard.risk, budget.costs, j), 0.0
+        for place in range(members.size):
+            cost[j] += row[members[place]] if is_first_draw(members, place) else 0.0
+
+
+@jit_embedded
 def compute_later_cost(
     guard: Guard, budget: Budget, j: int, n: int, place: int, members: Ints
 ) -> float:
     """What is to be set aside in row j for n rounds of the schedule, and for what is not known yet:
     the cost of calls without a report, of a panel about to be asked, and of the rounds themselves.
     """
+    if is_varying(guard.risk, budget.costs, j):
+        return compute_varying_later_cost(guard, budget, j, n, place, members)
+    if budget.costs.plans[2] > 0:
+        plan = budget.costs.schedule
+        return bound_schedule_cost(n, plan.mean[j], plan.ahead[place, j])
+    return bound_schedule_cost(n, guard.schedule.mean[j], guard.schedule.ahead[place, j])
+
+
+@jit_apart
+def compute_varying_later_cost(
+    guard: Guard, budget: Budget, j: int, n: int, place: int, members: Ints
+) -> float:
+    """`compute_later_cost` of a row whose calls may cost more or less than declared."""
     plan, costs = get_schedule(guard, budget), budget.costs
-    mean, more = plan.mean[j], 0.0
-    if is_varying(guard.risk, costs, j):
-        row = get_guarded_row(guard.risk, costs, j)
-        more = compute_open_cost(costs, j, row, guard.A[j])
-        if not guard.risk.certain[j]:
-            more += compute_reserve(guard.risk, costs, j, n, plan.quota, members)
-            mean = 0.0
-            for i in range(row.size):
-                mean += plan.quota[i] * row[i]
+    row, mean = get_guarded_row(guard.risk, costs, j), plan.mean[j]
+    more = compute_open_cost(costs, j, row, guard.A[j])
+    if not guard.risk.certain[j]:
+        more += compute_reserve(guard.risk, costs, j, n, plan.quota, members)
+        mean = 0.0
+        for i in range(row.size):
+            mean += plan.quota[i] * row[i]
     return bound_schedule_cost(n, mean, plan.ahead[place, j]) + more
 
 
@@ -184,7 +202,7 @@ def compute_allowance(period: int, b: float) -> float:
     return float(period * b + SUM_TOLERANCE * period * abs(b))
 
 
-@jit
+@jit_embedded
 def find_allowance(guard: Guard, budget: Budget, j: int, requests: int) -> float:
     """What the current period or window may cost under a limit.
 
@@ -216,7 +234,7 @@ def advance_windows(guard: Guard, budget: Budget, at: int) -> None:
     windows.now[0] = at
 
 
-@jit
+@jit_apart
 def close_window(guard: Guard, budget: Budget, j: int) -> None:
     """Judge the window of a limit, and begin the next one with nothing spent."""
     windows, waiting = budget.windows, budget.costs.waiting
@@ -232,7 +250,7 @@ def close_window(guard: Guard, budget: Budget, j: int) -> None:
         waiting[j, i] = 0
 
 
-@jit
+@jit_embedded
 def wait_for_report(guard: Guard, budget: Budget, j: int, i: int) -> None:
     """Wait for a report of what a call of expert i costs in row j. For each tenant, only the sum of
     what calls can cost beyond what is declared is known.
@@ -244,20 +262,21 @@ def wait_for_report(guard: Guard, budget: Budget, j: int, i: int) -> None:
         budget.costs.waiting[j, i] += 1
 
 
-@jit
+@jit_embedded
 def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> None:
     """Charge a round; after the last of a period the next one begins with nothing spent."""
-    waiting, kind, windows = budget.costs.waiting, guard.windows.kind, budget.windows
+    kind, windows = guard.windows.kind, budget.windows
     for j in range(cost.size):
-        if not windows.applies[j]:
-            continue
-        budget.spent[j] += cost[j]
-        if kind[j] != PERIOD:
-            windows.requests[j] += 1
-            book_hour(windows, j, budget.rounds[0], cost[j])
-        for place in range(members.size):
-            if is_first_draw(members, place):
-                wait_for_report(guard, budget, j, members[place])
+        if windows.applies[j]:
+            budget.spent[j] += cost[j]
+            if kind[j] != PERIOD:
+                windows.requests[j] += 1
+                book_hour(windows, j, budget.rounds[0], cost[j])
+    for place in range(members.size):
+        if is_first_draw(members, place):
+            for j in range(cost.size):
+                if windows.applies[j]:
+                    wait_for_report(guard, budget, j, members[place])
     budget.left[0] -= 1
     budget.rounds[0] += 1
     for j in range(cost.size):  # a period of a group has as many requests of its own
@@ -265,17 +284,24 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
         if of_group and windows.requests[j] >= guard.period:
             close_window(guard, budget, j)
     if budget.left[0] == 0:
-        budget.left[0] = guard.period
-        budget.rounds[2] = budget.rounds[1]
-        budget.rounds[1] = budget.rounds[0]
-        for j in range(cost.size):
-            if kind[j] != PERIOD:
-                continue
-            budget.missed[j] += budget.spent[j] > compute_allowance(guard.period, guard.b[j])
-            budget.before[j] = budget.spent[j]
-            budget.spent[j] = 0.0
-            for i in range(waiting.shape[1]):
-                waiting[j, i] = 0
+        begin_period(guard, budget)
+
+
+@jit_apart
+def begin_period(guard: Guard, budget: Budget) -> None:
+    """Judge the period that is over, and begin the next one with nothing spent."""
+    waiting = budget.costs.waiting
+    budget.left[0] = guard.period
+    budget.rounds[2] = budget.rounds[1]
+    budget.rounds[1] = budget.rounds[0]
+    for j in range(guard.b.size):
+        if guard.windows.kind[j] != PERIOD:
+            continue
+        budget.missed[j] += budget.spent[j] > compute_allowance(guard.period, guard.b[j])
+        budget.before[j] = budget.spent[j]
+        budget.spent[j] = 0.0
+        for i in range(waiting.shape[1]):
+            waiting[j, i] = 0
 
 
 PromiseName = Literal["certain", "declared", "reserve"]
@@ -468,7 +494,7 @@ def make_pace(pace: float | None, margin: float, A: Floats, members: int, full: 
     return Pace(0.0 if pace is None else float(pace), margin, members * dearest)
 
 
-@jit
+@jit_apart
 def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
     """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
     b_j + (high - 1) |b_j|, with n of P rounds left. Calls without a report count at their
@@ -487,7 +513,7 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
         bounds[j] = compute_paced_bound(guard, budget, pace, j, known)
 
 
-@jit
+@jit_apart
 def fill_tenant_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
     """Write the bounds in force of the limits for each tenant, for the tenant of this request."""
     known = np.empty(bounds.size)

@@ -14,9 +14,11 @@ import numpy as np
 
 from bylot.distributions import FixedSizeSets, MixedSets
 from bylot.numerics import conditional_poisson
+from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_floats, stack_ints
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import RngKey, RngStream
+from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
@@ -46,10 +48,10 @@ from bylot.policies.member_belief import (
     exchange_logits,
     forget_members,
     subtract_prediction,
-    update_member_belief,
 )
 from bylot.policies.set_distributions import (
     SetTables,
+    borrow_tables,
     compute_mixture_costs,
     compute_mixture_propensity,
     draw_from_mixture,
@@ -103,7 +105,7 @@ class DistinctState(NamedTuple):
     bounds: Floats  # (d,) in force
 
 
-@jit
+@jit_apart
 def move_shared(rule: DistinctRule, state: DistinctState) -> None:
     """One step of mirror ascent with the rewards of all contexts, projected onto the looser bounds.
 
@@ -142,7 +144,7 @@ def move_shared(rule: DistinctRule, state: DistinctState) -> None:
     mirror_ascent.add_multipliers(state.multipliers, lam, s)
 
 
-@jit
+@jit_apart
 def forget_all(rule: DistinctRule, state: DistinctState, keep: float) -> None:
     """Start to learn anew, in all contexts; logits keep a part of what they had learned."""
     shared, theta, start = state.shared, state.shared.theta[0], rule.explore.theta
@@ -158,11 +160,25 @@ def forget_all(rule: DistinctRule, state: DistinctState, keep: float) -> None:
             state.delta[x, i] *= keep
 
 
-@jit
+@jit_embedded
 def follow_shared(rule: DistinctRule, state: DistinctState, x: int) -> None:
     """Bring a context up to date: its own step if one is due, and what all have learned."""
-    shared, slope = state.shared, state.gradient
-    pooled, due = shared.contexts[0] > 1, state.visits[x] % rule.ascent.batch == 0
+    shared, pooled = state.shared, state.shared.contexts[0] > 1
+    due, steps = state.visits[x] % rule.ascent.batch == 0, shared.decisions[0] // rule.ascent.batch
+    if due or not state.gradient.based[x] or state.moved[x] != steps:
+        update_context(rule, state, x, due)
+    if pooled:
+        spread = np.empty(state.delta.shape[1])
+        fill_covariance_diagonal(spread, state.pi[x], rule.members)
+        for i in range(spread.size):
+            shared.spread[0, i] += spread[i]
+        shared.counted[0] += 1
+
+
+@jit_apart
+def update_context(rule: DistinctRule, state: DistinctState, x: int, due: bool) -> None:
+    """`follow_shared`, if there is something to do."""
+    shared, slope, pooled = state.shared, state.gradient, state.shared.contexts[0] > 1
     if due or not slope.based[x]:
         update_context_baseline(slope, x, shared.gradient, rule.ascent.memory)
     if due and pooled:
@@ -173,12 +189,6 @@ def follow_shared(rule: DistinctRule, state: DistinctState, x: int) -> None:
         refresh_tables(get_tables(state, x), rule.members)
         project_context(rule, state, x, pooled)
         state.moved[x] = shared.decisions[0] // rule.ascent.batch
-    if pooled:
-        spread = np.empty(state.delta.shape[1])
-        fill_covariance_diagonal(spread, state.pi[x], rule.members)
-        for i in range(spread.size):
-            shared.spread[0, i] += spread[i]
-        shared.counted[0] += 1
 
 
 @jit
@@ -218,19 +228,48 @@ def find_available_distributions(
     return restrict_tables(here, rule.explore, rule.members, rule.eps, A, b, available)
 
 
-@jit_inline
-def forecast_distinct(
-    rule: DistinctRule, state: DistinctState, learned: SetTables, explore: SetTables, some: bool
-) -> bool:
-    """Would panels of these distributions miss a limit? Only asked if only `some` are available."""
-    short = False
-    if some or state.budget.alarm[0]:  # else there is nothing to forecast or clear
-        costs = state.bounds
-        if some:
-            A = get_mean_rows(rule.guard, state.budget)
-            costs = compute_mixture_costs(A, learned, explore, rule.eps)
-        short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
-    return short
+class DrawnSet(NamedTuple):
+    """A set that was drawn from a mixture."""
+
+    members: Ints
+    pi: Floats  # (K,) inclusion probabilities of the learned distribution
+    propensity: float
+    weight: float
+    short: bool  # would such panels miss a limit?
+
+
+@jit_embedded
+def draw_panel(
+    rule: DistinctRule, state: DistinctState, x: int, rng: RngKey, available: Bools
+) -> DrawnSet:
+    """Draw one set of the available experts."""
+    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
+        return draw_available(rule, state, x, rng, available)
+    return draw_one_set(borrow_tables(state, x), rule.explore, rule.eps, rule.members, rng, False)
+
+
+@jit_apart
+def draw_available(
+    rule: DistinctRule, state: DistinctState, x: int, rng: RngKey, available: Bools
+) -> DrawnSet:
+    """`draw_panel` where some are not available, or were not."""
+    learned, explore, m = find_available_distributions(rule, state, x, available)
+    costs = state.bounds
+    if available.size > 0:
+        A = get_mean_rows(rule.guard, state.budget)
+        costs = compute_mixture_costs(A, learned, explore, rule.eps)
+    short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
+    return draw_one_set(learned, explore, rule.eps, m, rng, short)
+
+
+@jit_embedded
+def draw_one_set(
+    learned: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey, short: bool
+) -> DrawnSet:
+    """Draw a set of m members, with its probability."""
+    members = draw_from_mixture(learned, explore, eps, m, rng)
+    propensity, weight = compute_mixture_propensity(members, learned, explore, eps)
+    return DrawnSet(members, learned.pi.copy(), propensity, weight, short)
 
 
 @step(base.decide, DistinctRule)
@@ -249,15 +288,13 @@ def decide_distinct(
     follow_shared(rule, state, context)
     state.visits[context] += 1
     state.shared.decisions[0] += 1
-    learned, explore, m = find_available_distributions(rule, state, context, available)
-    short = forecast_distinct(rule, state, learned, explore, available.size > 0)
-    members = draw_from_mixture(learned, explore, rule.eps, m, rng)
-    propensity, weight = compute_mixture_propensity(members, learned, explore, rule.eps)
-    panel = guard_panel(rule.guard, state.budget, members, available)  # drawn, or the schedule's
-    draws, pi = np.empty(rule.draws, np.int64), learned.pi.copy()
+    drawn = draw_panel(rule, state, context, rng, available)
+    panel = guard_panel(rule.guard, state.budget, drawn.members, available)  # or the schedule's
+    draws, pi, none = np.empty(rule.draws, np.int64), drawn.pi, state.bounds[:0]
     fill_draws_from_set(draws, panel.members)
-    none, kept, p = np.empty(0), panel.kept and not short, 1.0 if panel.replaced else propensity
-    return Ticket(rng.t, context, draws, none, pi, available, 1.0, kept, p, weight, panel.replaced)
+    kept, p = panel.kept and not drawn.short, 1.0 if panel.replaced else drawn.propensity
+    weight, replaced = drawn.weight, panel.replaced
+    return Ticket(rng.t, context, draws, none, pi, available, 1.0, kept, p, weight, replaced)
 
 
 mirror_ascent.register_budget(DistinctRule)
@@ -271,14 +308,17 @@ def learn_distinct(
     learn_panel(rule, state, ticket, feedback.reward)
 
 
-@jit
+@jit_embedded
 def learn_panel(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward: float) -> None:
     """Learn from a reward in its context, and for all of them."""
     shared, x, slope = state.shared, ticket.context, state.gradient
     compare_recent(shared.recent, shared.evidence, shared.belief, ticket.draws, reward)
-    update_member_belief(shared.belief, 0, ticket.draws, reward)
     if not ticket.replaced:
-        members = base.select_first(ticket.draws, ticket.draws)
+        members, n = stack_ints(ticket.draws.size), 0
+        for j in range(ticket.draws.size):
+            members[n] = ticket.draws[j]
+            n += is_first_draw(ticket.draws, j)
+        members = members[:n]
         shared.gradient.rewards[0] += 1.0
         shared.gradient.total[0] += reward
         based, centered = slope.based[x], mirror_ascent.center_reward(slope, x, reward)
@@ -286,23 +326,28 @@ def learn_panel(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward
             note_reward(shared.change, 0, centered)
             left = subtract_prediction(shared.belief, 0, members, ticket.inclusion, centered)
             weight = ticket.weight * left / rule.ascent.batch
-            add_panel_score(shared.gradient.g[0], members, ticket.inclusion, weight)
+            add_panel_score(shared.gradient.g, 0, members, ticket.inclusion, weight)
             if shared.contexts[0] > 1:
                 weight = ticket.weight * centered / rule.ascent.batch
-                add_panel_score(slope.g[x], members, ticket.inclusion, weight)
+                add_panel_score(slope.g, x, members, ticket.inclusion, weight)
 
 
 @jit
-def add_panel_score(g: Floats, draws: Ints, pi: Floats, weight: float) -> None:
+def add_panel_score(gradients: Floats, x: int, members: Ints, pi: Floats, weight: float) -> None:
     """g_i += weight (1[i in A] - pi_i), the score in theta of the distribution that was drawn from.
 
     `move_shared` and `move_context` convert it by the covariance of what they move.
     """
-    score = np.empty(g.size)
-    conditional_poisson.fill_fixed_set_score(score, draws, pi)
+    g, before = borrow_row(gradients, x), stack_floats(members.size)
+    for j in range(members.size):
+        before[j] = g[members[j]]
     for i in range(g.size):
         if pi[i] * (1.0 - pi[i]) > NO_CHOICE_VARIANCE:
-            g[i] += weight * score[i]
+            g[i] += weight * -pi[i]
+    for j in range(members.size):
+        i = members[j]
+        if pi[i] * (1.0 - pi[i]) > NO_CHOICE_VARIANCE:
+            g[i] = before[j] + weight * (-pi[i] + 1.0)
 
 
 @jit_inline

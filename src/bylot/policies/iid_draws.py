@@ -15,6 +15,7 @@ import numpy as np
 
 from bylot.numerics import iid_sets, sampling
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
+from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_floats
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.set_selection import fill_draws_from_set
@@ -110,7 +111,7 @@ def project_strict(rule: StrictRule, state: IidState, x: int, multipliers: Float
     iid_limits.project_onto_rows(theta, q, multipliers, rule.safe, rule.eps, rule.explore)
 
 
-@jit
+@jit_apart
 def move_iid(rule: Any, state: IidState, x: int) -> None:
     """One step of mirror ascent, projected onto the constraint."""
     theta, q = state.theta[x], state.q[x]
@@ -205,23 +206,36 @@ def replace_draws(panel: sampling.IidDraws, members: Ints) -> None:
         panel.probabilities[k] = 1.0
 
 
-@jit
+@jit_embedded
 def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
     """The probability of the set that M draws form, given that of each draw."""
-    masses = base.select_first(probabilities, draws)
-    p: float = np.exp(iid_sets.log_iid_set_probability(masses, draws.size))
+    masses = stack_floats(draws.size)
+    n = fill_first(masses, probabilities, draws)
+    p: float = np.exp(iid_sets.log_iid_set_probability(masses[:n], draws.size))
     return max(p, base.MIN_PROPENSITY)
 
 
-@jit
-def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
+@jit_embedded
+def fill_first(out: Floats, values: Floats, draws: Ints) -> int:
+    """Write the values at the first draw of each member; returns how many these are."""
+    n = 0
+    for j in range(draws.size):
+        out[n] = values[j]
+        n += sampling.is_first_draw(draws, j)
+    return n
+
+
+@jit_embedded
+def add_set_score(gradients: Floats, ticket: Ticket, M: int, weight: float) -> None:
     """Add the score of the *set*: who was drawn, not how often.
 
     Among available experts it is taken along their simplex: as q.score = M, less M for each.
     """
-    masses = base.select_first(ticket.draw_probabilities, ticket.draws)
-    score, n = np.empty(masses.size), 0
-    iid_sets.fill_iid_set_score(score, masses, M)
+    g, masses = borrow_row(gradients, ticket.context), stack_floats(ticket.draws.size)
+    n = fill_first(masses, ticket.draw_probabilities, ticket.draws)
+    score = stack_floats(n)
+    iid_sets.fill_iid_set_score(score, masses[:n], M)
+    n = 0
     for j in range(ticket.draws.size):
         if sampling.is_first_draw(ticket.draws, j):
             g[ticket.draws[j]] += weight * score[n]
@@ -231,27 +245,44 @@ def add_set_score(g: Floats, ticket: Ticket, M: int, weight: float) -> None:
             g[i] -= weight * M
 
 
+@jit_embedded
+def draw_panel(
+    rule: Any, state: IidState, x: int, rng: RngKey, available: Bools
+) -> tuple[sampling.IidDraws, bool]:
+    """M draws, and whether panels of the available experts would miss a limit."""
+    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
+        return draw_available(rule, state, x, rng, available)
+    q, mass = borrow_row(state.q, x), borrow_row(state.mass, x)
+    return sampling.draw_iid(q, mass, rule.draws, rng), False
+
+
+@jit_apart
+def draw_available(
+    rule: Any, state: IidState, x: int, rng: RngKey, available: Bools
+) -> tuple[sampling.IidDraws, bool]:
+    """`draw_panel` where some are not available, or were not."""
+    q, mass = restrict_iid_distribution(rule, state, x, available)
+    costs = state.bounds
+    if available.size > 0:
+        A = get_mean_rows(rule.guard, state.budget)
+        costs = iid_sets.expected_panel_costs(q, A, rule.draws)
+    short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
+    return sampling.draw_iid(q, mass, rule.draws, rng), short
+
+
 def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
     """`decide`: a step every batch, then M draws, or the guard's panel in their place."""
     if state.visits[context] % rule.ascent.batch == 0 or state.budget.windows.begun[0]:
         move_iid(rule, state, context)
     state.visits[context] += 1
-    q, mass, costs = state.q[context], state.mass[context], state.bounds
-    if available.size > 0:
-        q, mass = restrict_iid_distribution(rule, state, context, available)
-        A = get_mean_rows(rule.guard, state.budget)
-        costs = iid_sets.expected_panel_costs(q, A, rule.draws)
-    short = False
-    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
-        short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
-    panel = sampling.draw_iid(q, mass, rule.draws, rng)
+    panel, short = draw_panel(rule, state, context, rng, available)
     admitted = guard_panel(rule.guard, state.budget, panel.draws, available)
     replaced, propensity = admitted.replaced, 1.0
     if replaced:
         replace_draws(panel, admitted.members)
     else:
         propensity = compute_iid_propensity(panel.probabilities, panel.draws)
-    kept, none = admitted.kept and not short, np.empty(0)
+    kept, none = admitted.kept and not short, state.bounds[:0]
     draws, p = panel.draws, panel.probabilities
     return Ticket(rng.t, context, draws, p, none, available, 1.0, kept, propensity, 1.0, replaced)
 
@@ -268,7 +299,7 @@ def learn_iid(rule: Any, state: IidState, ticket: Ticket, feedback: Feedback) ->
         )
         if based:
             note_reward(state.change, x, centered)
-        add_set_score(state.gradient.g[x], ticket, rule.draws, centered / rule.ascent.batch)
+        add_set_score(state.gradient.g, ticket, rule.draws, centered / rule.ascent.batch)
 
 
 def compute_iid_distribution(rule: Any, state: IidState, context: int, available: Bools) -> Floats:

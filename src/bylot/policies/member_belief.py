@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import is_first_draw
 from bylot.policies.change_detection import RECENT_BATCH, bet_on_recent, fit_skills, forget_skill
@@ -63,7 +64,7 @@ def make_member_belief(rows: int, size: int) -> MemberBelief:
     )
 
 
-@jit
+@jit_apart
 def forget_members(belief: MemberBelief, x: int) -> None:
     """Return to the prior."""
     for i in range(belief.beta.shape[1]):
@@ -73,7 +74,7 @@ def forget_members(belief: MemberBelief, x: int) -> None:
     belief.trust[x] = belief.agreement[x] = belief.strength[x] = 0.0
 
 
-@jit
+@jit_embedded
 def predict_members(belief: MemberBelief, x: int, draws: Ints) -> tuple[float, float]:
     """What a panel is expected to miss, and the variance of its logarithm."""
     total, spread = 0.0, 0.0
@@ -84,15 +85,23 @@ def predict_members(belief: MemberBelief, x: int, draws: Ints) -> tuple[float, f
     return max(math.exp(min(total, 0.0)), MIN_MISS), spread
 
 
-@jit
+@jit_embedded
 def update_member_belief(belief: MemberBelief, x: int, draws: Ints, reward: float) -> None:
     """A step of the extended Kalman filter with a diagonal covariance; no b_i moves by more than 1.
 
     mu = exp(sum_A beta);  den = mu sum_A variance + noise;  step = (1 - reward - mu) / den
     beta_i += variance_i step;  variance_i -= (mu / den) variance_i^2.
     """
-    beta, variance = belief.beta[x], belief.variance[x]
     mu, spread = predict_members(belief, x, draws)
+    correct_members(belief, x, draws, reward, mu, spread)
+
+
+@jit_embedded
+def correct_members(
+    belief: MemberBelief, x: int, draws: Ints, reward: float, mu: float, spread: float
+) -> None:
+    """`update_member_belief`, given what was predicted."""
+    beta, variance = borrow_row(belief.beta, x), borrow_row(belief.variance, x)
     noise, surprise = belief.noise[x], 1.0 - reward - mu
     den = mu * spread + noise
     for j in range(draws.size):
@@ -109,25 +118,32 @@ def update_member_belief(belief: MemberBelief, x: int, draws: Ints, reward: floa
     belief.noise[x] = min(max(noise + rate * (seen - noise), MIN_NOISE), MAX_NOISE)
 
 
-@jit
+@jit_embedded
 def compare_recent(
     recent: MemberBelief, evidence: Floats, belief: MemberBelief, draws: Ints, reward: float
 ) -> None:
-    """Bet that the recent belief, which forgets, predicts a reward better; then update it."""
-    expected, _ = predict_members(belief, 0, draws)
+    """Bet that the recent belief, which forgets, predicts a reward better; then update both."""
+    expected, width = predict_members(belief, 0, draws)
     mu, spread = predict_members(recent, 0, draws)
     noise, known = recent.noise[0], recent.known[0]
     bet_on_recent(evidence, known, noise, expected, mu, mu * (mu * spread + noise), 1.0 - reward)
-    update_member_belief(recent, 0, draws, reward)
-    if recent.known[0] % RECENT_BATCH == 0:
-        beta, widths = belief.beta[0], belief.variance[0]
-        mean, most = fit_skills(beta, widths, PRIOR_LOG_MISS, PRIOR_VARIANCE)
-        for i in range(beta.size):
-            growth = forget_skill(recent.beta[0], i, recent.variance[0, i], mean, most)
-            recent.variance[0, i] *= growth
+    correct_members(recent, 0, draws, reward, mu, spread)
+    if int(recent.known[0]) % RECENT_BATCH == 0:
+        forget_older_rewards(recent, belief)
+    correct_members(belief, 0, draws, reward, expected, width)
 
 
-@jit
+@jit_apart
+def forget_older_rewards(recent: MemberBelief, belief: MemberBelief) -> None:
+    """Let the recent belief return to what experts are like, with a half-life."""
+    beta, widths = belief.beta[0], belief.variance[0]
+    mean, most = fit_skills(beta, widths, PRIOR_LOG_MISS, PRIOR_VARIANCE)
+    for i in range(beta.size):
+        growth = forget_skill(recent.beta[0], i, recent.variance[0, i], mean, most)
+        recent.variance[0, i] *= growth
+
+
+@jit_apart
 def adopt_members(belief: MemberBelief, recent: MemberBelief) -> None:
     """Believe what the recent belief says."""
     for i in range(belief.beta.shape[1]):
@@ -135,14 +151,14 @@ def adopt_members(belief: MemberBelief, recent: MemberBelief) -> None:
         belief.asked[0, i] = 0.0
 
 
-@jit
+@jit_embedded
 def subtract_prediction(
     belief: MemberBelief, x: int, draws: Ints, pi: Floats, centered: float
 ) -> float:
     """centered - trust (sum_A values_i - sum_i pi_i values_i): less how much better than an average
     panel A should be. Notes whether it was.
     """
-    values, more = belief.values[x], 0.0
+    values, more = borrow_row(belief.values, x), 0.0
     for j in range(draws.size):
         more += values[draws[j]] if is_first_draw(draws, j) else 0.0
     for i in range(pi.size):
@@ -183,7 +199,7 @@ def compute_trial_deviation(belief: MemberBelief, x: int, i: int) -> float:
     return math.sqrt(belief.noise[x] * math.exp(-belief.beta[x, i]) / draws)
 
 
-@jit
+@jit_apart
 def exchange_logits(
     theta: Floats, pi: Floats, belief: MemberBelief, x: int, prices: Floats, miss: float
 ) -> None:
@@ -208,8 +224,9 @@ def exchange_logits(
                     else:
                         less = beta[j] - beta[i]
                         less -= EXCHANGE_DEVIATIONS * math.sqrt(variance[i] + variance[j])
-                    gain = miss * (1.0 - math.exp(-less)) - max(prices[i] - prices[j], 0.0)
-                    if less > 0.0 and gain > best:
-                        best, better, worse = gain, i, j
+                    if less > 0.0:  # rare; else nothing is gained
+                        gain = miss * (1.0 - math.exp(-less)) - max(prices[i] - prices[j], 0.0)
+                        if gain > best:
+                            best, better, worse = gain, i, j
     if better >= 0:
         theta[better], theta[worse] = theta[worse], theta[better]

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
+from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats, stack_ints
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
 from bylot.numerics.set_selection import choose_greedy_set, count_available, fill_draws_from_set
@@ -144,7 +145,7 @@ class NoisyOrState(NamedTuple):
         return self.explorer.bounds
 
 
-@jit
+@jit_embedded
 def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
     """(d, K) what a call of each expert costs on average, in price units."""
     costs = state.explorer.budget.costs
@@ -157,7 +158,7 @@ def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
     return rows
 
 
-@jit
+@jit_embedded
 def choose_best_set(
     rule: NoisyOrRule,
     state: NoisyOrState,
@@ -169,11 +170,16 @@ def choose_best_set(
 ) -> tuple[Ints, Xoshiro]:
     """The set with the least of what it misses under a sampled model, plus its price under A."""
     prices, most = np.empty(b.size), rule.most
-    weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
     fill_expert_prices(prices, state.dual_prices, A, get_counting_limits(state, x))
     if available.size > 0:
         most = min(most, count_available(available))
-    return choose_greedy_set(weights, miss, prices, min(rule.fewest, most), most, available), s
+    fewest = min(rule.fewest, most)
+    if panel_model.has_classes(state.model):
+        weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
+        return choose_greedy_set(weights, miss, prices, fewest, most, available), s
+    one = stack_floats(1)
+    one[0] = 1.0
+    return choose_greedy_set(one, b.reshape((1, -1)), prices, fewest, most, available), stream
 
 
 @jit
@@ -183,7 +189,7 @@ def get_counting_limits(state: NoisyOrState, x: int) -> Bools:
     return windows.by_context[x] if windows.by_context.shape[0] > 0 else windows.applies
 
 
-@jit
+@jit_embedded
 def mark_fixed_prices(rule: NoisyOrRule, state: NoisyOrState, x: int) -> Bools:
     """(d,) the limits whose prices a panel of context x does not move: those that do not count it,
     those that the available experts cannot satisfy, and those of tenants.
@@ -212,7 +218,7 @@ def draw_recent_contexts(
     return drawn, s
 
 
-@jit
+@jit_apart
 def rehearse_prices(
     rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
 ) -> Xoshiro:
@@ -233,7 +239,7 @@ def rehearse_prices(
     return s
 
 
-@jit
+@jit_apart
 def rehearse_curve(
     rule: NoisyOrRule,
     state: NoisyOrState,
@@ -256,7 +262,7 @@ def rehearse_curve(
     return s
 
 
-@jit
+@jit_apart
 def fill_tenant_prices(rule: NoisyOrRule, state: NoisyOrState, stream: Xoshiro) -> Xoshiro:
     """Draw the prices of limits for each tenant by its bounds in force."""
     s = stream
@@ -268,7 +274,7 @@ def fill_tenant_prices(rule: NoisyOrRule, state: NoisyOrState, stream: Xoshiro) 
     return s
 
 
-@jit
+@jit_embedded
 def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools) -> None:
     """Mark the limits that the available experts cannot satisfy, if some are unavailable."""
     guard, budget, bounds = rule.explorer.guard, state.explorer.budget, state.explorer.bounds
@@ -280,18 +286,22 @@ def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools)
         forecast_shortfall(guard, budget, bounds, bounds)
 
 
-@jit
+@jit_embedded
 def choose_model_panel(
     rule: NoisyOrRule, state: NoisyOrState, x: int, t: int, available: Bools, stream: Xoshiro
 ) -> Ticket:
     """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
-    miss, s = panel_model.sample_models(state.model, np.full(1, x), rule.most, stream)
+    contexts, b = stack_ints(1), stack_floats(bounds.size)
+    contexts[0] = x
+    miss, s = panel_model.sample_models(state.model, contexts, rule.most, stream)
     A = get_price_rows(rule, state)
     members, _ = choose_best_set(rule, state, x, miss[0], A, available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
-        b, fixed = bounds * rule.units, mark_fixed_prices(rule, state, x)
+        for j in range(b.size):
+            b[j] = bounds[j] * rule.units[j]
+        fixed = mark_fixed_prices(rule, state, x)
         update_dual_prices(state.dual_prices, A, members, b, fixed, rule.kept)
     draws = np.empty(rule.explorer.draws, np.int64)
     fill_draws_from_set(draws, admitted.members)
@@ -299,7 +309,7 @@ def choose_model_panel(
     return base.make_plain_ticket(t, x, draws, available, kept, admitted.replaced)
 
 
-@jit
+@jit_embedded
 def note_context(state: NoisyOrState, x: int) -> None:
     """Count a round of this context."""
     state.model.belief.deviations.contexts[0] += state.visits[x] == 0
@@ -316,6 +326,22 @@ def has_jumped(before: Floats, bounds: Floats, scoped: Bools) -> bool:
         low, high = min(before[j], bounds[j]), max(before[j], bounds[j])
         jumped |= low >= 0.0 and high > MAX_BOUND_JUMP * low and not scoped[j]
     return jumped
+
+
+@jit_apart
+def explore_panel(
+    rule: DistinctRule, state: DistinctState, x: int, rng: RngKey, available: Bools
+) -> Ticket:
+    """A round of `distinct`."""
+    return base.decide(rule, state, x, rng, available)
+
+
+@jit_apart
+def learn_exploration(
+    rule: DistinctRule, state: DistinctState, ticket: Ticket, feedback: Feedback
+) -> None:
+    """Learn from a round of `distinct`."""
+    learn(rule, state, ticket, feedback)
 
 
 @step(base.decide, NoisyOrRule)
@@ -340,7 +366,7 @@ def decide_noisy_or(
     if due:
         s = rehearse_prices(rule, state, context, available, s)
     if rule.explore > 0.0 and draw_uniforms(rng, EXPLORE_STREAM, 1)[0] < rule.explore:
-        ticket = base.decide(explorer, learned, context, rng, available)
+        ticket = explore_panel(explorer, learned, context, rng, available)
     else:
         ticket = choose_model_panel(rule, state, context, rng.t, available, s)
     base.count_members(state.drawn[context], ticket.draws)
@@ -359,11 +385,11 @@ def learn_noisy_or(
 ) -> None:
     """`learn`: update the posterior, whoever chose the panel; `distinct` learns from its rounds."""
     if is_exploration(ticket):
-        learn(rule.explorer, state.explorer, ticket, feedback)
+        learn_exploration(rule.explorer, state.explorer, ticket, feedback)
     learn_report(rule, state, ticket, feedback)
 
 
-@jit
+@jit_embedded
 def learn_report(
     rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, feedback: Feedback
 ) -> None:

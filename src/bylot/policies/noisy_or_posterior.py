@@ -20,6 +20,7 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
+from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_ints
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
@@ -126,7 +127,7 @@ def make_prior(
     )
 
 
-@jit
+@jit_apart
 def restart_posterior(belief: Posterior) -> None:
     """Forget all but the scale of rewards."""
     beta, root, drift = belief.beta, belief.root, belief.drift
@@ -144,7 +145,7 @@ def estimate_noise(belief: Posterior) -> float:
     return float(min(max(belief.noise[0] / belief.noise[1], MIN_NOISE), MAX_NOISE))
 
 
-@jit
+@jit_embedded
 def sample_posterior(
     belief: Posterior, contexts: Ints, members: int, scales: Floats, z: Floats, more: Floats
 ) -> Floats:
@@ -175,7 +176,7 @@ class Surprise(NamedTuple):
     known: bool  # nothing new: a set that misses nothing did so again
 
 
-@jit
+@jit_embedded
 def update_posterior(
     belief: Posterior,
     x: int,
@@ -201,7 +202,8 @@ def update_posterior(
     added = pooled.PanelDeviation(0.0, 0.0, 0.0)
     if pooled.are_pooled(belief.deviations):
         added = pooled.predict_deviation(belief.deviations, x, members)
-    total, w, Px = offset + added.mean, np.empty(beta.size), np.empty(beta.size)
+    total, work = offset + added.mean, np.empty((2, beta.size))
+    w, Px = borrow_row(work, 0), borrow_row(work, 1)
     for n in range(places.size):
         total += values[n] * beta[places[n]]
     mu = math.exp(min(total, 0.0))
@@ -263,14 +265,17 @@ def track_drift(belief: Posterior, members: Ints, found: Surprise, phi: float) -
     sd = QUIET_ALARM_SD + noisy * (NOISY_ALARM_SD - QUIET_ALARM_SD)
     low = -compute_drift_threshold(fade, max(-skew, 0.0), sd)
     high = compute_drift_threshold(fade, max(skew, 0.0), sd)
-    some, fired = False, np.zeros(drift.size, np.bool_)
+    alarms, n = stack_ints(members.size), 0
     for i in members:
         drift[i] += fade * (surprise - drift[i])
         if not low <= drift[i] <= high:
             drift[i] = 0.0
-            fired[i] = True
-            some = True
-    if some:
+            alarms[n] = i
+            n += 1
+    if n > 0:
+        fired = np.zeros(drift.size, np.bool_)
+        for place in range(n):
+            fired[alarms[place]] = True
         widen_covariance(belief, fired)
 
 
@@ -287,7 +292,7 @@ def compute_drift_threshold(fade: float, skew: float, sd: float) -> float:
     return sigma * (sd + s * (sd * sd - 1.0) / 6.0)
 
 
-@jit
+@jit_apart
 def widen_covariance(belief: Posterior, fired: Bools) -> None:
     """Double all variances, at most to the prior's; fired experts get independent noise up to it.
 
@@ -300,7 +305,7 @@ def widen_covariance(belief: Posterior, fired: Bools) -> None:
             raise_variance(belief.root, i, belief.prior[1])
 
 
-@jit
+@jit_apart
 def grow_covariance(belief: Posterior, growth: float) -> None:
     """Let all variances grow by this factor, at most to those of the prior."""
     widths = compute_variances(belief.root)

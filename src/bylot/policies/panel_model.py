@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats, stack_ints
 from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
 from bylot.policies import base, pooled_contexts, recent_belief, request_classes
 from bylot.policies import noisy_or_posterior as posterior
@@ -61,6 +63,12 @@ def has_contexts(model: PanelModel) -> bool:
 
 
 @jit
+def has_classes(model: PanelModel) -> bool:
+    """Are there classes of requests? Without, one sample of e^b_i is all there is."""
+    return request_classes.are_used(model.requests)
+
+
+@jit
 def compute_scale_factor(model: PanelModel) -> float:
     """The factor of the scales of samples: (16 / K)^(1/4) in a large pool with noisy rewards.
 
@@ -74,7 +82,7 @@ def compute_scale_factor(model: PanelModel) -> float:
     return float(1.0 - noisy * (1.0 - least))
 
 
-@jit
+@jit_embedded
 def sample_models(
     model: PanelModel, contexts: Ints, members: int, stream: Xoshiro
 ) -> tuple[Floats, Xoshiro]:
@@ -84,15 +92,15 @@ def sample_models(
     the policy from staying with experts that were lucky first.
     """
     belief, N, K, s = model.belief, contexts.size, model.belief.beta.size, stream
-    scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N, K))
-    factor = compute_scale_factor(model)
+    pooled, factor = has_contexts(model), compute_scale_factor(model)
+    scales, z, more = np.empty(N), np.empty((N, K)), np.empty((N if pooled else 0, K))
     for n in range(N):
         bits, s = next_word(s)
         wide = open_uniform_from_word(bits) < WIDE_SAMPLING_SHARE
         scales[n] = factor * (WIDE_SAMPLING_SCALE if wide else SAMPLING_SCALE)
         for k in range(K):
             z[n, k], s = draw_normal(s)
-        if pooled_contexts.are_pooled(belief.deviations):
+        if pooled:
             for k in range(K):
                 more[n, k], s = draw_normal(s)
     b = posterior.sample_posterior(belief, contexts, members, scales, z, more)
@@ -102,47 +110,59 @@ def sample_models(
     return b, s
 
 
-@jit
+@jit_apart
 def sample_misses(
     model: PanelModel, x: int, factors: Floats, stream: Xoshiro
 ) -> tuple[Floats, Floats, Xoshiro]:
     """Weights, (Z,), and misses, (Z, K): a panel misses sum_z weights_z prod_{i in A} misses_zi.
 
-    factors: (K,) e^b_i, which are all there is without classes of requests
+    factors: (K,) e^b_i
     """
-    if request_classes.are_used(model.requests):
-        pooled = has_contexts(model)
-        return request_classes.sample_classes(model.requests, x, factors, pooled, stream)
-    return np.ones(1), factors.reshape((1, -1)), stream
+    pooled = has_contexts(model)
+    return request_classes.sample_classes(model.requests, x, factors, pooled, stream)
 
 
-@jit
+@jit_embedded
 def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback) -> bool:
     """Update the model by a report; returns whether the scale of rewards changed."""
-    belief, requests, x = model.belief, model.requests, ticket.context
-    members, pooled = base.select_first(ticket.draws, ticket.draws), has_contexts(model)
-    log_miss, offset = 0.0, 0.0
-    if request_classes.are_used(requests):
-        log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
-        offset = request_classes.compute_linked_miss(requests, log_miss)
-    recent, ones, changed = model.recent, np.ones(members.size), False
+    if has_classes(model):
+        return learn_scored_panel(model, kind, ticket, feedback)
+    belief, recent, x, changed = model.belief, model.recent, ticket.context, False
+    reward, draws, n = feedback.reward, ticket.draws, 0
+    members, ones = stack_ints(draws.size), stack_floats(draws.size)
+    for j in range(draws.size):
+        members[n], ones[n] = draws[j], 1.0
+        n += is_first_draw(draws, j)
+    members, ones = members[:n], ones[:n]
     if recent.beta.size > 0:
-        changed = recent_belief.compare_recent_belief(recent, belief, x, members, feedback.reward)
-    moved = posterior.update_posterior(belief, x, members, members, ones, offset, feedback.reward)
+        changed = recent_belief.compare_recent_belief(recent, belief, x, members, ones, reward)
+    moved = posterior.update_posterior(belief, x, members, members, ones, 0.0, reward)
     if moved:
-        request_classes.restart_classes(requests)
         recent_belief.restart_recent(recent, belief)
     elif changed:
         recent_belief.adopt_recent(recent, belief)
-    if request_classes.are_used(requests):
-        evidence = make_evidence(kind, belief.scale, ticket.draws, members, feedback)
-        noise = posterior.estimate_noise(belief)
-        request_classes.learn_link(requests, log_miss, evidence.miss, noise)
-        request_classes.learn_request(requests, x, members, evidence, pooled)
     return moved
 
 
-@jit
+@jit_apart
+def learn_scored_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback) -> bool:
+    """`learn_panel` with scores of members, or winners."""
+    belief, requests, x = model.belief, model.requests, ticket.context
+    members, pooled = base.select_first(ticket.draws, ticket.draws), has_contexts(model)
+    log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
+    offset = request_classes.compute_linked_miss(requests, log_miss)
+    ones, reward = np.ones(members.size), feedback.reward
+    moved = posterior.update_posterior(belief, x, members, members, ones, offset, reward)
+    if moved:
+        request_classes.restart_classes(requests)
+    evidence = make_evidence(kind, belief.scale, ticket.draws, members, feedback)
+    noise = posterior.estimate_noise(belief)
+    request_classes.learn_link(requests, log_miss, evidence.miss, noise)
+    request_classes.learn_request(requests, x, members, evidence, pooled)
+    return moved
+
+
+@jit_apart
 def forget_some(model: PanelModel, x: int, growth: float) -> None:
     """Let variances grow by this factor per reward, and counts fade."""
     belief, n = model.belief, model.belief.rewards[0]

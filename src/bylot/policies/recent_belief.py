@@ -19,7 +19,8 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
-from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded
+from bylot.numerics.jit import Floats, Ints
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
 from bylot.policies.change_detection import (
@@ -67,7 +68,7 @@ def make_recent_belief(belief: Posterior, used: bool) -> RecentBelief:
     return RecentBelief(belief.beta[:size].copy(), belief.root[:size, :size].copy(), np.zeros(1))
 
 
-@jit
+@jit_apart
 def restart_recent(recent: RecentBelief, belief: Posterior) -> None:
     """Start from the shared belief, which has started again."""
     recent.evidence[0] = 0.0
@@ -77,12 +78,12 @@ def restart_recent(recent: RecentBelief, belief: Posterior) -> None:
             recent.root[i, k] = belief.root[i, k]
 
 
-@jit
+@jit_embedded
 def compare_recent_belief(
-    recent: RecentBelief, belief: Posterior, x: int, members: Ints, reward: float
+    recent: RecentBelief, belief: Posterior, x: int, members: Ints, ones: Floats, reward: float
 ) -> bool:
     """Bet on a reward, before the shared belief learns from it, and learn from it; returns whether
-    skills have changed.
+    skills have changed. ones: as many as members
     """
     added = pooled.PanelDeviation(0.0, 0.0, 0.0)
     if pooled.are_pooled(belief.deviations):
@@ -93,8 +94,9 @@ def compare_recent_belief(
         total += recent.beta[i]
     expected = max(math.exp(min(expected + added.mean, 0.0)), MIN_EXPECTED_MISS)
     mu = max(math.exp(min(total + added.mean, 0.0)), MIN_EXPECTED_MISS)
-    w, Px = np.empty(recent.beta.size), np.empty(recent.beta.size)
-    own = fill_root_product(w, recent.root, members, np.ones(members.size))
+    work = np.empty((2, recent.beta.size))
+    w, Px = borrow_row(work, 0), borrow_row(work, 1)
+    own = fill_root_product(w, recent.root, members, ones)
     den = mu * (own + added.variance) + phi
     change = bet_on_recent(recent.evidence, belief.rewards[0], phi, expected, mu, mu * den, y)
     reduce_root(Px, recent.root, w, mu / den, (mu * added.variance + phi) / den)
@@ -105,7 +107,7 @@ def compare_recent_belief(
     return change
 
 
-@jit
+@jit_apart
 def forget_older(recent: RecentBelief, belief: Posterior) -> None:
     """Let the recent belief return to what experts are like, with a half-life."""
     known, widths = compute_variances(belief.root), compute_variances(recent.root)
@@ -115,7 +117,7 @@ def forget_older(recent: RecentBelief, belief: Posterior) -> None:
     scale_root(recent.root, widths)
 
 
-@jit
+@jit_apart
 def adopt_recent(recent: RecentBelief, belief: Posterior) -> None:
     """Believe what the recent belief says; what contexts add is forgotten."""
     recent.evidence[0] = 0.0

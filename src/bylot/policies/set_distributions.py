@@ -10,10 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.numerics import conditional_poisson
+from bylot.numerics.embedded import borrow_row, jit_embedded
 from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import kl_project
-from bylot.numerics.philox import COIN_STREAM, PANEL_STREAM, RngKey, draw_uniforms
+from bylot.numerics.philox import (
+    COIN_STREAM,
+    PANEL_STREAM,
+    RngKey,
+    philox_block,
+    uniform_from_word,
+)
 from bylot.numerics.set_selection import count_available
 from bylot.policies.base import MIN_PROPENSITY
 from bylot.policies.guard import is_outside_bounds
@@ -53,6 +60,14 @@ def make_tables(theta: Floats, m: int) -> SetTables:
 def get_tables(state: Any, x: int) -> SetTables:
     """The distribution of a context: views into the state."""
     return SetTables(state.theta[x], state.table[x], state.coins[x], state.pi[x], state.log_z[x])
+
+
+@jit_embedded
+def borrow_tables(state: Any, x: int) -> SetTables:
+    """`get_tables` for compiled code that holds the state."""
+    theta, table = borrow_row(state.theta, x), borrow_row(state.table, x)
+    coins, pi = borrow_row(state.coins, x), borrow_row(state.pi, x)
+    return SetTables(theta, table, coins, pi, borrow_row(state.log_z, x))
 
 
 @jit
@@ -98,17 +113,23 @@ def restrict_tables(
     return here, explore, m
 
 
-@jit_inline
+@jit_embedded
+def toss_coin(rng: RngKey, p: float) -> bool:
+    """True with probability p: the first uniform of its stream is below p."""
+    seed, t = np.uint64(rng.seed), np.uint64(rng.t)
+    word = philox_block(np.uint64(0), t, np.uint64(COIN_STREAM), seed)[0]
+    return bool(uniform_from_word(word) < p)
+
+
+@jit_embedded
 def draw_from_mixture(here: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey) -> Ints:
     """A set from the exploration distribution with probability eps, else from the learned one."""
-    if draw_uniforms(rng, COIN_STREAM, 1)[0] < eps:
-        members = conditional_poisson.draw_set(explore.table, explore.coins, m, rng, PANEL_STREAM)
-    else:
-        members = conditional_poisson.draw_set(here.table, here.coins, m, rng, PANEL_STREAM)
-    return members
+    if toss_coin(rng, eps):
+        return conditional_poisson.draw_set(explore.table, explore.coins, m, rng, PANEL_STREAM)
+    return conditional_poisson.draw_set(here.table, here.coins, m, rng, PANEL_STREAM)
 
 
-@jit_inline
+@jit_embedded
 def compute_mixture_propensity(
     members: Ints, here: SetTables, explore: SetTables, eps: float
 ) -> tuple[float, float]:
