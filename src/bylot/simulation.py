@@ -25,8 +25,9 @@ from bylot.environments.call_costs import (
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
-from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.philox import RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
+from bylot.numerics.scratch import scratch_floats
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (
@@ -243,7 +244,7 @@ def find_winner(values: Floats, draws: Ints, low: float, rng: RngKey) -> int:
     """The member with the best score, a random one if there are several; -1 if no score is above
     the lowest reward.
     """
-    scores = np.empty(draws.size)
+    scores = scratch_floats(draws.size)
     fill_member_scores(scores, values, draws)
     best, count = low, 0
     for j in range(draws.size):
@@ -253,7 +254,7 @@ def find_winner(values: Floats, draws: Ints, low: float, rng: RngKey) -> int:
             count += 1
     if count == 0:
         return NO_WINNER
-    place = int(draw_uniforms(rng, WINNER_STREAM, 1)[0] * count)
+    place = int(draw_uniform(rng, WINNER_STREAM) * count)
     for j in range(draws.size):
         if scores[j] == best and is_first_draw(draws, j):
             if place == 0:

@@ -5,8 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
+from bylot.numerics.philox import DRAW_STREAM, RngKey, fill_uniforms
+from bylot.numerics.scratch import scratch_floats, scratch_ints
 from bylot.numerics.set_selection import repeat_members
+from bylot.numerics.simd import SIMD_WIDTH, count_bits, load_inside, mask_at_most
 
 
 class IidDraws(NamedTuple):
@@ -34,8 +36,8 @@ def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> IidDraws:
     >>> draw_iid(np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]), 2, RngKey(seed=0, t=0))
     IidDraws(draws=array([1, 1]), probabilities=array([1., 1.]))
     """
-    draws, u = np.empty(count, np.int64), draw_uniforms(rng, DRAW_STREAM, count)
-    total = mass[-1]
+    draws, u, total = np.empty(count, np.int64), np.empty(count), mass[mass.size - 1]
+    fill_uniforms(u, rng, DRAW_STREAM)
     for j in range(count):
         i = find_first_above(mass, u[j] * total)
         draws[j] = i
@@ -46,9 +48,15 @@ def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> IidDraws:
 @jit
 def count_at_most(mass: Floats, level: float) -> int:
     """Count the entries that are at most the level."""
-    count = 0
-    for i in range(mass.size):  # an index, not an iterator: this form is vectorised
-        count += mass[i] <= level
+    count, whole = 0, mass.size - mass.size % SIMD_WIDTH
+    for i in range(0, whole, SIMD_WIDTH):
+        count += count_bits(mask_at_most(load_inside(mass, i), level))
+    if mass.size < SIMD_WIDTH:
+        for i in range(mass.size):
+            count += mass[i] <= level
+    elif whole < mass.size:  # the last eight, without those that were counted
+        last = mass.size - SIMD_WIDTH
+        count += count_bits(mask_at_most(load_inside(mass, last), level) >> (whole - last))
     return count
 
 
@@ -129,7 +137,8 @@ def add_panel_cost(out: Floats, costs: Floats, draws: Ints) -> None:
 @jit
 def shuffle_front(items: Ints, count: int, rng: RngKey, stream: int) -> None:
     """Move a random `count` of the items to the front, in random order (Fisher and Yates)."""
-    u = draw_uniforms(rng, stream, count)
+    u = scratch_floats(count)
+    fill_uniforms(u, rng, stream)
     for j in range(count):
         k = j + int(u[j] * (items.size - j))  # below items.size: u < 1 also after rounding
         items[j], items[k] = items[k], items[j]
@@ -143,7 +152,7 @@ def choose_random_experts(
 
     An empty mask stands for all. If fewer are available, they repeat as in `choose_top_m`.
     """
-    items, n, chosen = np.empty(size, np.int64), 0, np.empty(count, np.int64)
+    items, n, chosen = scratch_ints(size), 0, np.empty(count, np.int64)
     for i in range(size):
         items[n] = i
         n += 1 if available.size == 0 or available[i] else 0

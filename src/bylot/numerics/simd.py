@@ -10,6 +10,7 @@ on the vector width of the machine.
     return sum_lanes(acc)
 """
 
+import math
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +25,7 @@ from numba.extending import intrinsic, overload, register_model
 from bylot.numerics.jit import Floats
 
 SIMD_WIDTH = 8
-INT32 = ir.IntType(32)
+INT32, INT64 = ir.IntType(32), ir.IntType(64)
 VECTOR_TYPE = ir.VectorType(ir.DoubleType(), SIMD_WIDTH)
 UNDEFINED_VECTOR = ir.Constant(VECTOR_TYPE, ir.Undefined)
 ZERO_VECTOR = ir.Constant(VECTOR_TYPE, [0.0] * SIMD_WIDTH)
@@ -67,6 +68,18 @@ def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
 def emit_minimum(builder: Any, v: Any, w: Any) -> Any:
     """Emit the smaller of two vectors, by lane."""
     return builder.select(builder.fcmp_ordered("<", v, w), v, w)
+
+
+def emit_below(builder: Any, v: Any, x: Any) -> Any:
+    """Emit v where it is below x, and -inf elsewhere."""
+    nothing = emit_splat(builder, ir.Constant(ir.DoubleType(), -math.inf))
+    return builder.select(builder.fcmp_ordered("<", v, emit_splat(builder, x)), v, nothing)
+
+
+def emit_mask(builder: Any, comparison: str, v: Any, x: Any) -> Any:
+    """Emit an integer whose bit k says how lane k compares with x."""
+    compared = builder.fcmp_ordered(comparison, v, emit_splat(builder, x))
+    return builder.zext(builder.bitcast(compared, ir.IntType(SIMD_WIDTH)), INT64)
 
 
 def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
@@ -144,6 +157,7 @@ def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
     return (signature, emit) if values.layout == "C" else None
 
 
+MASKED = types.int64(LANES_TYPE, types.float64)
 BY_LANE, REDUCED = LANES_TYPE(LANES_TYPE, LANES_TYPE), types.float64(LANES_TYPE)
 splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
@@ -152,6 +166,21 @@ store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  #
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
 min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
+keep_below: Callable[[Lanes, float], Lanes] = make_intrinsic(
+    LANES_TYPE(LANES_TYPE, types.float64), emit_below
+)
+mask_equal: Callable[[Lanes, float], int] = make_intrinsic(
+    MASKED, lambda builder, v, x: emit_mask(builder, "==", v, x)
+)
+mask_at_most: Callable[[Lanes, float], int] = make_intrinsic(
+    MASKED, lambda builder, v, x: emit_mask(builder, "<=", v, x)
+)
+count_bits: Callable[[int], int] = make_intrinsic(
+    types.int64(types.int64), lambda builder, bits: builder.ctpop(bits)
+)
+find_lowest_bit: Callable[[int], int] = make_intrinsic(
+    types.int64(types.int64), lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
+)
 sum_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)
 )

@@ -16,6 +16,7 @@ from bylot.numerics.iid_sets import add_expected_costs, iid_inclusion
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
+from bylot.numerics.scratch import no_floats
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
 from bylot.policies import base
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
@@ -237,7 +238,7 @@ def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: B
     dual.rounds[0] += 1
     panel = draw_iid(q, mass, rule.draws, rng)
     # The propensity takes long to compute: `draw_and_book` does it, the simulator does not.
-    draws, p, none, unknown = panel.draws, panel.probabilities, np.empty(0), np.nan
+    draws, p, none, unknown = panel.draws, panel.probabilities, no_floats(), np.nan
     return Ticket(rng.t, x, draws, p, none, available, share, feasible, unknown, 1.0, False)
 
 
