@@ -25,9 +25,9 @@ from bylot.environments.call_costs import (
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
-from bylot.numerics.philox import RngKey, draw_uniform
+from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
-from bylot.numerics.scratch import scratch_floats
+from bylot.numerics.scratch import scratch_floats, uncounted
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (
@@ -217,9 +217,9 @@ def load_ticket(late: LateRewards, t: int, available: Bools) -> Ticket:
     return Ticket(
         t,
         late.contexts[slot],
-        late.draws[slot].copy(),
-        late.draw_probabilities[slot, : late.sizes[slot, 0]].copy(),
-        late.inclusion[slot, : late.sizes[slot, 1]].copy(),
+        uncounted(late.draws[slot]),
+        uncounted(late.draw_probabilities[slot, : late.sizes[slot, 0]]),
+        uncounted(late.inclusion[slot, : late.sizes[slot, 1]]),
         available,
         late.numbers[slot, 0],
         late.flags[slot, 0],
@@ -286,8 +286,11 @@ def play_rounds(
     budget leaves a panel is refused: it earns and costs nothing.
     """
     everyone, unknown = np.empty(0, np.bool_), np.empty(0)
-    draws, q, rewards, spend, feasible, visited, propensities, replaced = record[:8]
-    distributions, scores, winners, numbers = record[8:]
+    draws, q, rewards, spend = record.draws, record.draw_probabilities, record.rewards, record.spend
+    feasible, visited, propensities = record.feasible, record.contexts, record.propensities
+    replaced, distributions, scores = record.replaced, record.distributions, record.scores
+    winners, numbers = record.winners, record.numbers
+    draws_at, q_at, row_bytes = draws.ctypes.data, q.ctypes.data, draws.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
     for n in range(values.shape[0]):
         t = start + n
@@ -307,7 +310,8 @@ def play_rounds(
                 return n
             numbers[t] = number
             advance(rule, state, times[n])
-        ticket = decide(rule, state, context, RngKey(seed, number), everyone)
+        key = LoopKey(seed, number, draws_at + t * row_bytes, q_at + t * row_bytes)
+        ticket = decide(rule, state, context, key, everyone)
         rewards[t] = sum_max(values[n], ticket.draws)
         if scores.shape[0] > 0:
             fill_member_scores(scores[t], values[n], ticket.draws)

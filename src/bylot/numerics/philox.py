@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bylot.numerics.jit import Floats, jit
+from bylot.numerics.jit import Floats, jit, jit_inline
 
 
 class RngKey(NamedTuple):
@@ -20,6 +20,17 @@ class RngKey(NamedTuple):
 
     seed: int
     t: int
+
+
+class LoopKey(NamedTuple):
+    """An `RngKey` in a loop that needs the arrays of a ticket for one round only, and where they
+    are to be: see `scratch.make_draws`.
+    """
+
+    seed: int
+    t: int
+    draws_at: int  # the address of M int64
+    probabilities_at: int  # the address of M float64
 
 
 class RngStream(IntEnum):
@@ -68,7 +79,7 @@ def multiply_wide(typing: Any, a: Any, b: Any) -> Any:
     return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), emit
 
 
-@jit
+@jit_inline
 def philox_block(
     block: np.uint64, t: np.uint64, stream: np.uint64, seed: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import DRAW_STREAM, RngKey, fill_uniforms
-from bylot.numerics.scratch import scratch_floats, scratch_ints
+from bylot.numerics.scratch import make_draws, make_probabilities, scratch_floats, scratch_ints
 from bylot.numerics.set_selection import repeat_members
 from bylot.numerics.simd import SIMD_WIDTH, count_bits, load_inside, mask_at_most
 
@@ -36,7 +36,7 @@ def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> IidDraws:
     >>> draw_iid(np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]), 2, RngKey(seed=0, t=0))
     IidDraws(draws=array([1, 1]), probabilities=array([1., 1.]))
     """
-    draws, u, total = np.empty(count, np.int64), np.empty(count), mass[mass.size - 1]
+    draws, u, total = make_draws(rng, count), make_probabilities(rng, count), mass[mass.size - 1]
     fill_uniforms(u, rng, DRAW_STREAM)
     for j in range(count):
         i = find_first_above(mass, u[j] * total)
@@ -45,7 +45,7 @@ def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> IidDraws:
     return IidDraws(draws, u)
 
 
-@jit
+@jit_inline
 def count_at_most(mass: Floats, level: float) -> int:
     """Count the entries that are at most the level."""
     count, whole = 0, mass.size - mass.size % SIMD_WIDTH
@@ -60,7 +60,7 @@ def count_at_most(mass: Floats, level: float) -> int:
     return count
 
 
-@jit
+@jit_inline
 def find_first_above(mass: Floats, level: float) -> int:
     """Find the first i with mass_i > level: by bisection, then by counting the last few hundred.
 
@@ -145,20 +145,19 @@ def shuffle_front(items: Ints, count: int, rng: RngKey, stream: int) -> None:
 
 
 @jit
-def choose_random_experts(
-    size: int, count: int, available: Bools, rng: RngKey, stream: int
-) -> Ints:
-    """Choose a random `count` of the available experts, in random order.
+def fill_random_experts(
+    chosen: Ints, size: int, available: Bools, rng: RngKey, stream: int
+) -> None:
+    """Write random available experts, in random order.
 
     An empty mask stands for all. If fewer are available, they repeat as in `choose_top_m`.
     """
-    items, n, chosen = scratch_ints(size), 0, np.empty(count, np.int64)
+    items, n = scratch_ints(size), 0
     for i in range(size):
         items[n] = i
         n += 1 if available.size == 0 or available[i] else 0
-    n_chosen = min(n, count)
+    n_chosen = min(n, chosen.size)
     shuffle_front(items[:n], n_chosen, rng, stream)
     for j in range(n_chosen):
         chosen[j] = items[j]
     repeat_members(chosen, n_chosen)
-    return chosen

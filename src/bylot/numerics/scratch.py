@@ -1,7 +1,9 @@
 """Arrays that take no memory from the heap, for functions that run once a round.
 
-A heap array costs 14 ns, as long as drawing a random number. One that its function needs no longer
-than it runs is on the stack instead, if it is small. Never return it, nor put it into a state.
+A heap array costs 14 ns, as long as drawing a random number, and counting its references, which
+other threads must see, as much again. An array that its function needs no longer than it runs is
+on the stack instead, if it is small; never return it, nor put it into a state. The arrays of a
+ticket are on the heap for a router, and where the simulator records them in its loop.
 """
 
 from collections.abc import Callable
@@ -10,13 +12,15 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
-from bylot.numerics.jit import Floats, Ints, jit_inline
+from bylot.numerics.jit import INLINED_OPTIONS, Floats, Ints, jit_inline
+from bylot.numerics.philox import LoopKey
 
 STACK_NUMBERS = 128  # a larger array is made on the heap
 ALIGNMENT = 64  # bytes: a vector of eight numbers is then in one line of the cache
 NUMBER_BYTES = 8
+INLINED = {"inline": "always", "jit_options": INLINED_OPTIONS, "strict": False}
 
 
 def emit_array(target: Any, builder: Any, kind: Any, data: Any, size: Any) -> Any:
@@ -47,6 +51,27 @@ def make_stack_array(number: Any) -> Any:
     return intrinsic(lambda context, size: (kind(types.intp), emit))
 
 
+def make_array_at(number: Any) -> Any:
+    """A function of compiled code that makes an array of the memory at an address."""
+    kind = types.Array(number, 1, "C")
+
+    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data = builder.inttoptr(given[0], target.get_data_type(number).as_pointer())
+        return emit_array(target, builder, kind, data, given[1])
+
+    return intrinsic(lambda context, address, size: (kind(types.intp, types.intp), emit))
+
+
+def _emit_uncounted(context: Any, values: Any) -> Any:
+    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = target.make_array(values)(target, builder, given[0])
+        nobody = ir.Constant(array.meminfo.type, None)
+        array.meminfo, array.parent = nobody, ir.Constant(array.parent.type, None)
+        return array._getvalue()
+
+    return values(values), emit
+
+
 def _emit_no_floats(context: Any) -> Any:
     kind = types.Array(types.float64, 1, "C")
 
@@ -59,6 +84,9 @@ def _emit_no_floats(context: Any) -> Any:
 
 stack_floats: Callable[[int], Floats] = make_stack_array(types.float64)
 stack_ints: Callable[[int], Ints] = make_stack_array(types.int64)
+ints_at: Callable[[int, int], Ints] = make_array_at(types.int64)
+floats_at: Callable[[int, int], Floats] = make_array_at(types.float64)
+uncounted: Callable[[Any], Any] = intrinsic(_emit_uncounted)  # a view; its owner must live longer
 no_floats: Callable[[], Floats] = intrinsic(_emit_no_floats)  # may be returned
 
 
@@ -72,3 +100,27 @@ def scratch_floats(size: int) -> Floats:
 def scratch_ints(size: int) -> Ints:
     """Integers for as long as the calling function runs."""
     return stack_ints(size) if size <= STACK_NUMBERS else np.empty(size, np.int64)
+
+
+def make_draws(rng: Any, count: int) -> Ints:
+    """The array for the draws of a ticket."""
+    raise NotImplementedError("compiled code only")
+
+
+def make_probabilities(rng: Any, count: int) -> Floats:
+    """The array for the probabilities of the draws of a ticket."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(make_draws, **INLINED)  # type: ignore[untyped-decorator]
+def choose_draws(rng: Any, count: Any) -> Any:
+    if rng.instance_class is LoopKey:
+        return lambda rng, count: ints_at(rng.draws_at, count)
+    return lambda rng, count: np.empty(count, np.int64)
+
+
+@overload(make_probabilities, **INLINED)  # type: ignore[untyped-decorator]
+def choose_probabilities(rng: Any, count: Any) -> Any:
+    if rng.instance_class is LoopKey:
+        return lambda rng, count: floats_at(rng.probabilities_at, count)
+    return lambda rng, count: np.empty(count)

@@ -34,10 +34,18 @@ def choose_top_m(scores: Floats, count: int, available: Bools) -> Ints:
     >>> choose_top_m(np.array([0.1, 0.9, 0.5, 0.9]), 3, np.array([True, False, True, False]))
     array([2, 0, 2])
     """
-    chosen, found = np.empty(count, np.int64), 0
+    chosen = np.empty(count, np.int64)
+    fill_top_m(chosen, scores, available)
+    return chosen
+
+
+@jit
+def fill_top_m(chosen: Ints, scores: Floats, available: Bools) -> None:
+    """Write the available experts with the largest scores, as `choose_top_m` does."""
+    found, count = 0, chosen.size
     few = SIMD_WIDTH <= scores.size and scores.size * count <= MAX_RANKED_SCORES
     if few and available.size == 0 and fill_by_rank(chosen, scores):
-        return chosen
+        return
     for i in range(scores.size):
         if available.size > 0 and not available[i]:
             continue
@@ -50,7 +58,6 @@ def choose_top_m(scores: Floats, count: int, available: Bools) -> Ints:
             place -= 1
         chosen[place] = i
     repeat_members(chosen, found)
-    return chosen
 
 
 @jit

@@ -17,8 +17,8 @@ from bylot.numerics.conditional_poisson import fill_softmax
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
-from bylot.numerics.scratch import scratch_floats
-from bylot.numerics.set_selection import choose_top_m
+from bylot.numerics.scratch import make_draws, scratch_floats
+from bylot.numerics.set_selection import fill_top_m
 from bylot.numerics.variates import add_gumbels, fill_betas
 from bylot.policies import base, baselines
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step
@@ -107,7 +107,8 @@ def decide_by_index(rule: Any, state: Any, context: int, rng: RngKey, available:
     else:
         fill_indices(rule, state, context, rng, scores)
         baselines.add_multiplier_terms(scores, rule.limits, state.multipliers)
-    draws = choose_top_m(scores, rule.draws, available)
+    draws = make_draws(rng, rule.draws)
+    fill_top_m(draws, scores, available)
     base.count_members(drawn, draws)
     baselines.charge_multipliers(rule.limits, state.multipliers, draws)
     return base.make_plain_ticket(rng.t, context, draws, available, True, False)
@@ -310,7 +311,8 @@ def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: B
     scores = scratch_floats(theta.size)
     scores[:] = theta
     add_gumbels(scores, rng, GUMBEL_STREAM)
-    draws = choose_top_m(scores, rule.draws, available)
+    draws = make_draws(rng, rule.draws)
+    fill_top_m(draws, scores, available)
     base.count_members(state.drawn[x], draws)
     baselines.charge_multipliers(rule.limits, state.multipliers, draws)
     return base.make_plain_ticket(rng.t, x, draws, available, True, False)

@@ -9,8 +9,8 @@ from bylot.distributions import FixedSizeSets
 from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import DRAW_STREAM, RngKey
-from bylot.numerics.sampling import choose_random_experts
-from bylot.numerics.scratch import no_floats
+from bylot.numerics.sampling import fill_random_experts
+from bylot.numerics.scratch import make_draws, no_floats
 from bylot.numerics.set_selection import count_available
 from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, step
@@ -59,7 +59,8 @@ def decide_random(
 ) -> Ticket:
     """`decide`: any set."""
     state.visits[context] += 1
-    draws = choose_random_experts(rule.size, rule.draws, available, rng, DRAW_STREAM)
+    draws = make_draws(rng, rule.draws)
+    fill_random_experts(draws, rule.size, available, rng, DRAW_STREAM)
     pi, p = compute_equal_inclusion(rule, available), rule.propensity
     if available.size > 0:
         p = compute_uniform_propensity(rule.draws, count_available(available))
