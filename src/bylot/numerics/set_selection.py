@@ -43,8 +43,7 @@ def choose_top_m(scores: Floats, count: int, available: Bools) -> Ints:
 def fill_top_m(chosen: Ints, scores: Floats, available: Bools) -> None:
     """Write the available experts with the largest scores, as `choose_top_m` does."""
     found, count = 0, chosen.size
-    few = SIMD_WIDTH <= scores.size and scores.size * count <= MAX_RANKED_SCORES
-    if few and available.size == 0 and fill_by_rank(chosen, scores):
+    if available.size == 0 and can_rank(scores, count) and fill_by_rank(chosen, scores):
         return
     for i in range(scores.size):
         if available.size > 0 and not available[i]:
@@ -58,6 +57,12 @@ def fill_top_m(chosen: Ints, scores: Floats, available: Bools) -> None:
             place -= 1
         chosen[place] = i
     repeat_members(chosen, found)
+
+
+@jit
+def can_rank(scores: Floats, count: int) -> bool:
+    """Whether the best are found fastest one after the other, by SIMD."""
+    return SIMD_WIDTH <= scores.size and scores.size * count <= MAX_RANKED_SCORES
 
 
 @jit

@@ -19,7 +19,7 @@ from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStrea
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.scratch import make_draws, scratch_floats
 from bylot.numerics.set_selection import fill_top_m
-from bylot.numerics.variates import add_gumbels, fill_betas
+from bylot.numerics.variates import add_gumbels, add_leading_gumbels, fill_betas
 from bylot.policies import base, baselines
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step
 from bylot.policies.baselines import DualOn, KnapsackLimits, Multipliers
@@ -310,7 +310,10 @@ def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: B
     theta = state.theta[x]
     scores = scratch_floats(theta.size)
     scores[:] = theta
-    add_gumbels(scores, rng, GUMBEL_STREAM)
+    if available.size == 0:
+        add_leading_gumbels(scores, rule.draws, rng, GUMBEL_STREAM)
+    else:
+        add_gumbels(scores, rng, GUMBEL_STREAM)
     draws = make_draws(rng, rule.draws)
     fill_top_m(draws, scores, available)
     base.count_members(state.drawn[x], draws)
