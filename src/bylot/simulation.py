@@ -27,7 +27,7 @@ from bylot.errors import ValuesError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
-from bylot.numerics.scratch import scratch_floats, uncounted
+from bylot.numerics.scratch import no_bools, no_floats, scratch_floats, uncounted
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (
@@ -285,10 +285,12 @@ def play_rounds(
     order of their decisions. With times, windows of the calendar end, and a request for which no
     budget leaves a panel is refused: it earns and costs nothing.
     """
-    everyone, unknown = np.empty(0, np.bool_), np.empty(0)
-    draws, q, rewards, spend = record.draws, record.draw_probabilities, record.rewards, record.spend
-    feasible, visited, propensities = record.feasible, record.contexts, record.propensities
-    replaced, distributions, scores = record.replaced, record.distributions, record.scores
+    everyone, unknown = no_bools(), no_floats()
+    # Each by itself: an array that comes out of a tuple of four is counted at every use.
+    draws, q, rewards = record.draws, record.draw_probabilities, record.rewards
+    spend, feasible, visited = record.spend, record.feasible, record.contexts
+    propensities, replaced = record.propensities, record.replaced
+    distributions, scores = record.distributions, record.scores
     winners, numbers = record.winners, record.numbers
     draws_at, q_at, row_bytes = draws.ctypes.data, q.ctypes.data, draws.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times

@@ -36,13 +36,22 @@ def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> IidDraws:
     >>> draw_iid(np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]), 2, RngKey(seed=0, t=0))
     IidDraws(draws=array([1, 1]), probabilities=array([1., 1.]))
     """
-    draws, u, total = make_draws(rng, count), make_probabilities(rng, count), mass[mass.size - 1]
+    draws, probabilities = make_draws(rng, count), make_probabilities(rng, count)
+    fill_iid_draws(draws, probabilities, q, mass, rng)
+    return IidDraws(draws, probabilities)
+
+
+@jit_inline
+def fill_iid_draws(
+    draws: Ints, probabilities: Floats, q: Floats, mass: Floats, rng: RngKey
+) -> None:
+    """Write what `draw_iid` draws."""
+    u, total = probabilities, mass[mass.size - 1]
     fill_uniforms(u, rng, DRAW_STREAM)
-    for j in range(count):
+    for j in range(draws.size):
         i = find_first_above(mass, u[j] * total)
         draws[j] = i
         u[j] = q[i] / total
-    return IidDraws(draws, u)
 
 
 @jit_inline
@@ -125,13 +134,19 @@ def is_first_draw(draws: Ints, j: int) -> bool:
     return new
 
 
-@jit_inline
+@jit
 def add_panel_cost(out: Floats, costs: Floats, draws: Ints) -> None:
     """Add the costs of a panel: out_j += sum over the distinct draws of c_ij."""
+    once, seen = scratch_floats(draws.size), 0
     for j in range(draws.size):
-        once = 1.0 if is_first_draw(draws, j) else 0.0
-        for row in range(out.size):
-            out[row] += once * costs[row, draws[j]]
+        bit = 1 << (draws[j] & 63)  # not seen yet: no other expert with this bit came before
+        once[j] = 1.0 if seen & bit == 0 or is_first_draw(draws, j) else 0.0
+        seen |= bit
+    for row in range(out.size):
+        total, of_row = out[row], costs[row]
+        for j in range(draws.size):
+            total += once[j] * of_row[np.uint64(draws[j])]  # unsigned: no check for negative ones
+        out[row] = total
 
 
 @jit

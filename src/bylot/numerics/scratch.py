@@ -14,19 +14,18 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from bylot.numerics.jit import INLINED_OPTIONS, Floats, Ints, jit_inline
+from bylot.numerics.jit import INLINED_OPTIONS, Bools, Floats, Ints, jit_inline
 from bylot.numerics.philox import LoopKey
 
 STACK_NUMBERS = 128  # a larger array is made on the heap
 ALIGNMENT = 64  # bytes: a vector of eight numbers is then in one line of the cache
-NUMBER_BYTES = 8
 INLINED = {"inline": "always", "jit_options": INLINED_OPTIONS, "strict": False}
 
 
 def emit_array(target: Any, builder: Any, kind: Any, data: Any, size: Any) -> Any:
-    """Emit an array of numbers that nobody frees."""
+    """Emit an array that nobody frees."""
     array = target.make_array(kind)(target, builder)
-    bytes_each = ir.Constant(size.type, NUMBER_BYTES)
+    bytes_each = ir.Constant(size.type, target.get_abi_sizeof(target.get_data_type(kind.dtype)))
     target.populate_array(
         array, data=data, shape=[size], strides=[bytes_each], itemsize=bytes_each, meminfo=None
     )
@@ -72,14 +71,15 @@ def _emit_uncounted(context: Any, values: Any) -> Any:
     return values(values), emit
 
 
-def _emit_no_floats(context: Any) -> Any:
-    kind = types.Array(types.float64, 1, "C")
+def make_empty_array(number: Any) -> Any:
+    """A function of compiled code that makes an array of nothing."""
+    kind = types.Array(number, 1, "C")
 
     def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
-        nowhere = ir.Constant(target.get_data_type(types.float64).as_pointer(), None)
+        nowhere = ir.Constant(target.get_data_type(number).as_pointer(), None)
         return emit_array(target, builder, kind, nowhere, ir.Constant(ir.IntType(64), 0))
 
-    return kind(), emit
+    return intrinsic(lambda context: (kind(), emit))
 
 
 stack_floats: Callable[[int], Floats] = make_stack_array(types.float64)
@@ -87,7 +87,20 @@ stack_ints: Callable[[int], Ints] = make_stack_array(types.int64)
 ints_at: Callable[[int, int], Ints] = make_array_at(types.int64)
 floats_at: Callable[[int, int], Floats] = make_array_at(types.float64)
 uncounted: Callable[[Any], Any] = intrinsic(_emit_uncounted)  # a view; its owner must live longer
-no_floats: Callable[[], Floats] = intrinsic(_emit_no_floats)  # may be returned
+empty_floats: Callable[[], Floats] = make_empty_array(types.float64)
+empty_bools: Callable[[], Bools] = make_empty_array(types.boolean)
+
+
+@jit_inline
+def no_floats() -> Floats:
+    """An empty array, which may be returned."""
+    return empty_floats()
+
+
+@jit_inline
+def no_bools() -> Bools:
+    """An empty mask, which may be returned."""
+    return empty_bools()
 
 
 @jit_inline

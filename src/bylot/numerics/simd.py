@@ -102,6 +102,21 @@ def make_intrinsic(signature: Any, emit: Callable[..., Any]) -> Any:
     return intrinsic(lambda context, x, y: (signature, lower))
 
 
+def emit_first_lanes(builder: Any, place: Any, count: Any, others: Any) -> Any:
+    """Emit a load of the first `count` lanes only; the others are as given."""
+    lanes = ir.VectorType(INT64, SIMD_WIDTH)
+    counts = ir.Constant(lanes, ir.Undefined)
+    counts = builder.insert_element(counts, count, INT32(0))
+    everywhere = ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
+    counts = builder.shuffle_vector(counts, counts, everywhere)
+    numbers = ir.Constant(lanes, list(range(SIMD_WIDTH)))
+    mask = builder.icmp_signed("<", numbers, counts)
+    kind = ir.FunctionType(VECTOR_TYPE, [place.type, INT32, mask.type, VECTOR_TYPE])
+    name = f"llvm.masked.load.v{SIMD_WIDTH}f64.p0v{SIMD_WIDTH}f64"
+    load = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(load, [place, INT32(8), mask, others])
+
+
 def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         array = target.make_array(values)(target, builder, given[0])
@@ -119,12 +134,17 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
                 full, full_block = builder.load(place, align=8), builder.block
             with across:
                 part = emit_splat(builder, given[2])
-                for k in range(SIMD_WIDTH):  # past the end: the fill
-                    index = builder.add(given[1], size.type(k))
-                    there = builder.icmp_signed("<", index, size)
-                    x = builder.load(at(builder.select(there, index, given[1])))
-                    x = builder.select(there, x, given[2])
-                    part = builder.insert_element(part, x, INT32(k))
+                if values.layout == "C":
+                    rest = builder.sub(size, given[1])
+                    place = builder.bitcast(at(given[1]), VECTOR_TYPE.as_pointer())
+                    part = emit_first_lanes(builder, place, rest, part)
+                else:
+                    for k in range(SIMD_WIDTH):  # past the end: the fill
+                        index = builder.add(given[1], size.type(k))
+                        there = builder.icmp_signed("<", index, size)
+                        x = builder.load(at(builder.select(there, index, given[1])))
+                        x = builder.select(there, x, given[2])
+                        part = builder.insert_element(part, x, INT32(k))
                 part_block = builder.block
         result = builder.phi(VECTOR_TYPE)
         result.add_incoming(full, full_block)
