@@ -312,7 +312,7 @@ def play_rounds(
                 return n
             numbers[t] = number
             advance(rule, state, times[n])
-        key = LoopKey(seed, number, draws_at + t * row_bytes, q_at + t * row_bytes)
+        key: Any = LoopKey(seed, number, draws_at + t * row_bytes, q_at + t * row_bytes)
         ticket = decide(rule, state, context, key, everyone)
         rewards[t] = sum_max(values[n], ticket.draws)
         if scores.shape[0] > 0:

@@ -160,13 +160,23 @@ def shuffle_front(items: Ints, count: int, rng: RngKey, stream: int) -> None:
 
 
 @jit
-def fill_random_experts(
-    chosen: Ints, size: int, available: Bools, rng: RngKey, stream: int
-) -> None:
-    """Write random available experts, in random order.
+def choose_random_experts(
+    size: int, count: int, available: Bools, rng: RngKey, stream: int
+) -> Ints:
+    """Choose a random `count` of the available experts, in random order.
 
     An empty mask stands for all. If fewer are available, they repeat as in `choose_top_m`.
     """
+    chosen = np.empty(count, np.int64)
+    fill_random_experts(chosen, size, available, rng, stream)
+    return chosen
+
+
+@jit
+def fill_random_experts(
+    chosen: Ints, size: int, available: Bools, rng: RngKey, stream: int
+) -> None:
+    """Write what `choose_random_experts` chooses."""
     items, n = scratch_ints(size), 0
     for i in range(size):
         items[n] = i

@@ -62,7 +62,7 @@ def fill_top_m(chosen: Ints, scores: Floats, available: Bools) -> None:
 @jit
 def can_rank(scores: Floats, count: int) -> bool:
     """Whether the best are found fastest one after the other, by SIMD."""
-    return SIMD_WIDTH <= scores.size and scores.size * count <= MAX_RANKED_SCORES
+    return scores.size >= SIMD_WIDTH and scores.size * count <= MAX_RANKED_SCORES
 
 
 @jit

@@ -199,7 +199,8 @@ count_bits: Callable[[int], int] = make_intrinsic(
     types.int64(types.int64), lambda builder, bits: builder.ctpop(bits)
 )
 find_lowest_bit: Callable[[int], int] = make_intrinsic(
-    types.int64(types.int64), lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
+    types.int64(types.int64),
+    lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0)),
 )
 sum_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)

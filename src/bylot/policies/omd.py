@@ -178,10 +178,12 @@ def move_omd(rule: OmdRule, state: OmdState, x: int) -> None:
 @jit
 def fill_halfspace(a: Floats, rule: OmdRule, w: Floats) -> float:
     """Write the half-space of w, a.q <= b with a = w C and b = h_S(w); returns b."""
-    a[:] = 0.0
-    for j in range(w.size):
+    a[:], rows, last = 0.0, rule.rows, w.size - 1
+    for j in range(0, w.size, 3):  # three rows at a time; those after the last have no weight
+        j1, j2 = min(j + 1, last), min(j + 2, last)
+        w1, w2 = w[j1] if j + 1 <= last else 0.0, w[j2] if j + 2 <= last else 0.0
         for i in range(a.size):
-            a[i] += w[j] * rule.rows[j, i]
+            a[i] = ((a[i] + w[j] * rows[j, i]) + w1 * rows[j1, i]) + w2 * rows[j2, i]
     return box_support(rule.low, rule.high, w)
 
 
