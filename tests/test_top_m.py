@@ -32,6 +32,20 @@ def test_the_top_m_equal_those_of_sorting(scores: list[float], count: int, seed:
         assert choose_top_m(np.array(scores), count, mask).tolist() == expected
 
 
+@pytest.mark.parametrize("size", [7, 8, 9, 50, 64, 65, 128, 131, 2_000])
+def test_the_top_m_of_many_equal_those_of_sorting(size: int) -> None:
+    rng = np.random.default_rng(size)
+    kinds = (
+        rng.random(size),
+        rng.integers(-2, 3, size) * 0.5,
+        np.where(rng.random(size) < 0.5, -0.0, 0.0),
+    )
+    for scores in (*kinds, np.where(rng.random(size) < 0.3, -np.inf, kinds[0])):
+        for count in (1, 5, min(size, 70)):
+            expected = np.argsort(-scores, kind="stable")[:count]
+            np.testing.assert_array_equal(choose_top_m(scores, count, ALL), expected)
+
+
 def test_scores_of_nan_give_available_experts() -> None:
     chosen = choose_top_m(np.full(6, np.nan), 4, np.array([False, True, True, True, True, True]))
     assert set(chosen.tolist()) <= {1, 2, 3, 4, 5}
