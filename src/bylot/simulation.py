@@ -212,7 +212,7 @@ def store_ticket(late: LateRewards, ticket: Ticket) -> None:
 
 @jit_inline
 def load_ticket(late: LateRewards, t: int, available: Bools) -> Ticket:
-    """The ticket of round t, as it was."""
+    """The ticket of round t, as it was; its arrays are those of the slot, until this is reused."""
     slot = t % late.contexts.size
     return Ticket(
         t,
@@ -286,7 +286,7 @@ def play_rounds(
     budget leaves a panel is refused: it earns and costs nothing.
     """
     everyone, unknown = no_bools(), no_floats()
-    # Each by itself: an array that comes out of a tuple of four is counted at every use.
+    # Two or three at a time: numba makes a tuple of more, and counts the references of its arrays.
     draws, q, rewards = record.draws, record.draw_probabilities, record.rewards
     spend, feasible, visited = record.spend, record.feasible, record.contexts
     propensities, replaced = record.propensities, record.replaced
