@@ -34,7 +34,8 @@ def test_arrays_on_the_stack_and_larger_ones_hold_what_is_written(size: int) -> 
 
 def test_empty_arrays_come_back_to_python() -> None:
     assert no_floats().shape == no_bools().shape == (0,)
-    assert (no_floats().dtype, no_bools().dtype) == (np.float64, np.bool_)
+    assert no_floats().dtype == np.float64
+    assert no_bools().dtype == np.bool_
 
 
 @jit
@@ -55,7 +56,7 @@ def test_draws_are_written_to_the_address_of_a_loop() -> None:
 
 @jit
 def take_row(values: Floats, i: int) -> Floats:
-    row = values[i]
+    row: Floats = values[i]
     return row[1:]
 
 
