@@ -7,7 +7,7 @@ import pytest
 
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import LoopKey, RngKey
-from bylot.numerics.scratch import (
+from bylot.numerics.simd import (
     STACK_NUMBERS,
     make_draws,
     make_probabilities,

@@ -6,9 +6,17 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import DRAW_STREAM, RngKey, fill_uniforms
-from bylot.numerics.scratch import make_draws, make_probabilities, scratch_floats, scratch_ints
 from bylot.numerics.set_selection import repeat_members
-from bylot.numerics.simd import SIMD_WIDTH, count_bits, load_inside, mask_at_most
+from bylot.numerics.simd import (
+    SIMD_WIDTH,
+    count_bits,
+    load_inside,
+    make_draws,
+    make_probabilities,
+    mask_at_most,
+    scratch_floats,
+    scratch_ints,
+)
 
 
 class IidDraws(NamedTuple):

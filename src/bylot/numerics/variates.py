@@ -15,9 +15,8 @@ from numba import types
 
 from bylot.numerics.jit import Floats, jit, jit_inline
 from bylot.numerics.philox import TWO_TO_MINUS_53, RngKey, philox_block
-from bylot.numerics.scratch import scratch_floats, scratch_ints
 from bylot.numerics.set_selection import can_rank, find_largest_below
-from bylot.numerics.simd import make_intrinsic
+from bylot.numerics.simd import make_intrinsic, scratch_floats, scratch_ints
 
 TWO_TO_MINUS_52 = 2.0**-52
 
