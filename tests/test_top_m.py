@@ -32,6 +32,18 @@ def test_the_top_m_equal_those_of_sorting(scores: list[float], count: int, seed:
         assert choose_top_m(np.array(scores), count, mask).tolist() == expected
 
 
+@pytest.mark.parametrize("size", [7, 8, 9, 50, 64, 65, 128, 131, 2_000])
+def test_the_top_m_of_many_equal_those_of_sorting(size: int) -> None:
+    rng = np.random.default_rng(size)
+    different, few = rng.random(size), rng.integers(-2, 3, size) * 0.5
+    zeros, some = np.where(few < 0, -0.0, 0.0), np.where(few < 0, -np.inf, different)
+    rows: Floats = np.array([different, few, zeros, some])
+    for scores in rows:
+        for count in (1, 5, min(size, 70)):
+            expected = np.argsort(-scores, kind="stable")[:count]
+            np.testing.assert_array_equal(choose_top_m(scores, count, ALL), expected)
+
+
 def test_scores_of_nan_give_available_experts() -> None:
     chosen = choose_top_m(np.full(6, np.nan), 4, np.array([False, True, True, True, True, True]))
     assert set(chosen.tolist()) <= {1, 2, 3, 4, 5}

@@ -25,8 +25,9 @@ from bylot.environments.call_costs import (
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
-from bylot.numerics.philox import RngKey, draw_uniforms
+from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
+from bylot.numerics.simd import no_bools, no_floats, scratch_floats, uncounted
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (
@@ -211,14 +212,14 @@ def store_ticket(late: LateRewards, ticket: Ticket) -> None:
 
 @jit_inline
 def load_ticket(late: LateRewards, t: int, available: Bools) -> Ticket:
-    """The ticket of round t, as it was."""
+    """The ticket of round t, as it was; its arrays are those of the slot, until this is reused."""
     slot = t % late.contexts.size
     return Ticket(
         t,
         late.contexts[slot],
-        late.draws[slot].copy(),
-        late.draw_probabilities[slot, : late.sizes[slot, 0]].copy(),
-        late.inclusion[slot, : late.sizes[slot, 1]].copy(),
+        uncounted(late.draws[slot]),
+        uncounted(late.draw_probabilities[slot, : late.sizes[slot, 0]]),
+        uncounted(late.inclusion[slot, : late.sizes[slot, 1]]),
         available,
         late.numbers[slot, 0],
         late.flags[slot, 0],
@@ -243,7 +244,7 @@ def find_winner(values: Floats, draws: Ints, low: float, rng: RngKey) -> int:
     """The member with the best score, a random one if there are several; -1 if no score is above
     the lowest reward.
     """
-    scores = np.empty(draws.size)
+    scores = scratch_floats(draws.size)
     fill_member_scores(scores, values, draws)
     best, count = low, 0
     for j in range(draws.size):
@@ -253,7 +254,7 @@ def find_winner(values: Floats, draws: Ints, low: float, rng: RngKey) -> int:
             count += 1
     if count == 0:
         return NO_WINNER
-    place = int(draw_uniforms(rng, WINNER_STREAM, 1)[0] * count)
+    place = int(draw_uniform(rng, WINNER_STREAM) * count)
     for j in range(draws.size):
         if scores[j] == best and is_first_draw(draws, j):
             if place == 0:
@@ -284,9 +285,14 @@ def play_rounds(
     order of their decisions. With times, windows of the calendar end, and a request for which no
     budget leaves a panel is refused: it earns and costs nothing.
     """
-    everyone, unknown = np.empty(0, np.bool_), np.empty(0)
-    draws, q, rewards, spend, feasible, visited, propensities, replaced = record[:8]
-    distributions, scores, winners, numbers = record[8:]
+    everyone, unknown = no_bools(), no_floats()
+    # Two or three at a time: numba makes a tuple of more, and counts the references of its arrays.
+    draws, q, rewards = record.draws, record.draw_probabilities, record.rewards
+    spend, feasible, visited = record.spend, record.feasible, record.contexts
+    propensities, replaced = record.propensities, record.replaced
+    distributions, scores = record.distributions, record.scores
+    winners, numbers = record.winners, record.numbers
+    draws_at, q_at, row_bytes = draws.ctypes.data, q.ctypes.data, draws.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
     for n in range(values.shape[0]):
         t = start + n
@@ -306,7 +312,8 @@ def play_rounds(
                 return n
             numbers[t] = number
             advance(rule, state, times[n])
-        ticket = decide(rule, state, context, RngKey(seed, number), everyone)
+        key: Any = LoopKey(seed, number, draws_at + t * row_bytes, q_at + t * row_bytes)
+        ticket = decide(rule, state, context, key, everyone)
         rewards[t] = sum_max(values[n], ticket.draws)
         if scores.shape[0] > 0:
             fill_member_scores(scores[t], values[n], ticket.draws)

@@ -144,10 +144,21 @@ def expected_panel_costs(q: Floats, rows: Floats, M: int) -> Floats:
 
 @jit
 def add_expected_costs(out: Floats, rows: Floats, p: Floats) -> None:
-    """Add expected costs sum_i rows[j, i] p_i to out, given inclusion probabilities p."""
-    for j in range(rows.shape[0]):
+    """Add expected costs sum_i rows[j, i] p_i to out, given inclusion probabilities p.
+
+    Four rows at a time, as an addition waits for the one before it; the last row may be among them
+    several times.
+    """
+    last = rows.shape[0] - 1
+    for j in range(0, rows.shape[0], 4):
+        j1, j2, j3 = min(j + 1, last), min(j + 2, last), min(j + 3, last)
+        t0, t1, t2, t3 = out[j], out[j1], out[j2], out[j3]
         for i in range(p.size):
-            out[j] += rows[j, i] * p[i]
+            t0 += rows[j, i] * p[i]
+            t1 += rows[j1, i] * p[i]
+            t2 += rows[j2, i] * p[i]
+            t3 += rows[j3, i] * p[i]
+        out[j], out[j1], out[j2], out[j3] = t0, t1, t2, t3
 
 
 @jit

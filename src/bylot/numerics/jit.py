@@ -22,6 +22,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 from numba.experimental import structref
+from numba.np.arrayobj import _getitem_array_generic
 
 from bylot._text import announce_if_slow
 from bylot.numerics.compile_cache import make_cache
@@ -55,7 +56,7 @@ class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 
 class BorrowingLower(Lower):  # type: ignore[misc]
-    """Counts no references of arguments, nor of what is taken out of tuples in them.
+    """Counts no references of arguments, nor of what is taken out of tuples in them, nor of views.
 
     The caller holds them until the function returns. numba would count every array of a rule and a
     state, a hundred of them, in every call and at every access, which took longer than the work.
@@ -75,15 +76,21 @@ class BorrowingLower(Lower):  # type: ignore[misc]
             self.borrowed |= {name for name, value in once.items() if self.borrows(name, value)}
 
     def borrows(self, name: str, value: Any) -> bool:
-        """Is it an argument, a copy of a borrowed variable, or a field of one?"""
+        """Is it an argument, a copy of a borrowed variable, a field of one, or a view of one?"""
+        resty = self.typeof(name)
         if isinstance(value, ir.Arg):
             return True
         if isinstance(value, ir.Var):
-            return value.name in self.borrowed and self.typeof(value.name) == self.typeof(name)
-        if not (isinstance(value, ir.Expr) and value.op == "getattr"):
+            return value.name in self.borrowed and self.typeof(value.name) == resty
+        if not isinstance(value, ir.Expr) or value.op not in ("getattr", "getitem"):
             return False
         owner = value.value.name
-        return owner in self.borrowed and value.attr in list_fields(self.typeof(owner))
+        if value.op == "getattr":
+            return owner in self.borrowed and value.attr in list_fields(self.typeof(owner))
+        arrays = isinstance(self.typeof(owner), types.Array), isinstance(resty, types.Array)
+        index = self.typeof(value.index.name)
+        basic = isinstance(index, types.Integer | types.SliceType)  # another one would copy
+        return owner in self.borrowed and all(arrays) and basic
 
     def lower_inst(self, inst: Any) -> None:
         """Neither count a borrowed variable where it is assigned nor where it is deleted."""
@@ -92,10 +99,14 @@ class BorrowingLower(Lower):  # type: ignore[misc]
         super().lower_inst(inst)
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
-        """Take a field without counting it."""
+        """Take a field or a view without counting it."""
         if self.counted:
             return super().lower_expr(resty, expr)
         value, kind = self.loadvar(expr.value.name), self.typeof(expr.value.name)
+        if expr.op == "getitem":
+            array = self.context.make_array(kind)(self.context, self.builder, value)
+            index = [self.typeof(expr.index.name)], [self.loadvar(expr.index.name)]
+            return _getitem_array_generic(self.context, self.builder, resty, kind, array, *index)
         if isinstance(kind, types.StructRef):
             data = structref._Utils(self.context, self.builder, kind).get_data_struct(value)
             return getattr(data, expr.attr)

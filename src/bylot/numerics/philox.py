@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bylot.numerics.jit import Floats, jit
+from bylot.numerics.jit import Floats, jit, jit_inline
 
 
 class RngKey(NamedTuple):
@@ -20,6 +20,17 @@ class RngKey(NamedTuple):
 
     seed: int
     t: int
+
+
+class LoopKey(NamedTuple):
+    """An `RngKey` in a loop that needs the arrays of a ticket for one round only, and where they
+    are to be: see `simd.make_draws`.
+    """
+
+    seed: int
+    t: int
+    draws_at: int  # the address of M int64
+    probabilities_at: int  # the address of M float64
 
 
 class RngStream(IntEnum):
@@ -54,18 +65,21 @@ TWO_TO_MINUS_53 = 2.0**-53
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def multiply_high(typing: Any, a: Any, b: Any) -> Any:
-    """Emit the upper 64 bits of the 128-bit product a * b, one machine instruction."""
+def multiply_wide(typing: Any, a: Any, b: Any) -> Any:
+    """Emit the upper and the lower 64 bits of the product a * b, one machine instruction."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        wide = ir.IntType(128)
+        word, wide = ir.IntType(64), ir.IntType(128)
         x, y = (builder.zext(value, wide) for value in arguments)
-        return builder.trunc(builder.lshr(builder.mul(x, y), ir.Constant(wide, 64)), ir.IntType(64))
+        product = builder.mul(x, y)
+        upper = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
+        halves = upper, builder.trunc(product, word)
+        return context.make_tuple(builder, signature.return_type, halves)
 
-    return types.uint64(types.uint64, types.uint64), emit
+    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), emit
 
 
-@jit
+@jit_inline
 def philox_block(
     block: np.uint64, t: np.uint64, stream: np.uint64, seed: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
@@ -73,8 +87,8 @@ def philox_block(
     x0, x1, x2, x3 = block, t, np.uint64(0), np.uint64(0)
     k0, k1 = seed, stream
     for _ in range(10):
-        h0, l0 = multiply_high(M0, x0), M0 * x0
-        h1, l1 = multiply_high(M1, x2), M1 * x2
+        h0, l0 = multiply_wide(M0, x0)
+        h1, l1 = multiply_wide(M1, x2)
         x0, x1, x2, x3 = h1 ^ x1 ^ k0, l1, h0 ^ x3 ^ k1, l0
         k0, k1 = k0 + W0, k1 + W1
     return x0, x1, x2, x3
@@ -94,6 +108,21 @@ def draw_uniforms(rng: RngKey, stream: int, size: int) -> Floats:
     array([ True,  True])
     """
     out = np.empty(size)
+    fill_uniforms(out, rng, stream)
+    return out
+
+
+@jit
+def draw_uniform(rng: RngKey, stream: int) -> float:
+    """Draw the first uniform of a stream in this round."""
+    seed, key, t = np.uint64(rng.seed), np.uint64(stream), np.uint64(rng.t)
+    return uniform_from_word(philox_block(np.uint64(0), t, key, seed)[0])
+
+
+@jit
+def fill_uniforms(out: Floats, rng: RngKey, stream: int) -> None:
+    """Write the first uniforms of a stream in this round."""
+    size = out.size
     seed, key, t = np.uint64(rng.seed), np.uint64(stream), np.uint64(rng.t)
     for block in range((size + 3) // 4):
         a, b, c, d = philox_block(np.uint64(block), t, key, seed)
@@ -105,4 +134,3 @@ def draw_uniforms(rng: RngKey, stream: int, size: int) -> Floats:
             out[i + 2] = uniform_from_word(c)
         if i + 3 < size:
             out[i + 3] = uniform_from_word(d)
-    return out

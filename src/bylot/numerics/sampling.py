@@ -5,8 +5,18 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
-from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
+from bylot.numerics.philox import DRAW_STREAM, RngKey, fill_uniforms
 from bylot.numerics.set_selection import repeat_members
+from bylot.numerics.simd import (
+    SIMD_WIDTH,
+    count_bits,
+    load_inside,
+    make_draws,
+    make_probabilities,
+    mask_at_most,
+    scratch_floats,
+    scratch_ints,
+)
 
 
 class IidDraws(NamedTuple):
@@ -34,25 +44,40 @@ def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> IidDraws:
     >>> draw_iid(np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]), 2, RngKey(seed=0, t=0))
     IidDraws(draws=array([1, 1]), probabilities=array([1., 1.]))
     """
-    draws, u = np.empty(count, np.int64), draw_uniforms(rng, DRAW_STREAM, count)
-    total = mass[-1]
-    for j in range(count):
+    draws, probabilities = make_draws(rng, count), make_probabilities(rng, count)
+    fill_iid_draws(draws, probabilities, q, mass, rng)
+    return IidDraws(draws, probabilities)
+
+
+@jit_inline
+def fill_iid_draws(
+    draws: Ints, probabilities: Floats, q: Floats, mass: Floats, rng: RngKey
+) -> None:
+    """Write what `draw_iid` draws."""
+    u, total = probabilities, mass[mass.size - 1]
+    fill_uniforms(u, rng, DRAW_STREAM)
+    for j in range(draws.size):
         i = find_first_above(mass, u[j] * total)
         draws[j] = i
         u[j] = q[i] / total
-    return IidDraws(draws, u)
 
 
-@jit
+@jit_inline
 def count_at_most(mass: Floats, level: float) -> int:
     """Count the entries that are at most the level."""
-    count = 0
-    for i in range(mass.size):  # an index, not an iterator: this form is vectorised
-        count += mass[i] <= level
+    count, whole = 0, mass.size - mass.size % SIMD_WIDTH
+    for i in range(0, whole, SIMD_WIDTH):
+        count += count_bits(mask_at_most(load_inside(mass, i), level))
+    if mass.size < SIMD_WIDTH:
+        for i in range(mass.size):
+            count += mass[i] <= level
+    elif whole < mass.size:  # the last eight, without those that were counted
+        last = mass.size - SIMD_WIDTH
+        count += count_bits(mask_at_most(load_inside(mass, last), level) >> (whole - last))
     return count
 
 
-@jit
+@jit_inline
 def find_first_above(mass: Floats, level: float) -> int:
     """Find the first i with mass_i > level: by bisection, then by counting the last few hundred.
 
@@ -117,19 +142,26 @@ def is_first_draw(draws: Ints, j: int) -> bool:
     return new
 
 
-@jit_inline
+@jit
 def add_panel_cost(out: Floats, costs: Floats, draws: Ints) -> None:
     """Add the costs of a panel: out_j += sum over the distinct draws of c_ij."""
+    once, seen = scratch_floats(draws.size), 0
     for j in range(draws.size):
-        once = 1.0 if is_first_draw(draws, j) else 0.0
-        for row in range(out.size):
-            out[row] += once * costs[row, draws[j]]
+        bit = 1 << (draws[j] & 63)  # not seen yet: no other expert with this bit came before
+        once[j] = 1.0 if seen & bit == 0 or is_first_draw(draws, j) else 0.0
+        seen |= bit
+    for row in range(out.size):
+        total, of_row = out[row], costs[row]
+        for j in range(draws.size):
+            total += once[j] * of_row[np.uint64(draws[j])]  # unsigned: no check for negative ones
+        out[row] = total
 
 
 @jit
 def shuffle_front(items: Ints, count: int, rng: RngKey, stream: int) -> None:
     """Move a random `count` of the items to the front, in random order (Fisher and Yates)."""
-    u = draw_uniforms(rng, stream, count)
+    u = scratch_floats(count)
+    fill_uniforms(u, rng, stream)
     for j in range(count):
         k = j + int(u[j] * (items.size - j))  # below items.size: u < 1 also after rounding
         items[j], items[k] = items[k], items[j]
@@ -143,13 +175,22 @@ def choose_random_experts(
 
     An empty mask stands for all. If fewer are available, they repeat as in `choose_top_m`.
     """
-    items, n, chosen = np.empty(size, np.int64), 0, np.empty(count, np.int64)
+    chosen = np.empty(count, np.int64)
+    fill_random_experts(chosen, size, available, rng, stream)
+    return chosen
+
+
+@jit
+def fill_random_experts(
+    chosen: Ints, size: int, available: Bools, rng: RngKey, stream: int
+) -> None:
+    """Write what `choose_random_experts` chooses."""
+    items, n = scratch_ints(size), 0
     for i in range(size):
         items[n] = i
         n += 1 if available.size == 0 or available[i] else 0
-    n_chosen = min(n, count)
+    n_chosen = min(n, chosen.size)
     shuffle_front(items[:n], n_chosen, rng, stream)
     for j in range(n_chosen):
         chosen[j] = items[j]
     repeat_members(chosen, n_chosen)
-    return chosen

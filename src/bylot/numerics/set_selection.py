@@ -9,12 +9,20 @@ from bylot.numerics.embedded import borrow_row, stack_floats
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.simd import (
     SIMD_WIDTH,
+    find_lowest_bit,
+    keep_below,
     load_inside,
+    mask_equal,
+    max_by_lane,
+    max_lanes,
     min_by_lane,
     min_lanes,
     splat,
     store_inside,
 )
+
+MAX_RANKED_SCORES = 8_192  # scores read by SIMD, all of them for each rank; of more, each once
+MASK_BITS = 64
 
 
 @jit
@@ -28,7 +36,17 @@ def choose_top_m(scores: Floats, count: int, available: Bools) -> Ints:
     >>> choose_top_m(np.array([0.1, 0.9, 0.5, 0.9]), 3, np.array([True, False, True, False]))
     array([2, 0, 2])
     """
-    chosen, found = np.empty(count, np.int64), 0
+    chosen = np.empty(count, np.int64)
+    fill_top_m(chosen, scores, available)
+    return chosen
+
+
+@jit
+def fill_top_m(chosen: Ints, scores: Floats, available: Bools) -> None:
+    """Write the available experts with the largest scores, as `choose_top_m` does."""
+    found, count = 0, chosen.size
+    if available.size == 0 and can_rank(scores, count) and fill_by_rank(chosen, scores):
+        return
     for i in range(scores.size):
         if available.size > 0 and not available[i]:
             continue
@@ -41,7 +59,59 @@ def choose_top_m(scores: Floats, count: int, available: Bools) -> Ints:
             place -= 1
         chosen[place] = i
     repeat_members(chosen, found)
-    return chosen
+
+
+@jit
+def can_rank(scores: Floats, count: int) -> bool:
+    """Whether the best are found fastest one after the other, by SIMD."""
+    return scores.size >= SIMD_WIDTH and scores.size * count <= MAX_RANKED_SCORES
+
+
+@jit
+def fill_by_rank(chosen: Ints, scores: Floats) -> bool:
+    """Write the experts with the largest scores, ties by index: the largest, the next one, and so
+    on; False if there are fewer numbers.
+
+    Reading all scores for each takes a quarter of the time of sorting each into the best so far,
+    where the processor mispredicts whether it is better.
+    """
+    found, score = 0, find_largest_below(scores, np.inf, True)
+    while found < chosen.size:
+        for first in range(0, scores.size, MASK_BITS):
+            equal = mask_scores(scores, first, score)
+            while equal != 0 and found < chosen.size:
+                chosen[found] = first + find_lowest_bit(equal)
+                found += 1
+                equal &= equal - 1
+        lower = find_largest_below(scores, score, False)
+        if found < chosen.size and not lower < score:  # the rest is NaN
+            return False
+        score = lower
+    return True
+
+
+@jit
+def find_largest_below(scores: Floats, bound: float, included: bool) -> float:
+    """The largest score below a bound, or at most this."""
+    last = load_inside(scores, scores.size - SIMD_WIDTH)  # overlaps the one before
+    top = max_by_lane(last, splat(-np.inf)) if included else keep_below(last, bound)
+    for i in range(0, scores.size - SIMD_WIDTH, SIMD_WIDTH):
+        lanes = load_inside(scores, i)
+        top = max_by_lane(lanes if included else keep_below(lanes, bound), top)
+    return max_lanes(top)
+
+
+@jit
+def mask_scores(scores: Floats, first: int, score: float) -> int:
+    """An integer whose bit k says whether expert first + k < first + 64 has this score."""
+    mask, stop = 0, min(scores.size, first + MASK_BITS)
+    whole = stop - stop % SIMD_WIDTH
+    for i in range(first, whole, SIMD_WIDTH):
+        mask |= mask_equal(load_inside(scores, i), score) << (i - first)
+    if whole < stop:  # the last eight overlap those before
+        last = stop - SIMD_WIDTH
+        mask |= (mask_equal(load_inside(scores, last), score) >> (whole - last)) << (whole - first)
+    return mask
 
 
 @jit

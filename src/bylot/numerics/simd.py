@@ -1,30 +1,39 @@
-"""SIMD sums with a fixed order: eight numbers at once, the same bits on every machine.
+"""What compiled code has that numba does not: eight numbers at once, and arrays without the heap.
 
-A compiler may not reorder a sum of floats, so it adds one number at a time. `Lanes` fixes the order
-itself: eight running sums, added in pairs by `sum_lanes`. The result does not depend on inlining or
-on the vector width of the machine.
+SIMD sums have a fixed order: the same bits on every machine. A compiler may not reorder a sum of
+floats, so it adds one number at a time. `Lanes` fixes the order itself: eight running sums, added
+in pairs by `sum_lanes`. The result does not depend on inlining or on the vector width of the
+machine.
 
     acc = splat(0.0)
     for i in range(0, x.size, SIMD_WIDTH):
         acc = acc + load_lanes(x, i, 0.0)
     return sum_lanes(acc)
+
+A heap array costs 14 ns, as long as drawing a random number, and counting its references, which
+other threads must see, as much again. An array that its function needs no longer than it runs is
+on the stack instead, if it is small; never return it, nor put it into a state. The arrays of a
+ticket are on the heap for a router, and where the simulator records them in its loop.
 """
 
+import math
 import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, overload, register_model
 
-from bylot.numerics.jit import Floats
+from bylot.numerics.jit import INLINED_OPTIONS, Bools, Floats, Ints, jit_inline
+from bylot.numerics.philox import LoopKey
 
 SIMD_WIDTH = 8
-INT32 = ir.IntType(32)
+INT32, INT64 = ir.IntType(32), ir.IntType(64)
 VECTOR_TYPE = ir.VectorType(ir.DoubleType(), SIMD_WIDTH)
 UNDEFINED_VECTOR = ir.Constant(VECTOR_TYPE, ir.Undefined)
 ZERO_VECTOR = ir.Constant(VECTOR_TYPE, [0.0] * SIMD_WIDTH)
@@ -69,6 +78,18 @@ def emit_minimum(builder: Any, v: Any, w: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", v, w), v, w)
 
 
+def emit_below(builder: Any, v: Any, x: Any) -> Any:
+    """Emit v where it is below x, and -inf elsewhere."""
+    nothing = emit_splat(builder, ir.Constant(ir.DoubleType(), -math.inf))
+    return builder.select(builder.fcmp_ordered("<", v, emit_splat(builder, x)), v, nothing)
+
+
+def emit_mask(builder: Any, comparison: str, v: Any, x: Any) -> Any:
+    """Emit an integer whose bit k says how lane k compares with x."""
+    compared = builder.fcmp_ordered(comparison, v, emit_splat(builder, x))
+    return builder.zext(builder.bitcast(compared, ir.IntType(SIMD_WIDTH)), INT64)
+
+
 def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
     """Reduce eight lanes to four, to two, to one: always the same pairs."""
     while v.type.count > 1:
@@ -89,6 +110,21 @@ def make_intrinsic(signature: Any, emit: Callable[..., Any]) -> Any:
     return intrinsic(lambda context, x, y: (signature, lower))
 
 
+def emit_first_lanes(builder: Any, place: Any, count: Any, others: Any) -> Any:
+    """Emit a load of the first `count` lanes only; the others are as given."""
+    lanes = ir.VectorType(INT64, SIMD_WIDTH)
+    counts = ir.Constant(lanes, ir.Undefined)
+    counts = builder.insert_element(counts, count, INT32(0))
+    everywhere = ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
+    counts = builder.shuffle_vector(counts, counts, everywhere)
+    numbers = ir.Constant(lanes, list(range(SIMD_WIDTH)))
+    mask = builder.icmp_signed("<", numbers, counts)
+    kind = ir.FunctionType(VECTOR_TYPE, [place.type, INT32, mask.type, VECTOR_TYPE])
+    name = f"llvm.masked.load.v{SIMD_WIDTH}f64.p0v{SIMD_WIDTH}f64"
+    load = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(load, [place, INT32(8), mask, others])
+
+
 def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         array = target.make_array(values)(target, builder, given[0])
@@ -106,12 +142,17 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
                 full, full_block = builder.load(place, align=8), builder.block
             with across:
                 part = emit_splat(builder, given[2])
-                for k in range(SIMD_WIDTH):  # past the end: the fill
-                    index = builder.add(given[1], size.type(k))
-                    there = builder.icmp_signed("<", index, size)
-                    x = builder.load(at(builder.select(there, index, given[1])))
-                    x = builder.select(there, x, given[2])
-                    part = builder.insert_element(part, x, INT32(k))
+                if values.layout == "C":
+                    rest = builder.sub(size, given[1])
+                    place = builder.bitcast(at(given[1]), VECTOR_TYPE.as_pointer())
+                    part = emit_first_lanes(builder, place, rest, part)
+                else:
+                    for k in range(SIMD_WIDTH):  # past the end: the fill
+                        index = builder.add(given[1], size.type(k))
+                        there = builder.icmp_signed("<", index, size)
+                        x = builder.load(at(builder.select(there, index, given[1])))
+                        x = builder.select(there, x, given[2])
+                        part = builder.insert_element(part, x, INT32(k))
                 part_block = builder.block
         result = builder.phi(VECTOR_TYPE)
         result.add_incoming(full, full_block)
@@ -144,6 +185,7 @@ def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
     return (signature, emit) if values.layout == "C" else None
 
 
+MASKED = types.int64(LANES_TYPE, types.float64)
 BY_LANE, REDUCED = LANES_TYPE(LANES_TYPE, LANES_TYPE), types.float64(LANES_TYPE)
 splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
@@ -152,6 +194,22 @@ store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  #
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
 min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
+keep_below: Callable[[Lanes, float], Lanes] = make_intrinsic(
+    LANES_TYPE(LANES_TYPE, types.float64), emit_below
+)
+mask_equal: Callable[[Lanes, float], int] = make_intrinsic(
+    MASKED, lambda builder, v, x: emit_mask(builder, "==", v, x)
+)
+mask_at_most: Callable[[Lanes, float], int] = make_intrinsic(
+    MASKED, lambda builder, v, x: emit_mask(builder, "<=", v, x)
+)
+count_bits: Callable[[int], int] = make_intrinsic(
+    types.int64(types.int64), lambda builder, bits: builder.ctpop(bits)
+)
+find_lowest_bit: Callable[[int], int] = make_intrinsic(
+    types.int64(types.int64),
+    lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0)),
+)
 sum_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)
 )
@@ -181,3 +239,125 @@ def register_arithmetic(operation: Any, instruction: str) -> None:
 register_arithmetic(operator.add, "fadd")
 register_arithmetic(operator.sub, "fsub")
 register_arithmetic(operator.mul, "fmul")
+
+
+STACK_NUMBERS = 128  # a larger array is made on the heap
+ALIGNMENT = 64  # bytes: a vector of eight numbers is then in one line of the cache
+INLINED = {"inline": "always", "jit_options": INLINED_OPTIONS, "strict": False}
+
+
+def emit_array(target: Any, builder: Any, kind: Any, data: Any, size: Any) -> Any:
+    """Emit an array that nobody frees."""
+    array = target.make_array(kind)(target, builder)
+    bytes_each = ir.Constant(size.type, target.get_abi_sizeof(target.get_data_type(kind.dtype)))
+    target.populate_array(
+        array, data=data, shape=[size], strides=[bytes_each], itemsize=bytes_each, meminfo=None
+    )
+    return array._getvalue()
+
+
+def make_stack_array(number: Any) -> Any:
+    """A function of compiled code that takes an array from the stack of its caller.
+
+    It is the same memory whenever the same line runs.
+    """
+    kind = types.Array(number, 1, "C")
+
+    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        stored = target.get_data_type(number)
+        with builder.goto_entry_block():
+            place = builder.alloca(ir.ArrayType(stored, STACK_NUMBERS))
+            place.align = ALIGNMENT
+        data = builder.bitcast(place, stored.as_pointer())
+        return emit_array(target, builder, kind, data, given[0])
+
+    return intrinsic(lambda context, size: (kind(types.intp), emit))
+
+
+def make_array_at(number: Any) -> Any:
+    """A function of compiled code that makes an array of the memory at an address."""
+    kind = types.Array(number, 1, "C")
+
+    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data = builder.inttoptr(given[0], target.get_data_type(number).as_pointer())
+        return emit_array(target, builder, kind, data, given[1])
+
+    return intrinsic(lambda context, address, size: (kind(types.intp, types.intp), emit))
+
+
+def _emit_uncounted(context: Any, values: Any) -> Any:
+    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        array = target.make_array(values)(target, builder, given[0])
+        nobody = ir.Constant(array.meminfo.type, None)
+        array.meminfo, array.parent = nobody, ir.Constant(array.parent.type, None)
+        return array._getvalue()
+
+    return values(values), emit
+
+
+def make_empty_array(number: Any) -> Any:
+    """A function of compiled code that makes an array of nothing."""
+    kind = types.Array(number, 1, "C")
+
+    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
+        nowhere = ir.Constant(target.get_data_type(number).as_pointer(), None)
+        return emit_array(target, builder, kind, nowhere, ir.Constant(INT64, 0))
+
+    return intrinsic(lambda context: (kind(), emit))
+
+
+stack_floats: Callable[[int], Floats] = make_stack_array(types.float64)
+stack_ints: Callable[[int], Ints] = make_stack_array(types.int64)
+ints_at: Callable[[int, int], Ints] = make_array_at(types.int64)
+floats_at: Callable[[int, int], Floats] = make_array_at(types.float64)
+uncounted: Callable[[Any], Any] = intrinsic(_emit_uncounted)  # a view; its owner must live longer
+empty_floats: Callable[[], Floats] = make_empty_array(types.float64)
+empty_bools: Callable[[], Bools] = make_empty_array(types.boolean)
+
+
+@jit_inline
+def no_floats() -> Floats:
+    """An empty array, which may be returned."""
+    return empty_floats()
+
+
+@jit_inline
+def no_bools() -> Bools:
+    """An empty mask, which may be returned."""
+    return empty_bools()
+
+
+@jit_inline
+def scratch_floats(size: int) -> Floats:
+    """Numbers for as long as the calling function runs."""
+    return stack_floats(size) if size <= STACK_NUMBERS else np.empty(size)
+
+
+@jit_inline
+def scratch_ints(size: int) -> Ints:
+    """Integers for as long as the calling function runs."""
+    return stack_ints(size) if size <= STACK_NUMBERS else np.empty(size, np.int64)
+
+
+def make_draws(rng: Any, count: int) -> Ints:
+    """The array for the draws of a ticket."""
+    raise NotImplementedError("compiled code only")
+
+
+def make_probabilities(rng: Any, count: int) -> Floats:
+    """The array for the probabilities of the draws of a ticket."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(make_draws, **INLINED)  # type: ignore[untyped-decorator]
+def choose_draws(rng: Any, count: Any) -> Any:
+    if rng.instance_class is LoopKey:
+        return lambda rng, count: ints_at(rng.draws_at, count)
+    return lambda rng, count: np.empty(count, np.int64)
+
+
+@overload(make_probabilities, **INLINED)  # type: ignore[untyped-decorator]
+def choose_probabilities(rng: Any, count: Any) -> Any:
+    if rng.instance_class is LoopKey:
+        return lambda rng, count: floats_at(rng.probabilities_at, count)
+    return lambda rng, count: np.empty(count)

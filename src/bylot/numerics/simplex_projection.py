@@ -300,17 +300,17 @@ def fill_halfspace_projection(
     for i in range(z.size):
         q[i] = z[i] - seen.top
     lam, start = 0.0, RowMultipliers(max(seen.z / z.size - seen.top - r / z.size, -r), 0.0, False)
-    for _ in range(MAX_REFINEMENTS):
+    for turn in range(MAX_REFINEMENTS):
         tau, step, exact = solve_row_multipliers(q, a, beta, r, size, start, -lam)
-        for i in range(z.size):
-            q[i] = (q[i] - tau) - step * (a[i] - beta)
         lam += step
-        if exact:
+        if exact or turn == MAX_REFINEMENTS - 1:
+            for i in range(z.size):
+                q[i] = floor + max(0.0, (q[i] - tau) - step * (a[i] - beta))
             break
         # The same problem from there: free entries, and so the rounding, are at most r.
+        for i in range(z.size):
+            q[i] = (q[i] - tau) - step * (a[i] - beta)
         start = RowMultipliers(0.0, 0.0, False)
-    for i in range(z.size):
-        q[i] = floor + max(0.0, q[i])
     return RowSolution(lam, True)
 
 

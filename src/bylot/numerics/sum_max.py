@@ -33,9 +33,9 @@ def sum_max(values: Floats, draws: Ints) -> float:
     if draws.size == 0:
         return total
     for k in range(values.shape[0]):
-        best = values[k, draws[0]]
+        best = values[k, np.uint64(draws[0])]  # unsigned: no check for negative indices
         for j in range(1, draws.size):
-            best = max(best, values[k, draws[j]])
+            best = max(best, values[k, np.uint64(draws[j])])
         total += best
     return total
 

@@ -17,8 +17,9 @@ from bylot.numerics.conditional_poisson import fill_softmax
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
-from bylot.numerics.set_selection import choose_top_m
-from bylot.numerics.variates import add_gumbels, fill_betas
+from bylot.numerics.set_selection import fill_top_m
+from bylot.numerics.simd import make_draws, scratch_floats
+from bylot.numerics.variates import add_gumbels, add_leading_gumbels, fill_betas
 from bylot.policies import base, baselines
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step
 from bylot.policies.baselines import DualOn, KnapsackLimits, Multipliers
@@ -98,7 +99,7 @@ def decide_by_index(rule: Any, state: Any, context: int, rng: RngKey, available:
     turn = state.visits[context]
     state.visits[context] = turn + 1
     place, drawn = state.place[context], state.drawn[context]
-    scores = np.empty(drawn.size)
+    scores = scratch_floats(drawn.size)
     if turn == 0:
         baselines.draw_warmup_order(place, rng)
     if turn < rule.warmup:
@@ -106,7 +107,8 @@ def decide_by_index(rule: Any, state: Any, context: int, rng: RngKey, available:
     else:
         fill_indices(rule, state, context, rng, scores)
         baselines.add_multiplier_terms(scores, rule.limits, state.multipliers)
-    draws = choose_top_m(scores, rule.draws, available)
+    draws = make_draws(rng, rule.draws)
+    fill_top_m(draws, scores, available)
     base.count_members(drawn, draws)
     baselines.charge_multipliers(rule.limits, state.multipliers, draws)
     return base.make_plain_ticket(rng.t, context, draws, available, True, False)
@@ -120,7 +122,7 @@ for index_rule in (UcbRule, ThompsonRule):
 @step(learn, UcbRule)
 def learn_ucb(rule: UcbRule, state: UcbState, ticket: Ticket, feedback: Feedback) -> None:
     """`learn`: the sum and the number of what was seen of every member."""
-    evidence = np.empty(ticket.draws.size)
+    evidence = scratch_floats(ticket.draws.size)
     baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
     credited, total = state.credited[ticket.context], state.total[ticket.context]
     baselines.add_evidence(credited, total, ticket.draws, evidence)
@@ -131,7 +133,7 @@ def learn_thompson(
     rule: ThompsonRule, state: ThompsonState, ticket: Ticket, feedback: Feedback
 ) -> None:
     """`learn`: what was seen of every member, clipped as rounding may leave [0, 1]."""
-    evidence = np.empty(ticket.draws.size)
+    evidence = scratch_floats(ticket.draws.size)
     baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
     alpha, beta = state.alpha[ticket.context], state.beta[ticket.context]
     for j in range(evidence.size):
@@ -292,7 +294,7 @@ class MoeState(NamedTuple):
 @jit
 def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
     """theta_i += length (1[i in panel] - p_i) with p = softmax(theta)."""
-    p = np.empty(theta.size)
+    p = scratch_floats(theta.size)
     fill_softmax(p, theta)
     for i in range(theta.size):
         theta[i] -= length * p[i]
@@ -305,9 +307,15 @@ def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: B
     """`decide`: the M largest noisy logits. Multipliers move even if no reward comes."""
     baselines.step_multipliers(rule.limits, state.multipliers)
     state.visits[x] += 1
-    scores = state.theta[x].copy()
-    add_gumbels(scores, rng, GUMBEL_STREAM)
-    draws = choose_top_m(scores, rule.draws, available)
+    theta = state.theta[x]
+    scores = scratch_floats(theta.size)
+    scores[:] = theta
+    if available.size == 0:
+        add_leading_gumbels(scores, rule.draws, rng, GUMBEL_STREAM)
+    else:
+        add_gumbels(scores, rng, GUMBEL_STREAM)
+    draws = make_draws(rng, rule.draws)
+    fill_top_m(draws, scores, available)
     base.count_members(state.drawn[x], draws)
     baselines.charge_multipliers(rule.limits, state.multipliers, draws)
     return base.make_plain_ticket(rng.t, x, draws, available, True, False)
@@ -319,7 +327,8 @@ def learn_moe(rule: MoeRule, state: MoeState, ticket: Ticket, feedback: Feedback
     if a member was replaced.
     """
     limits, lam = rule.limits, state.multipliers.lam
-    cost = np.zeros(lam.size)
+    cost = scratch_floats(lam.size)
+    cost[:] = 0.0
     add_panel_cost(cost, limits.rows, ticket.draws)
     effective = feedback.reward
     for j in range(lam.size):

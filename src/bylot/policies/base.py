@@ -19,6 +19,7 @@ from bylot.distributions import IidSets, PanelDistribution
 from bylot.numerics.jit import INLINED_OPTIONS, LINKED_OPTIONS, Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.simd import no_floats
 from bylot.policies.validation import FeedbackKind as FeedbackKind
 from bylot.policies.validation import SettingKind, check_settings
 from bylot.problem import Limit, Problem
@@ -62,7 +63,7 @@ def make_plain_ticket(
     t: int, context: int, draws: Ints, available: Bools, feasible: bool, replaced: bool
 ) -> Ticket:
     """The ticket of a policy that does not know the probabilities of its panels."""
-    none = np.empty(0)
+    none = no_floats()
     return Ticket(t, context, draws, none, none, available, 1.0, feasible, np.nan, 1.0, replaced)
 
 

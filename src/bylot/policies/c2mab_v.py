@@ -22,9 +22,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.philox import COIN_STREAM, RngKey, RngStream, draw_uniforms
+from bylot.numerics.philox import COIN_STREAM, RngKey, RngStream, draw_uniform
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m
+from bylot.numerics.simd import scratch_floats
 from bylot.policies import base, baselines
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step
 from bylot.policies.baselines import KnapsackLimits, Multipliers
@@ -71,7 +72,7 @@ def choose_at_price(
     net: Floats, limits: KnapsackLimits, j: int, price: float, draws: int, available: Bools
 ) -> Ints:
     """The M largest of net_i + price sign_j c_ji."""
-    scores = np.empty(net.size)
+    scores = scratch_floats(net.size)
     for i in range(net.size):
         scores[i] = net[i] + price * limits.signs[j] * limits.rows[j, i]
     return choose_top_m(scores, draws, available)
@@ -80,7 +81,8 @@ def choose_at_price(
 @jit
 def measure_excess(limits: KnapsackLimits, j: int, draws: Ints) -> float:
     """How far the cost of a panel is outside limit j, negative inside."""
-    cost = np.zeros(1)
+    cost = scratch_floats(1)
+    cost[0] = 0.0
     add_panel_cost(cost, limits.rows[j : j + 1], draws)
     return float(limits.signs[j] * (limits.bounds[j] - cost[0]))
 
@@ -126,9 +128,9 @@ def decide_c2mab(
 ) -> Ticket:
     """`decide`: the relaxed program at the confidence bounds of now."""
     state.visits[x] += 1
-    gains = np.empty(state.drawn.shape[1])
+    gains = scratch_floats(state.drawn.shape[1])
     fill_gains(gains, rule, state, x)
-    coin = draw_uniforms(rng, COIN_STREAM, 1)[0]
+    coin = draw_uniform(rng, COIN_STREAM)
     draws = solve_relaxation(gains, rule.limits, state.multipliers.lam, rule.draws, available, coin)
     base.count_members(state.drawn[x], draws)
     baselines.charge_multipliers(rule.limits, state.multipliers, draws)
@@ -138,7 +140,7 @@ def decide_c2mab(
 @step(learn, C2mabRule)
 def learn_c2mab(rule: C2mabRule, state: C2mabState, ticket: Ticket, feedback: Feedback) -> None:
     """`learn`: the sum and the number of what was seen of every member."""
-    evidence = np.empty(ticket.draws.size)
+    evidence = scratch_floats(ticket.draws.size)
     baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
     credited, total = state.credited[ticket.context], state.total[ticket.context]
     baselines.add_evidence(credited, total, ticket.draws, evidence)

@@ -15,7 +15,13 @@ from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
 from bylot.numerics.iid_sets import add_expected_costs, iid_inclusion
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import add_gradient, draw_iid, fill_cumulative, restrict_distribution
+from bylot.numerics.sampling import (
+    add_gradient,
+    fill_cumulative,
+    fill_iid_draws,
+    restrict_distribution,
+)
+from bylot.numerics.simd import make_draws, make_probabilities, no_floats, scratch_floats
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
 from bylot.policies import base
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
@@ -154,8 +160,8 @@ def move_omd(rule: OmdRule, state: OmdState, x: int) -> None:
     max over q >= gamma of q.g - eta/2 |q - q_x|^2  s.t.  w.(C q) <= h_S(w), which is the
     projection of q_x + g/eta on a slice of the simplex.
     """
-    w = state.dual.w
-    a, b = make_halfspace(rule, w)
+    w, a = state.dual.w, scratch_floats(rule.rows.shape[1])
+    b = fill_halfspace(a, rule, w)
     eta = rule.eta * np.sqrt(state.visits[x] + 1.0) if rule.anytime else rule.eta
     q, g = state.q[x], state.g[x]
     for i in range(q.size):
@@ -170,13 +176,15 @@ def move_omd(rule: OmdRule, state: OmdState, x: int) -> None:
 
 
 @jit
-def make_halfspace(rule: OmdRule, w: Floats) -> tuple[Floats, float]:
-    """The half-space of w: a.q <= b with a = w C and b = h_S(w)."""
-    a = np.zeros(rule.rows.shape[1])
-    for j in range(w.size):
+def fill_halfspace(a: Floats, rule: OmdRule, w: Floats) -> float:
+    """Write the half-space of w, a.q <= b with a = w C and b = h_S(w); returns b."""
+    a[:], rows, last = 0.0, rule.rows, w.size - 1
+    for j in range(0, w.size, 3):  # three rows at a time; those after the last have no weight
+        j1, j2 = min(j + 1, last), min(j + 2, last)
+        w1, w2 = w[j1] if j + 1 <= last else 0.0, w[j2] if j + 2 <= last else 0.0
         for i in range(a.size):
-            a[i] += w[j] * rule.rows[j, i]
-    return a, box_support(rule.low, rule.high, w)
+            a[i] = ((a[i] + w[j] * rows[j, i]) + w1 * rows[j1, i]) + w2 * rows[j2, i]
+    return box_support(rule.low, rule.high, w)
 
 
 @jit
@@ -196,7 +204,8 @@ def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, available: 
     a.q_up / sum(q_up) <= b is linear in q: sum over available i of (a_i - b) q_i <= 0. Without it,
     an outage of cheap experts would move their mass to expensive ones.
     """
-    row, b = make_halfspace(rule, state.dual.w)
+    row = scratch_floats(rule.rows.shape[1])
+    b = fill_halfspace(row, rule, state.dual.w)
     q, cost = state.q[x], 0.0
     for i in range(q.size):
         row[i] = row[i] - b if available[i] else 0.0
@@ -222,23 +231,44 @@ def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: B
         move_omd(rule, state, x)
     visits[x] += 1
     # (d) from the available experts, whose cost is charged
+    draws, p = make_draws(rng, rule.draws), make_probabilities(rng, rule.draws)
     feasible, share = state.feasible[x], 1.0
-    q, mass, u = state.q[x], state.mass[x], state.u[x]
-    if available.size > 0:
+    if available.size == 0:
+        u, charged = state.u[x], dual.u
+        for j in range(u.size):
+            charged[j] += u[j]
+        fill_iid_draws(draws, p, state.q[x], state.mass[x], rng)
+    else:
         feasible = keep_available_halfspace(rule, state, x, available)  # may move q
-        share = 0.0
-        for i in range(q.size):
-            share += q[i] if available[i] else 0.0
-        q, mass, u = restrict_distribution(q, available), mass.copy(), np.zeros(u.size)
-        fill_cumulative(q, mass)
-        add_expected_costs(u, rule.rows, q)
-    for j in range(u.size):
-        dual.u[j] += u[j]
+        share = fill_available_draws(draws, p, rule, state, x, rng, available)
     dual.rounds[0] += 1
-    panel = draw_iid(q, mass, rule.draws, rng)
     # The propensity takes long to compute: `draw_and_book` does it, the simulator does not.
-    draws, p, none, unknown = panel.draws, panel.probabilities, np.empty(0), np.nan
+    none, unknown = no_floats(), np.nan
     return Ticket(rng.t, x, draws, p, none, available, share, feasible, unknown, 1.0, False)
+
+
+@jit
+def fill_available_draws(
+    draws: Ints,
+    probabilities: Floats,
+    rule: OmdRule,
+    state: OmdState,
+    x: int,
+    rng: RngKey,
+    available: Bools,
+) -> float:
+    """Draw from q on the available experts, and charge its cost; returns the share of q there."""
+    q, share = state.q[x], 0.0
+    for i in range(q.size):
+        share += q[i] if available[i] else 0.0
+    part, mass = restrict_distribution(q, available), np.empty(q.size)
+    fill_cumulative(part, mass)
+    cost = np.zeros(rule.rows.shape[0])
+    add_expected_costs(cost, rule.rows, part)
+    for j in range(cost.size):
+        state.dual.u[j] += cost[j]
+    fill_iid_draws(draws, probabilities, part, mass, rng)
+    return share
 
 
 @step(base.learn, OmdRule)

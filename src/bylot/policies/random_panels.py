@@ -9,18 +9,21 @@ from bylot.distributions import FixedSizeSets
 from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import DRAW_STREAM, RngKey
-from bylot.numerics.sampling import choose_random_experts
+from bylot.numerics.sampling import fill_random_experts
 from bylot.numerics.set_selection import count_available
+from bylot.numerics.simd import make_draws, no_floats
 from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, step
 from bylot.problem import Problem
 
 
 class RandomRule(NamedTuple):
-    """The size of panels and of the pool."""
+    """The size of panels and of the pool, and the probabilities of these while all can be asked."""
 
     draws: int  # M
     size: int  # K
+    inclusion: Floats  # (K,)
+    propensity: float
 
 
 class RandomState(NamedTuple):
@@ -32,19 +35,21 @@ class RandomState(NamedTuple):
 @jit
 def compute_equal_inclusion(rule: RandomRule, available: Bools) -> Floats:
     """(K,) inclusion probabilities: min(1, M / n) for each of the n available experts."""
-    n, p = rule.size if available.size == 0 else count_available(available), np.zeros(rule.size)
+    if available.size == 0:
+        return rule.inclusion
+    n, p = count_available(available), np.zeros(rule.size)
     for i in range(rule.size):
-        if available.size == 0 or available[i]:
+        if available[i]:
             p[i] = min(1.0, rule.draws / n)
     return p
 
 
 @jit
-def compute_uniform_propensity(rule: RandomRule, available: Bools) -> float:
+def compute_uniform_propensity(draws: int, n: int) -> float:
     """1 / C(n, M) for n available experts; 1 if they are no more than M."""
-    n, propensity = rule.size if available.size == 0 else count_available(available), 1.0
-    for j in range(min(rule.draws, n)):
-        propensity *= (min(rule.draws, n) - j) / (n - j)
+    propensity = 1.0
+    for j in range(min(draws, n)):
+        propensity *= (min(draws, n) - j) / (n - j)
     return max(propensity, base.MIN_PROPENSITY)
 
 
@@ -54,10 +59,12 @@ def decide_random(
 ) -> Ticket:
     """`decide`: any set."""
     state.visits[context] += 1
-    draws = choose_random_experts(rule.size, rule.draws, available, rng, DRAW_STREAM)
-    pi = compute_equal_inclusion(rule, available)
-    p = compute_uniform_propensity(rule, available)
-    return Ticket(rng.t, context, draws, np.empty(0), pi, available, 1.0, True, p, 1.0, False)
+    draws = make_draws(rng, rule.draws)
+    fill_random_experts(draws, rule.size, available, rng, DRAW_STREAM)
+    pi, p = compute_equal_inclusion(rule, available), rule.propensity
+    if available.size > 0:
+        p = compute_uniform_propensity(rule.draws, count_available(available))
+    return Ticket(rng.t, context, draws, no_floats(), pi, available, 1.0, True, p, 1.0, False)
 
 
 @step(base.learn, RandomRule)
@@ -92,7 +99,9 @@ class Random(base.Policy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> RandomRule:
-        return RandomRule(problem.draws, problem.size)
+        M, K = problem.draws, problem.size
+        p = compute_uniform_propensity(M, K)
+        return RandomRule(M, K, np.full(K, min(1.0, M / K)), p)
 
     def start(self, rule: RandomRule, contexts: int = 1) -> RandomState:
         return RandomState(np.zeros(contexts, np.int64))
