@@ -160,7 +160,7 @@ class RouterAggregate:
             commands.check_storable_text("context", context)
         commands.check_storable_text("key", command.key)
         commands.check_storable_text("tenant", command.tenant)
-        refused, tables = tuple(self.refused.items()), None
+        refused, tables = tuple(self.refused.items()) if self.refused else (), None
         if replayed is not None:
             refused, tables = replayed.refused, replayed.tables
         else:
@@ -169,8 +169,9 @@ class RouterAggregate:
             context, mask, now, tenant=command.tenant, refused=refused, tables=tables
         )
         body = history.body_from_ticket(booked, core, self.config.version, command, refused)
-        self.refused.clear()
-        self.counters.refused += sum(requests for _, requests in refused)
+        if refused:
+            self.refused.clear()
+            self.counters.refused += sum(requests for _, requests in refused)
         event = self.append(at, body, key=command.key)
         due = NOT_STARTED if command.defer else self.deadline(event.at)
         opened = OpenDecision(

@@ -62,17 +62,17 @@ class CommandHandler:
         for command in batch:
             if type(command) in OWN_TRANSACTION_COMMANDS:
                 final = self.commit(answers, names, final)
-            names.append(command.name)
-            start = time.perf_counter()
+            name, start = command.name, time.perf_counter()
+            names.append(name)
             try:
                 answers.append(self.HANDLERS[type(command)](self, command))
-                self.repository.record_work(command.name, time.perf_counter() - start)
+                self.repository.record_work(name, time.perf_counter() - start)
             except errors.BylotError as error:  # nothing was changed
-                answers.append(self.confirm(error, command.name))
+                answers.append(self.confirm(error, name))
             except Exception as error:  # the state of the router is unknown: do not use it again
                 answers.append(error)
                 final = self.commit(answers, names, final)
-                self.repository.drop([names[-1]])
+                self.repository.drop([name])
         self.commit(answers, names, final)
         return answers
 

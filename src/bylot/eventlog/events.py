@@ -234,6 +234,7 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
+@lru_cache(64)  # the commands of a commit have one time
 def format_timestamp(at: int) -> str:
     """Microseconds since 1970 as RFC 3339, UTC; times after the year 9999 as its last second.
 
@@ -241,10 +242,4 @@ def format_timestamp(at: int) -> str:
     ('1970-01-01T00:00:01.500000Z', '9999-12-31T23:59:59.000000Z')
     """
     seconds, rest = divmod(min(at, LAST_SECOND * 1_000_000), 1_000_000)
-    return f"{format_whole_second(seconds)}.{rest:06}Z"
-
-
-@lru_cache(64)  # most events in a row happen in the same second
-def format_whole_second(at: int) -> str:
-    """Seconds since 1970 as RFC 3339, without the zone."""
-    return (UNIX_EPOCH + timedelta(seconds=at)).isoformat()[:-6]
+    return f"{(UNIX_EPOCH + timedelta(seconds=seconds)).isoformat()[:-6]}.{rest:06}Z"

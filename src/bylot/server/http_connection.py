@@ -5,6 +5,7 @@ This is the only module that uses uvicorn's private classes. pyproject.toml ther
 bound on uvicorn, and tests/test_uvicorn_protocol.py names the versions that were tested.
 """
 
+import functools
 import time
 from typing import Any
 
@@ -64,6 +65,12 @@ class CorkedTransport:
         """Flush, then close the connection."""
         self.flush()
         self.transport.close()
+
+
+@functools.lru_cache(32)  # most responses of a second have the same
+def format_header_lines(*headers: tuple[bytes, bytes]) -> bytes:
+    """Headers as they are sent."""
+    return b"".join([b"%s: %s\r\n" % pair for pair in headers])
 
 
 class NoEvent:
@@ -197,15 +204,21 @@ class HttpConnection(HttpToolsProtocol):
         """A header; trailers are ignored."""
         if self.head_bytes >= 0:
             self.parsed_bytes += len(name) + len(value) + 4  # a colon, a space, a line break
-            super().on_header(name, value)
+            name = name.lower()
+            self.headers.append((name, value))
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
 
     def on_url(self, url: bytes) -> None:
         self.parsed_bytes += len(url)
-        super().on_url(url)
+        self.url += url
 
     def on_body(self, body: bytes) -> None:
         self.framing_bytes -= len(body)
-        super().on_body(body)
+        if type(self.cycle) is CommandExchange:
+            self.cycle.body += body
+        else:
+            super().on_body(body)
 
     def on_message_begin(self) -> None:
         self.url, self.headers, self.expect_100_continue = b"", [], False
@@ -249,18 +262,19 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        cycle, self.head_bytes, self.framing_bytes = self.cycle, 0, 0
+        if type(cycle) is CommandExchange and not cycle.response_complete:
+            self.waiting_since, cycle.more_body = None, False
+            cycle.run()
+            return
         super().on_message_complete()
-        answered = self.cycle.response_complete  # an error may be, before the body is read
-        self.waiting_since = self.loop.time() if answered else None
-        self.head_bytes = self.framing_bytes = 0
-        if type(self.cycle) is CommandExchange:
-            self.cycle.run()
+        # an error may be sent before the body is read
+        self.waiting_since = self.loop.time() if cycle.response_complete else None
 
     def send_response(self, response: HttpResponse, *, keep_alive: bool) -> None:
         """Write a response at once."""
         status, body, headers = response
-        more = (*self.server_state.default_headers, *headers)
-        lines = b"".join([b"%s: %s\r\n" % pair for pair in more])
+        lines = format_header_lines(*self.server_state.default_headers, *headers)
         end = b"content-length: %d\r\n%s\r\n" % (len(body), b"" if keep_alive else CLOSE_LINE)
         self.corked.transport.write(b"".join((STATUS_LINE[status], lines, end, body)))
         if not keep_alive:

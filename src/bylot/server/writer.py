@@ -28,7 +28,7 @@ MakeHandler = Callable[[], CommandHandler]
 CheckRouter = Callable[[Store, RouterRow], None]
 
 MAX_BATCHES_PER_COMMIT = 1_000  # a response waits for all that share its commit
-GROUP_COMMIT_WINDOW_S = 0.001  # used when the previous commit had more than one request
+GROUP_COMMIT_WINDOW_S = 0.0003  # used when the previous commit had more than one request
 IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
 SWEEP_INTERVAL_S = 1.0  # between two looks for decisions whose wait is over
 EXPIRY_TICK_S = 0.5  # between two looks for batches that have waited too long
