@@ -79,11 +79,17 @@ def sort_rows(rows: Floats) -> Ints:
 
 @jit
 def integer_power(x: float, n: int) -> float:
-    """Compute x^n by repeated products, x^0 = 1.
+    """Compute x^n by repeated products, x^0 = 1. Usual powers take no loop, and no other value.
 
     >>> integer_power(0.5, 3)
     0.125
     """
+    if n == 3:
+        return x * x * x
+    if n == 4:
+        return x * x * x * x
+    if n == 5:
+        return x * x * x * x * x
     product = 1.0
     for _ in range(n):
         product *= x
@@ -103,11 +109,12 @@ def expected_rewards(qs: Floats, values: Floats, order: SortOrder, M: int) -> Fl
     for t in range(T):
         q = qs[min(t, qs.shape[0] - 1)]
         for k in range(N):
+            v, s = values[t, k], order[t, k]
             phi, R, below = 0.0, 0.0, 0.0
             for p in range(K - 1, -1, -1):
-                i = order[t, k, p]
-                phi += (values[t, k, i] - below) * (1.0 - integer_power(R, M))
-                below = values[t, k, i]
+                i = np.uint32(s[p])  # unsigned: no check for negative indices
+                phi += (v[i] - below) * (1.0 - integer_power(R, M))
+                below = v[i]
                 R += q[i]
             rewards[t] += phi
     return rewards
@@ -136,7 +143,7 @@ def reward_and_slope(
             v, s = values[t, k], order[t, k]
             row, R, below, suffix = 0.0, 0.0, 0.0, 0.0
             for p in range(K - 1, -1, -1):
-                i = np.uint32(s[p])  # unsigned: no check for negative indices
+                i = np.uint32(s[p])
                 step = weights[t] * (v[i] - below)
                 others = integer_power(R, M - 1)
                 row += step * (1.0 - others * R)
