@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_floats, stack_ints
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.scratch_arrays import borrow_row, scratch_floats, scratch_ints
 
 
 @jit_embedded
@@ -26,7 +27,7 @@ def sum_row(values: Floats, x: int) -> float:
 @jit_embedded
 def reverse_row(out: Floats, values: Floats, x: int, order: Ints) -> None:
     """By way of arrays on the stack."""
-    row, places = stack_floats(values.shape[1]), stack_ints(order.size)
+    row, places = scratch_floats(values.shape[1]), scratch_ints(order.size)
     for i in range(order.size):
         places[i] = order[i]
         row[i] = values[x, i]

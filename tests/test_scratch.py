@@ -7,7 +7,7 @@ import pytest
 
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import LoopKey, RngKey
-from bylot.numerics.simd import (
+from bylot.numerics.scratch_arrays import (
     STACK_NUMBERS,
     make_draws,
     make_probabilities,

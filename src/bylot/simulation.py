@@ -27,7 +27,7 @@ from bylot.errors import ValuesError
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
-from bylot.numerics.simd import no_bools, no_floats, scratch_floats, uncounted
+from bylot.numerics.scratch_arrays import no_bools, no_floats, scratch_floats, uncounted
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (

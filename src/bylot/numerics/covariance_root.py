@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.numerics.embedded import borrow_row
 from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.scratch_arrays import borrow_row
 from bylot.numerics.simd import SIMD_WIDTH, load_inside, store_inside
 
 MIN_PIVOT = 1e-12  # variance that counts as 0

@@ -15,10 +15,9 @@ import math
 
 import numpy as np
 
-from bylot.numerics.embedded import borrow_row, jit_embedded, stack_floats
+from bylot.numerics.embedded import jit_embedded
 from bylot.numerics.jit import Floats, jit
-
-MAX_STACK_CELLS = 4096  # numbers of a table on the stack; larger ones take memory
+from bylot.numerics.scratch_arrays import borrow_row, scratch_floats
 
 
 @jit
@@ -63,7 +62,7 @@ def log_iid_set_probability(masses: Floats, count: int) -> float:
     if degree < 0:
         return -np.inf
     largest = find_largest(masses)  # scales x, so that powers of a tiny mass do not underflow
-    product, log = stack_floats(degree + 1), degree * math.log(largest)
+    product, log = scratch_floats(degree + 1), degree * math.log(largest)
     fill_one(product)
     for i in range(masses.size):
         multiply_series(product, masses[i] / largest, 1)
@@ -81,9 +80,9 @@ def fill_iid_set_score(score: Floats, masses: Floats, count: int) -> None:
     n, largest = masses.size, find_largest(masses)
     degree = count - n
     cells = (n + 1) * (degree + 1)
-    space = stack_floats(cells) if cells <= MAX_STACK_CELLS else np.empty(cells)
+    space = scratch_floats(cells)
     before = space.reshape((n + 1, degree + 1))
-    after, moved = stack_floats(degree + 1), stack_floats(degree + 1)
+    after, moved = scratch_floats(degree + 1), scratch_floats(degree + 1)
     fill_one(borrow_row(before, 0))
     fill_one(after)
     for i in range(n):

@@ -6,17 +6,14 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import DRAW_STREAM, RngKey, fill_uniforms
-from bylot.numerics.set_selection import repeat_members
-from bylot.numerics.simd import (
-    SIMD_WIDTH,
-    count_bits,
-    load_inside,
+from bylot.numerics.scratch_arrays import (
     make_draws,
     make_probabilities,
-    mask_at_most,
     scratch_floats,
     scratch_ints,
 )
+from bylot.numerics.set_selection import repeat_members
+from bylot.numerics.simd import SIMD_WIDTH, count_bits, load_inside, mask_at_most
 
 
 class IidDraws(NamedTuple):

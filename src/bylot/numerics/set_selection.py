@@ -5,8 +5,8 @@
 
 import numpy as np
 
-from bylot.numerics.embedded import borrow_row, stack_floats
 from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.scratch_arrays import borrow_row, scratch_floats
 from bylot.numerics.simd import (
     SIMD_WIDTH,
     find_lowest_bit,
@@ -240,7 +240,7 @@ def add_experts(
     members: Ints, n: int, least: int, offered: Floats, weights: Floats, miss: Floats
 ) -> int:
     """Add the best experts to n members, beyond `least` while that helps; returns their number."""
-    missed = stack_floats(weights.size)
+    missed = scratch_floats(weights.size)
     while n < members.size:
         fill_missed(missed, weights, miss, members, n, -1)
         one = find_cheapest_addition(missed, offered, miss)
@@ -260,7 +260,7 @@ def find_cheapest_addition(missed: Floats, offered: Floats, miss: Floats) -> int
     """
     if offered.size >= MIN_SEARCHED_BLOCKS * SEARCHED_BLOCK:
         return find_cheapest_by_blocks(missed, offered, miss)
-    totals, lanes, i = stack_floats(offered.size), splat(np.inf), 0
+    totals, lanes, i = scratch_floats(offered.size), splat(np.inf), 0
     while i <= offered.size - SIMD_WIDTH:
         eight = load_inside(offered, i)
         for z in range(missed.size):
@@ -317,7 +317,7 @@ def change_best_member(
     last member takes the place of one that is left out.
     """
     gain, leaving, coming, n = MIN_CHANGE_GAIN, -1, -1, members.size
-    rest = stack_floats(weights.size)
+    rest = scratch_floats(weights.size)
     for place in range(n):
         fill_missed(rest, weights, miss, members, n, place)
         was = add_missed(price[members[place]], rest, miss, members[place])

@@ -1,19 +1,13 @@
-"""What compiled code has that numba does not: eight numbers at once, and arrays without the heap.
+"""Eight numbers at once: SIMD sums of a fixed order, with the same bits on every machine.
 
-SIMD sums have a fixed order: the same bits on every machine. A compiler may not reorder a sum of
-floats, so it adds one number at a time. `Lanes` fixes the order itself: eight running sums, added
-in pairs by `sum_lanes`. The result does not depend on inlining or on the vector width of the
-machine.
+A compiler may not reorder a sum of floats, so it adds one number at a time. `Lanes` fixes the order
+itself: eight running sums, added in pairs by `sum_lanes`. The result does not depend on inlining or
+on the vector width of the machine.
 
     acc = splat(0.0)
     for i in range(0, x.size, SIMD_WIDTH):
         acc = acc + load_lanes(x, i, 0.0)
     return sum_lanes(acc)
-
-A heap array costs 14 ns, as long as drawing a random number, and counting its references, which
-other threads must see, as much again. An array that its function needs no longer than it runs is
-on the stack instead, if it is small; never return it, nor put it into a state. The arrays of a
-ticket are on the heap for a router, and where the simulator records them in its loop.
 """
 
 import math
@@ -22,15 +16,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, overload, register_model
 
-from bylot.numerics.jit import INLINED_OPTIONS, Bools, Floats, Ints, jit_inline
-from bylot.numerics.philox import LoopKey
+from bylot.numerics.jit import Floats
 
 SIMD_WIDTH = 8
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
@@ -239,125 +231,3 @@ def register_arithmetic(operation: Any, instruction: str) -> None:
 register_arithmetic(operator.add, "fadd")
 register_arithmetic(operator.sub, "fsub")
 register_arithmetic(operator.mul, "fmul")
-
-
-STACK_NUMBERS = 128  # a larger array is made on the heap
-ALIGNMENT = 64  # bytes: a vector of eight numbers is then in one line of the cache
-INLINED = {"inline": "always", "jit_options": INLINED_OPTIONS, "strict": False}
-
-
-def emit_array(target: Any, builder: Any, kind: Any, data: Any, size: Any) -> Any:
-    """Emit an array that nobody frees."""
-    array = target.make_array(kind)(target, builder)
-    bytes_each = ir.Constant(size.type, target.get_abi_sizeof(target.get_data_type(kind.dtype)))
-    target.populate_array(
-        array, data=data, shape=[size], strides=[bytes_each], itemsize=bytes_each, meminfo=None
-    )
-    return array._getvalue()
-
-
-def make_stack_array(number: Any) -> Any:
-    """A function of compiled code that takes an array from the stack of its caller.
-
-    It is the same memory whenever the same line runs.
-    """
-    kind = types.Array(number, 1, "C")
-
-    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
-        stored = target.get_data_type(number)
-        with builder.goto_entry_block():
-            place = builder.alloca(ir.ArrayType(stored, STACK_NUMBERS))
-            place.align = ALIGNMENT
-        data = builder.bitcast(place, stored.as_pointer())
-        return emit_array(target, builder, kind, data, given[0])
-
-    return intrinsic(lambda context, size: (kind(types.intp), emit))
-
-
-def make_array_at(number: Any) -> Any:
-    """A function of compiled code that makes an array of the memory at an address."""
-    kind = types.Array(number, 1, "C")
-
-    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
-        data = builder.inttoptr(given[0], target.get_data_type(number).as_pointer())
-        return emit_array(target, builder, kind, data, given[1])
-
-    return intrinsic(lambda context, address, size: (kind(types.intp, types.intp), emit))
-
-
-def _emit_uncounted(context: Any, values: Any) -> Any:
-    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
-        array = target.make_array(values)(target, builder, given[0])
-        nobody = ir.Constant(array.meminfo.type, None)
-        array.meminfo, array.parent = nobody, ir.Constant(array.parent.type, None)
-        return array._getvalue()
-
-    return values(values), emit
-
-
-def make_empty_array(number: Any) -> Any:
-    """A function of compiled code that makes an array of nothing."""
-    kind = types.Array(number, 1, "C")
-
-    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
-        nowhere = ir.Constant(target.get_data_type(number).as_pointer(), None)
-        return emit_array(target, builder, kind, nowhere, ir.Constant(INT64, 0))
-
-    return intrinsic(lambda context: (kind(), emit))
-
-
-stack_floats: Callable[[int], Floats] = make_stack_array(types.float64)
-stack_ints: Callable[[int], Ints] = make_stack_array(types.int64)
-ints_at: Callable[[int, int], Ints] = make_array_at(types.int64)
-floats_at: Callable[[int, int], Floats] = make_array_at(types.float64)
-uncounted: Callable[[Any], Any] = intrinsic(_emit_uncounted)  # a view; its owner must live longer
-empty_floats: Callable[[], Floats] = make_empty_array(types.float64)
-empty_bools: Callable[[], Bools] = make_empty_array(types.boolean)
-
-
-@jit_inline
-def no_floats() -> Floats:
-    """An empty array, which may be returned."""
-    return empty_floats()
-
-
-@jit_inline
-def no_bools() -> Bools:
-    """An empty mask, which may be returned."""
-    return empty_bools()
-
-
-@jit_inline
-def scratch_floats(size: int) -> Floats:
-    """Numbers for as long as the calling function runs."""
-    return stack_floats(size) if size <= STACK_NUMBERS else np.empty(size)
-
-
-@jit_inline
-def scratch_ints(size: int) -> Ints:
-    """Integers for as long as the calling function runs."""
-    return stack_ints(size) if size <= STACK_NUMBERS else np.empty(size, np.int64)
-
-
-def make_draws(rng: Any, count: int) -> Ints:
-    """The array for the draws of a ticket."""
-    raise NotImplementedError("compiled code only")
-
-
-def make_probabilities(rng: Any, count: int) -> Floats:
-    """The array for the probabilities of the draws of a ticket."""
-    raise NotImplementedError("compiled code only")
-
-
-@overload(make_draws, **INLINED)  # type: ignore[untyped-decorator]
-def choose_draws(rng: Any, count: Any) -> Any:
-    if rng.instance_class is LoopKey:
-        return lambda rng, count: ints_at(rng.draws_at, count)
-    return lambda rng, count: np.empty(count, np.int64)
-
-
-@overload(make_probabilities, **INLINED)  # type: ignore[untyped-decorator]
-def choose_probabilities(rng: Any, count: Any) -> Any:
-    if rng.instance_class is LoopKey:
-        return lambda rng, count: floats_at(rng.probabilities_at, count)
-    return lambda rng, count: np.empty(count)

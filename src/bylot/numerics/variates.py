@@ -15,8 +15,9 @@ from numba import types
 
 from bylot.numerics.jit import Floats, jit, jit_inline
 from bylot.numerics.philox import TWO_TO_MINUS_53, RngKey, philox_block
+from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
 from bylot.numerics.set_selection import can_rank, find_largest_below
-from bylot.numerics.simd import make_intrinsic, scratch_floats, scratch_ints
+from bylot.numerics.simd import make_intrinsic
 
 TWO_TO_MINUS_52 = 2.0**-52
 

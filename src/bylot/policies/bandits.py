@@ -17,8 +17,8 @@ from bylot.numerics.conditional_poisson import fill_softmax
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
+from bylot.numerics.scratch_arrays import make_draws, scratch_floats
 from bylot.numerics.set_selection import fill_top_m
-from bylot.numerics.simd import make_draws, scratch_floats
 from bylot.numerics.variates import add_gumbels, add_leading_gumbels, fill_betas
 from bylot.policies import base, baselines
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step

@@ -19,7 +19,7 @@ from bylot.distributions import IidSets, PanelDistribution
 from bylot.numerics.jit import INLINED_OPTIONS, LINKED_OPTIONS, Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
-from bylot.numerics.simd import no_floats
+from bylot.numerics.scratch_arrays import no_floats
 from bylot.policies.validation import FeedbackKind as FeedbackKind
 from bylot.policies.validation import SettingKind, check_settings
 from bylot.problem import Limit, Problem

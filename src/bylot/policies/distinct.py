@@ -14,11 +14,12 @@ import numpy as np
 
 from bylot.distributions import FixedSizeSets, MixedSets
 from bylot.numerics import conditional_poisson
-from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_floats, stack_ints
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.scratch_arrays import borrow_row, scratch_floats, scratch_ints
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
@@ -314,7 +315,7 @@ def learn_panel(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward
     shared, x, slope = state.shared, ticket.context, state.gradient
     compare_recent(shared.recent, shared.evidence, shared.belief, ticket.draws, reward)
     if not ticket.replaced:
-        members, n = stack_ints(ticket.draws.size), 0
+        members, n = scratch_ints(ticket.draws.size), 0
         for j in range(ticket.draws.size):
             members[n] = ticket.draws[j]
             n += is_first_draw(ticket.draws, j)
@@ -338,7 +339,7 @@ def add_panel_score(gradients: Floats, x: int, members: Ints, pi: Floats, weight
 
     `move_shared` and `move_context` convert it by the covariance of what they move.
     """
-    g, before = borrow_row(gradients, x), stack_floats(members.size)
+    g, before = borrow_row(gradients, x), scratch_floats(members.size)
     for j in range(members.size):
         before[j] = g[members[j]]
     for i in range(g.size):

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.scratch_arrays import scratch_floats
 from bylot.numerics.set_selection import choose_top_m, count_available
 from bylot.policies.base import dispatch_by_type
 from bylot.policies.budget import (
@@ -233,7 +234,7 @@ def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -
     costs vary, `lower_panel` is tried first.
     """
     place, varies = budget.place[0], has_varying_cost(guard.risk, budget.costs)
-    cost, counted = stack_floats(guard.b.size), stack_floats(guard.b.size)
+    cost, counted = scratch_floats(guard.b.size), scratch_floats(guard.b.size)
     fill_panel_cost(cost, guard.A, members)
     if varies:
         fill_guarded_cost(counted, guard, budget, members)

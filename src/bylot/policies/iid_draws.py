@@ -15,9 +15,10 @@ import numpy as np
 
 from bylot.numerics import iid_sets, sampling
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
-from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_floats
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
+from bylot.numerics.scratch_arrays import borrow_row, scratch_floats
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, iid_limits, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
@@ -209,7 +210,7 @@ def replace_draws(panel: sampling.IidDraws, members: Ints) -> None:
 @jit_embedded
 def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
     """The probability of the set that M draws form, given that of each draw."""
-    masses = stack_floats(draws.size)
+    masses = scratch_floats(draws.size)
     n = fill_first(masses, probabilities, draws)
     p: float = np.exp(iid_sets.log_iid_set_probability(masses[:n], draws.size))
     return max(p, base.MIN_PROPENSITY)
@@ -231,9 +232,9 @@ def add_set_score(gradients: Floats, ticket: Ticket, M: int, weight: float) -> N
 
     Among available experts it is taken along their simplex: as q.score = M, less M for each.
     """
-    g, masses = borrow_row(gradients, ticket.context), stack_floats(ticket.draws.size)
+    g, masses = borrow_row(gradients, ticket.context), scratch_floats(ticket.draws.size)
     n = fill_first(masses, ticket.draw_probabilities, ticket.draws)
-    score = stack_floats(n)
+    score = scratch_floats(n)
     iid_sets.fill_iid_set_score(score, masses[:n], M)
     n = 0
     for j in range(ticket.draws.size):

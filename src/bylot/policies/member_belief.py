@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.scratch_arrays import borrow_row
 from bylot.policies.change_detection import RECENT_BATCH, bet_on_recent, fit_skills, forget_skill
 
 PRIOR_LOG_MISS, PRIOR_VARIANCE = -0.3, 0.25  # of each b_i

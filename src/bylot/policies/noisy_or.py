@@ -14,9 +14,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats, stack_ints
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
+from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
 from bylot.numerics.set_selection import choose_greedy_set, count_available, fill_draws_from_set
 from bylot.numerics.variates import (
     Xoshiro,
@@ -177,7 +178,7 @@ def choose_best_set(
     if panel_model.has_classes(state.model):
         weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
         return choose_greedy_set(weights, miss, prices, fewest, most, available), s
-    one = stack_floats(1)
+    one = scratch_floats(1)
     one[0] = 1.0
     return choose_greedy_set(one, b.reshape((1, -1)), prices, fewest, most, available), stream
 
@@ -292,7 +293,7 @@ def choose_model_panel(
 ) -> Ticket:
     """Play the best set under a sampled model, which prices follow, or the guard's panel."""
     budget, bounds = state.explorer.budget, state.explorer.bounds
-    contexts, b = stack_ints(1), stack_floats(bounds.size)
+    contexts, b = scratch_ints(1), scratch_floats(bounds.size)
     contexts[0] = x
     miss, s = panel_model.sample_models(state.model, contexts, rule.most, stream)
     A = get_price_rows(rule, state)

@@ -20,8 +20,9 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
-from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded, stack_ints
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.scratch_arrays import borrow_row, scratch_ints
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
 from bylot.policies.reward_scale import RewardScale, compute_miss, make_reward_scale, track_reward
@@ -265,7 +266,7 @@ def track_drift(belief: Posterior, members: Ints, found: Surprise, phi: float) -
     sd = QUIET_ALARM_SD + noisy * (NOISY_ALARM_SD - QUIET_ALARM_SD)
     low = -compute_drift_threshold(fade, max(-skew, 0.0), sd)
     high = compute_drift_threshold(fade, max(skew, 0.0), sd)
-    alarms, n = stack_ints(members.size), 0
+    alarms, n = scratch_ints(members.size), 0
     for i in members:
         drift[i] += fade * (surprise - drift[i])
         if not low <= drift[i] <= high:

@@ -21,7 +21,7 @@ from bylot.numerics.sampling import (
     fill_iid_draws,
     restrict_distribution,
 )
-from bylot.numerics.simd import make_draws, make_probabilities, no_floats, scratch_floats
+from bylot.numerics.scratch_arrays import make_draws, make_probabilities, no_floats, scratch_floats
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
 from bylot.policies import base
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.numerics.embedded import jit_apart, jit_embedded, stack_floats, stack_ints
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
 from bylot.policies import base, pooled_contexts, recent_belief, request_classes
 from bylot.policies import noisy_or_posterior as posterior
@@ -129,7 +130,7 @@ def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback
         return learn_scored_panel(model, kind, ticket, feedback)
     belief, recent, x, changed = model.belief, model.recent, ticket.context, False
     reward, draws, n = feedback.reward, ticket.draws, 0
-    members, ones = stack_ints(draws.size), stack_floats(draws.size)
+    members, ones = scratch_ints(draws.size), scratch_floats(draws.size)
     for j in range(draws.size):
         members[n], ones[n] = draws[j], 1.0
         n += is_first_draw(draws, j)

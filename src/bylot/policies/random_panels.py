@@ -10,8 +10,8 @@ from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import DRAW_STREAM, RngKey
 from bylot.numerics.sampling import fill_random_experts
+from bylot.numerics.scratch_arrays import make_draws, no_floats
 from bylot.numerics.set_selection import count_available
-from bylot.numerics.simd import make_draws, no_floats
 from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, step
 from bylot.problem import Problem

@@ -19,8 +19,9 @@ from bylot.numerics.covariance_root import (
     reduce_root,
     scale_root,
 )
-from bylot.numerics.embedded import borrow_row, jit_apart, jit_embedded
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.scratch_arrays import borrow_row
 from bylot.policies import pooled_contexts as pooled
 from bylot.policies.base import ProblemChange
 from bylot.policies.change_detection import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.numerics import conditional_poisson
-from bylot.numerics.embedded import borrow_row, jit_embedded
+from bylot.numerics.embedded import jit_embedded
 from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import kl_project
@@ -21,6 +21,7 @@ from bylot.numerics.philox import (
     philox_block,
     uniform_from_word,
 )
+from bylot.numerics.scratch_arrays import borrow_row
 from bylot.numerics.set_selection import count_available
 from bylot.policies.base import MIN_PROPENSITY
 from bylot.policies.guard import is_outside_bounds
