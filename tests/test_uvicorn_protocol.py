@@ -40,11 +40,18 @@ def test_uvicorn_has_the_private_names_that_the_server_uses() -> None:
         "on_message_complete",
         "on_response_complete",
         "send_400_response",
+        "connection_lost",
+        "on_url",
+        "_start_asgi_task",
     ):
         assert callable(getattr(HttpToolsProtocol, name)), name
     cycle = inspect.getsource(RequestResponseCycle)
     for name in ("response_started", "response_complete", "disconnected", "message_event"):
         assert re.search(rf"self\.{name}\b", cycle), name
+    assert vars(httptools_impl)["HIGH_WATER_LIMIT"] > 0
+    protocol = inspect.getsource(HttpToolsProtocol)
+    for name in ("pipeline", "tasks", "flow", "cycle", "expect_100_continue", "server_state"):
+        assert re.search(rf"self\.{name}\b", protocol), name
     assert httptools_impl.STATUS_LINE[200].startswith(b"HTTP/1.1 200")
 
 

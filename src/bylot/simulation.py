@@ -292,7 +292,10 @@ def play_rounds(
     propensities, replaced = record.propensities, record.replaced
     distributions, scores = record.distributions, record.scores
     winners, numbers = record.winners, record.numbers
-    draws_at, q_at, row_bytes = draws.ctypes.data, q.ctypes.data, draws.strides[0]
+    # Policies write into row t of both (`scratch_arrays.make_draws`): C order, as many columns as
+    # there are draws.
+    draws_at, q_at = draws.ctypes.data, q.ctypes.data
+    draws_row, q_row = draws.strides[0], q.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
     for n in range(values.shape[0]):
         t = start + n
@@ -312,7 +315,7 @@ def play_rounds(
                 return n
             numbers[t] = number
             advance(rule, state, times[n])
-        key: Any = LoopKey(seed, number, draws_at + t * row_bytes, q_at + t * row_bytes)
+        key: Any = LoopKey(seed, number, draws_at + t * draws_row, q_at + t * q_row)
         ticket = decide(rule, state, context, key, everyone)
         rewards[t] = sum_max(values[n], ticket.draws)
         if scores.shape[0] > 0:
@@ -336,7 +339,7 @@ def play_rounds(
             feedback = Feedback((rewards[then] - low) / span, known, winner)
             learn(rule, state, rewarded, feedback)
             arrived += 1
-        for j in range(ticket.draws.size):
+        for j in range(ticket.draws.size):  # nothing new of policies that draw with `make_draws`
             draws[t, j] = ticket.draws[j]
         for j in range(ticket.draw_probabilities.size):
             q[t, j] = ticket.draw_probabilities[j]

@@ -87,7 +87,10 @@ def play_numpy_omd(
 
 
 class CompiledPlay:
-    """Plays a policy again and again, on the same values with the same randomness."""
+    """Plays a policy again and again, on the same values with the same randomness.
+
+    high: the reward that is mapped to 1; 1.0 leaves rewards as they are, as `play_numpy_omd` does
+    """
 
     def __init__(self, policy: Policy, problem: Problem, values: Floats, high: float = 1.0) -> None:
         self.policy, self.problem, self.values, self.high = policy, problem, values, high

@@ -1,7 +1,7 @@
 """Functions inside their callers, and rare cases outside of them.
 
 A call copies every field of its arguments, each array of a rule and a state by itself: some hundred
-numbers, which takes longer than the work of a round. The results are the same.
+numbers, which takes longer than the work of a round. Neither changes any result.
 """
 
 from typing import Any
@@ -63,16 +63,20 @@ class ApartCompiler(LinkedCompiler):
     last_step = ApartLowering
 
 
+def compile_linked(function: FunctionT, compiler: type[LinkedCompiler]) -> FunctionT:
+    """Compile a function for compiled callers with this compiler."""
+    compiled = CompiledFunction(function)
+    compiled.linked = numba.jit(**{**LINKED_OPTIONS, "pipeline_class": compiler})(function)
+    return compiled  # type: ignore[return-value]
+
+
 def jit_embedded(function: FunctionT) -> FunctionT:
     """Compile a function into the machine code of each of its compiled callers.
 
-    Unlike `jit_inline`, which repeats the source, it is typed once, and numba drops no writes. (The
+    Unlike `jit_inline`, which repeats the source, it is typed once, and keeps all writes. (The
     option forceinline of numba would hold for all that the function calls, too.)
     """
-    compiled = CompiledFunction(function)
-    options = {**LINKED_OPTIONS, "pipeline_class": EmbeddedCompiler}
-    compiled.linked = numba.jit(**options)(function)
-    return compiled  # type: ignore[return-value]
+    return compile_linked(function, EmbeddedCompiler)
 
 
 def jit_apart(function: FunctionT) -> FunctionT:
@@ -81,7 +85,4 @@ def jit_apart(function: FunctionT) -> FunctionT:
     The compiler would inline it, as it counts the many fields that a call would copy. That makes
     hot functions large, which takes long to compile.
     """
-    compiled = CompiledFunction(function)
-    options = {**LINKED_OPTIONS, "pipeline_class": ApartCompiler}
-    compiled.linked = numba.jit(**options)(function)
-    return compiled  # type: ignore[return-value]
+    return compile_linked(function, ApartCompiler)

@@ -24,7 +24,7 @@ class RngKey(NamedTuple):
 
 class LoopKey(NamedTuple):
     """An `RngKey` in a loop that needs the arrays of a ticket for one round only, and where they
-    are to be: see `simd.make_draws`.
+    are to be: see `scratch_arrays.make_draws`.
     """
 
     seed: int

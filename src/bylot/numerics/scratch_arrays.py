@@ -3,8 +3,8 @@
 A heap array costs 14 ns, as long as drawing a random number, and counting its references, which
 other threads must see, as much again. An array that its function needs no longer than it runs is
 on the stack instead, if it is small; never return it, nor put it into a state. A row of an array is
-borrowed from its owner. The arrays of a ticket are on the heap for a router, and where the
-simulator records them in its loop.
+borrowed from its owner. For a router, the arrays of a ticket are on the heap. In the simulator's
+loop, `make_draws` and `make_probabilities` return the row of the record itself.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,19 @@ INLINED = {"inline": "always", "jit_options": INLINED_OPTIONS, "strict": False}
 
 
 def emit_array(target: Any, builder: Any, kind: Any, data: Any, size: Any) -> Any:
-    """Emit an array that nobody frees."""
-    array = target.make_array(kind)(target, builder)
-    bytes_each = ir.Constant(size.type, target.get_abi_sizeof(target.get_data_type(kind.dtype)))
-    target.populate_array(
-        array, data=data, shape=[size], strides=[bytes_each], itemsize=bytes_each, meminfo=None
-    )
+    """Emit an array of one dimension over memory that somebody else owns."""
+    stride = ir.Constant(size.type, target.get_abi_sizeof(target.get_data_type(kind.dtype)))
+    return emit_uncounted(target, builder, kind, data, [size], [stride])
+
+
+def emit_uncounted(
+    target: Any, builder: Any, kind: Any, data: Any, shape: Any, strides: Any
+) -> Any:
+    """Emit an array over memory that somebody else owns: nobody counts or frees it."""
+    array = arrayobj.make_array(kind)(target, builder)
+    size = target.get_abi_sizeof(target.get_data_type(kind.dtype))
+    itemsize = target.get_constant(types.intp, size)
+    arrayobj.populate_array(array, data, shape, strides, itemsize, None)
     return array._getvalue()
 
 
@@ -86,21 +93,10 @@ def make_empty_array(number: Any) -> Any:
     return intrinsic(lambda context: (kind(), emit))
 
 
-def make_uncounted(
-    target: Any, builder: Any, kind: Any, data: Any, shape: Any, strides: Any
-) -> Any:
-    """Emit an array over memory that somebody else owns."""
-    array = arrayobj.make_array(kind)(target, builder)
-    size = target.get_abi_sizeof(target.get_data_type(kind.dtype))
-    itemsize = target.get_constant(types.intp, size)
-    arrayobj.populate_array(array, data, shape, strides, itemsize, None)
-    return array._getvalue()
-
-
 def _borrow_row(context: Any, values: Any, x: Any) -> Any:
     if values.layout != "C" or values.ndim < 2:
         return None
-    row = types.Array(values.dtype, values.ndim - 1, "C")
+    row = types.Array(values.dtype, values.ndim - 1, "C", readonly=not values.mutable)
 
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         array = arrayobj.make_array(values)(target, builder, given[0])
@@ -110,7 +106,7 @@ def _borrow_row(context: Any, values: Any, x: Any) -> Any:
         zero = target.get_constant(types.intp, 0)
         place = [given[1]] + [zero] * (values.ndim - 1)
         data = cgutils.get_item_pointer(target, builder, values, array, place)
-        return make_uncounted(target, builder, row, data, shape[1:], strides[1:])
+        return emit_uncounted(target, builder, row, data, shape[1:], strides[1:])
 
     return row(values, types.intp), emit
 
@@ -152,12 +148,12 @@ def scratch_ints(size: int) -> Ints:
 
 
 def make_draws(rng: Any, count: int) -> Ints:
-    """The array for the draws of a ticket."""
+    """The array for the draws of a ticket; count: at most as many as the record has columns."""
     raise NotImplementedError("compiled code only")
 
 
 def make_probabilities(rng: Any, count: int) -> Floats:
-    """The array for the probabilities of the draws of a ticket."""
+    """The array for the probabilities of the draws of a ticket; count: likewise."""
     raise NotImplementedError("compiled code only")
 
 

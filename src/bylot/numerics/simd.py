@@ -151,7 +151,13 @@ def _load(context: Any, values: Any, start: Any, fill: Any) -> Any:
         result.add_incoming(part, part_block)
         return result
 
-    return LANES_TYPE(values, types.intp, types.float64), emit
+    known = values.dtype == types.float64 and values.ndim == 1
+    return (LANES_TYPE(values, types.intp, types.float64), emit) if known else None
+
+
+def is_float_vector(values: Any) -> bool:
+    """Whether these are float64 side by side, of which a vector register can load eight."""
+    return bool(values.dtype == types.float64 and values.ndim == 1 and values.layout == "C")
 
 
 def _find_eight(target: Any, builder: Any, values: Any, array: Any, start: Any) -> Any:
@@ -165,7 +171,7 @@ def _load_inside(context: Any, values: Any, start: Any) -> Any:
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         return builder.load(_find_eight(target, builder, values, *given), align=8)
 
-    return (LANES_TYPE(values, types.intp), emit) if values.layout == "C" else None
+    return (LANES_TYPE(values, types.intp), emit) if is_float_vector(values) else None
 
 
 def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
@@ -174,7 +180,7 @@ def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
         return target.get_dummy_value()
 
     signature = types.void(values, types.intp, LANES_TYPE)
-    return (signature, emit) if values.layout == "C" else None
+    return (signature, emit) if is_float_vector(values) and values.mutable else None
 
 
 MASKED = types.int64(LANES_TYPE, types.float64)

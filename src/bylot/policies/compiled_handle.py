@@ -113,8 +113,10 @@ class Entries:
     """The functions below for handles of one type, each compiled when it is first asked for.
 
     numba's dispatcher finds out the types of all arguments in every call, which takes longer than
-    to learn from a reward. Here they are known, and hardly checked: arrays must be contiguous, and
-    of the types that `takes_handle` names.
+    to learn from a reward. Here they are known, and numba checks only that an argument is an array
+    whose items have the right size. An array of another type, with other dimensions or strides is
+    misread without an error: callers must pass contiguous arrays of the types that `takes_handle`
+    names.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -142,7 +144,8 @@ def find_entries(handle: Any) -> Entries:
 def takes_handle(*others: Any) -> Callable[[FunctionT], FunctionT]:
     """Compile a function of a handle and of arguments of these types.
 
-    It can be called with any handle; `Entries` has it by its name, for those who call it often.
+    It can be called with any handle, as unchecked as by `Entries`, which has it by its name for
+    those who call it often.
     """
 
     def register(function: FunctionT) -> FunctionT:
@@ -177,7 +180,7 @@ def draw_and_book(
 ) -> DrawnTicket:
     """Decide in context x and charge the cost, whether or not a reward comes.
 
-    costs, inclusion: are filled in, as in `BookedDecision`
+    costs (2, n), inclusion (draws,): are filled in, as in `BookedDecision`
     """
     enter(handle.rule, handle.state, x)
     ticket = decide(handle.rule, handle.state, x, RngKey(seed, t), available)

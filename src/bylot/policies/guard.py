@@ -226,7 +226,7 @@ def check_full_panels(problem: Problem, policy: str) -> int:
 
 @jit_embedded
 def guard_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> AdmittedPanel:
-    """Admit a panel, or replace it by the next of the schedule; either is charged.
+    """Admit a panel, or replace it (`replace_panel`); either is charged.
 
     The schedule misses nothing, unless experts were unavailable in this period, calls cost more
     than was counted on, or windows of the calendar leave less. Then the panel that misses least is

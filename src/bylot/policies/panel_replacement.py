@@ -37,7 +37,7 @@ class AdmittedPanel(NamedTuple):
     """The panel that is played."""
 
     members: Ints
-    replaced: bool  # by that of the schedule, or by the cheapest
+    replaced: bool  # is it another than the one that was drawn?
     kept: bool  # can every limit still hold after it?
 
 

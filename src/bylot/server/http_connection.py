@@ -1,5 +1,5 @@
 """Connections: uvicorn's HTTP protocol with our timeouts, size limits and error responses, and a
-short way for requests that are one command.
+direct path for requests that are one command.
 
 This is the only module that uses uvicorn's private classes. pyproject.toml therefore has an upper
 bound on uvicorn, and tests/test_uvicorn_protocol.py names the versions that were tested.
@@ -126,7 +126,7 @@ class CommandExchange:
         return self.response_complete
 
     @property
-    def is_in_hand(self) -> bool:
+    def awaits_result(self) -> bool:
         """Whether the request is complete, and its response will come."""
         return not (self.more_body or self.response_complete)
 
@@ -150,8 +150,8 @@ class CommandExchange:
         self.connection.loop.call_soon(self.respond, response)
 
     def respond(self, response: HttpResponse) -> None:
-        """Send the response, unless there was one or the client is gone. This raises no error: it
-        is called for all requests of a commit, one after the other.
+        """Send the response, unless there was one or the client is gone. The writer logs an
+        error of this, and goes on with the next request.
         """
         if self.response_complete:
             return
@@ -176,6 +176,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.transport = self.corked = CorkedTransport(transport)  # type: ignore[assignment]
+        self.exchange: CommandExchange | None = None  # the last one; others may wait behind it
         self.waiting_since: float | None = self.loop.time()
         self.head_bytes = 0  # of an unfinished head; -1: the head is complete
         self.parsed_bytes = 0  # of the path and of complete headers
@@ -184,8 +185,9 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         cycle, self.cycle = self.cycle, None  # type: ignore[assignment]
-        if type(cycle) is CommandExchange and not cycle.is_in_hand:
+        if type(cycle) is CommandExchange and not cycle.awaits_result:
             self.tasks.discard(cycle)
+        self.exchange = None
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes of head and framing, and enforce their limits."""
@@ -204,7 +206,7 @@ class HttpConnection(HttpToolsProtocol):
         """A header; trailers are ignored."""
         if self.head_bytes >= 0:
             self.parsed_bytes += len(name) + len(value) + 4  # a colon, a space, a line break
-            name = name.lower()
+            name = name.lower()  # what follows is as in uvicorn, without a call for every header
             self.headers.append((name, value))
             if name == b"expect" and value.lower() == b"100-continue":
                 self.expect_100_continue = True
@@ -232,11 +234,13 @@ class HttpConnection(HttpToolsProtocol):
         if exchange is None:
             self.begin_cycle()
         else:
-            self.cycle = exchange
+            self.cycle = self.exchange = exchange
         self.waiting_since, self.head_bytes = self.loop.time(), -1
 
     def make_exchange(self) -> CommandExchange | None:
-        """What serves the request if it is one command and nothing about it is unusual."""
+        """What serves the request if it is one command and nothing about it is unusual. It must
+        state the length of its body, which a GET usually does not.
+        """
         parser, flow = self.parser, self.flow
         is_next = self.cycle is None or self.cycle.response_complete
         if not is_next or self.expect_100_continue or flow.write_paused or parser.should_upgrade():
@@ -281,7 +285,9 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
     def on_response_complete(self) -> None:
-        """The response is complete; it may have no body. The wait for the next request begins."""
+        """The response is complete; it may have no body. The wait for the next request begins;
+        `expire` ends it, in place of uvicorn's timer.
+        """
         self.corked.flush()
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -318,9 +324,14 @@ class HttpConnection(HttpToolsProtocol):
         self.waiting_since = None
         if self.transport.is_closing():
             return
-        if type(self.cycle) is CommandExchange and self.cycle.is_in_hand:
-            self.cycle.keep_alive = False  # its own response says what became of it
+        exchange = self.exchange
+        if exchange is not None and exchange.awaits_result:
+            exchange.keep_alive = False  # its own response says what became of it
+            self.pipeline.clear()
             self.flow.pause_reading()
+            return
+        if self.pipeline:  # this would be taken for the response to an earlier request
+            self.transport.close()
             return
         if self.cycle is None or not self.cycle.response_started or self.cycle.response_complete:
             self.send_response(error_response(error), keep_alive=False)

@@ -108,7 +108,6 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=round(self.settings.idle_timeout_s),
                 timeout_graceful_shutdown=round(self.settings.drain_timeout_s),
             )
         )

@@ -52,7 +52,9 @@ def make_command_handler(
 
 
 class Results(Protocol):
-    """What receives the results of commands: a future, or what serves their request."""
+    """What receives the results of commands: a future, or a `CommandExchange`. The thread of the
+    writer calls `done`, the event loop calls the others.
+    """
 
     def done(self) -> bool: ...
     def set_result(self, result: list[Any], /) -> None: ...
