@@ -22,7 +22,8 @@ MAX_EXPERTS, MAX_COSTS, MAX_LIMITS, MAX_DRAWS = 5_000, 50, 100, 1_000
 MAX_CONTEXTS, MAX_HELD_DECISIONS = 100_000, 1_000_000
 
 END_OF_TEXT = r"(?!\n)$"  # Python's $ alone also matches before a trailing line break
-NAME_PATTERN = rf"^[a-z0-9][a-z0-9_-]{{0,62}}{END_OF_TEXT}"
+NAME_CHARS = r"[a-z0-9][a-z0-9_-]{0,62}"  # of a router, also within the ids of its decisions
+NAME_PATTERN = rf"^{NAME_CHARS}{END_OF_TEXT}"
 KEY_PATTERN = rf"^[ -~]+{END_OF_TEXT}"
 UNPRINTABLE_RANGES = (  # what str.isprintable refuses, apart from unassigned code points
     r"\x00-\x1f\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e"

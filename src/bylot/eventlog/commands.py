@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from bylot.api import NAME_PATTERN
+from bylot.api import NAME_CHARS, NAME_PATTERN
 from bylot.errors import DecisionError, StoreError
 from bylot.eventlog.config_validation import PreparedConfig
 from bylot.problem import Limit
@@ -131,7 +131,7 @@ class GetDecision(DecisionCommand, frozen=True):
 DECISION_TAG_CHARS = 8
 ROUTER_NAME_REGEX = re.compile(NAME_PATTERN)
 DECISION_ID_REGEX = re.compile(
-    rf"([a-z0-9][a-z0-9_-]{{0,62}})\.(0|[1-9][0-9]{{0,17}})\.([1-9][0-9]{{0,17}})\.([0-9a-f]{{{DECISION_TAG_CHARS}}})"
+    rf"({NAME_CHARS})\.(0|[1-9][0-9]{{0,17}})\.([1-9][0-9]{{0,17}})\.([0-9a-f]{{{DECISION_TAG_CHARS}}})"
 )
 
 
