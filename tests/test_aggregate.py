@@ -18,9 +18,10 @@ from bylot.errors import (
 )
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import CreateRouter, EditRouter
-from bylot.eventlog.history import decision_from_event
+from bylot.eventlog.history import decision_from_events
 from bylot.numerics.iid_sets import log_iid_set_probability
 from bylot.router.core_status import report_status
+from bylot.store import DecisionEvents
 from logged_aggregate import LoggedRouter, decode_decision, make_config, make_problem_with_frank
 from sample_problem import make_five_expert_problem
 
@@ -118,7 +119,7 @@ def test_an_aggregate_decides_and_learns_like_a_router_in_memory(policy: str) ->
         seq = logged.decide(
             context="ab"[n % 2], available=None if available is None else tuple(available)
         )
-        stored = decision_from_event("triage", logged.log[seq])
+        stored = decision_from_events("triage", DecisionEvents(logged.log[seq], ()))
         assert (stored.draws, stored.inclusion, stored.t) == (
             in_memory.draws,
             in_memory.inclusion,

@@ -11,9 +11,10 @@ from bylot import Problem, at_least, at_most, share
 from bylot.errors import DecisionNotFound, DecisionStateError, RewardConflict, RewardError
 from bylot.eventlog import open_decisions
 from bylot.eventlog.events import DecisionMade
-from bylot.eventlog.history import decision_from_event
+from bylot.eventlog.history import decision_from_events
 from bylot.policies.base import compute_distribution
 from bylot.router.core_status import report_status
+from bylot.store import DecisionEvents
 from logged_aggregate import SECOND, LoggedRouter, decode_decision, make_problem_with_frank
 from sample_problem import make_five_expert_problem
 
@@ -286,7 +287,7 @@ def test_a_decision_can_be_looked_up_in_every_state() -> None:
     logged.close(2 * SECOND, most=1)
     assert states() == ["closed", "deferred", "rewarded", "cancelled", "waiting"]
     found = logged.record(seqs[2])
-    assert found.decision == decision_from_event("triage", logged.log[seqs[2]])
+    assert found.decision == decision_from_events("triage", DecisionEvents(logged.log[seqs[2]], ()))
     (reward,) = found.rewards
     assert (reward.value, reward.receipt, reward.spend, reward.key, reward.by) == (
         0.5,

@@ -17,9 +17,9 @@ from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_erro
 from bylot.eventlog.commands import decision_id_from_text
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.history import (
-    decision_from_event,
     decision_from_events,
     decision_record_from_events,
+    make_stored_decision,
 )
 from bylot.eventlog.loading import has_wait
 from bylot.eventlog.repository import RouterRepository
@@ -235,7 +235,7 @@ class CommandHandler:
                 found = router.decision_events(before.seq)  # members may have been replaced
                 return decision_from_events(router.name, found)
         event = self.repository.add(router.decide(self.at, command))
-        return decision_from_event(router.name, event, router.decode(event))
+        return make_stored_decision(router.name, event, router.decode(event))
 
     def reward(self, command: commands.RecordReward) -> RewardReceipt:
         router, seq = self.find_decision(command.id)

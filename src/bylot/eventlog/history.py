@@ -131,11 +131,6 @@ def floats_from_bytes(raw: bytes) -> Floats:
     return np.frombuffer(raw, "<f8").astype(np.float64)
 
 
-def decision_from_event(name: str, event: Event, body: DecisionMade | None = None) -> Decision:
-    """A decision as it was made; body: of the event, if it is decoded already."""
-    return make_stored_decision(name, event, body or BODY_DECODERS["decided"](event.body))
-
-
 def decision_from_events(name: str, events: DecisionEvents) -> Decision:
     """A decision as it is after the events about it."""
     return make_stored_decision(name, events.decided, *current_from_events(events))
