@@ -11,6 +11,7 @@ from bylot.errors import BylotError
 from bylot.harness import rolling_mean, sample_rounds
 from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.sampling import compute_panel_costs
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICY_CLASSES, Distinct
 from bylot_paper.crowd import make_synthetic_crowd
@@ -34,7 +35,7 @@ from bylot_paper.grid import (
     select_cells,
 )
 from bylot_paper.records import RECORD_SCHEMA, CellRecord
-from bylot_paper.run import RunSetup, compute_spend, count_bad_periods, run_job
+from bylot_paper.run import RunSetup, count_bad_periods, run_job
 from bylot_paper.scenarios import (
     ALL_LEVELS,
     PAPER_DRAWS,
@@ -334,13 +335,15 @@ def test_the_regime_shrinks_the_values_of_the_stationary_environment() -> None:
 def test_a_panel_costs_each_member_once(draws: Ints) -> None:
     rows = np.array([[0.5, 1.0, 2.0, 4.0], [1.0, 0.0, 0.0, 1.0]])
     expected = [[sum(row[i] for i in set(panel)) for row in rows] for panel in draws.tolist()]
-    assert_allclose(compute_spend(draws, rows), expected)
+    assert_allclose(compute_panel_costs(draws, rows), expected)
 
 
 @given(arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 3)), st.integers(1, 50))
 def test_a_rolling_mean_is_the_mean_of_the_last_rounds(rewards: Floats, window: int) -> None:
     expected = [rewards[max(0, t - window) : t].mean() for t in range(1, len(rewards) + 1)]
-    assert_allclose(rolling_mean(rewards, window), expected, atol=1e-12)
+    t = np.arange(1, len(rewards) + 1)
+    assert_allclose(rolling_mean(rewards, window, t), expected, atol=1e-12)
+    assert_allclose(rolling_mean(rewards, window, t[::3]), expected[::3], atol=1e-12)
 
 
 @given(st.integers(1, 3_000), st.sampled_from([10, None]))

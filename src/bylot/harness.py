@@ -118,14 +118,14 @@ def summarize_play(
     has_periods = any(averaged) or not problem.calendars
     by_period = average_periods(decided, period) if has_periods else decided[:0]
     played = len(by_period) * period or None
-    spend, curve = average_rows(decided[:played]), running_mean(trace.spend)[t - 1]
+    spend, curve = average_rows(decided[:played]), running_mean(trace.spend, t)
     in_counted = measure_counted_periods(trace, period)
     if problem.has_groups:  # averages are of the requests that count; without any, the bound
         every, among = counted.astype(np.float64), trace.counted.astype(np.float64)
         shares = average_periods(every, period) if has_periods else every[:0]
         by_period = average_counted(by_period, shares, problem.bounds)
         spend = average_counted(spend, average_rows(every[:played]), problem.bounds)
-        curve = average_counted(curve, running_mean(among)[t - 1], problem.bounds)
+        curve = average_counted(curve, running_mean(among, t), problem.bounds)
     for one in in_counted:
         if one.windows:
             spend[one.limit] = one.amounts[one.judged].mean()
@@ -144,7 +144,7 @@ def summarize_play(
         replaced=int(trace.record.replaced.sum()),
         asked=request_shares(trace.draws, problem.size),
         t=t,
-        reward_curve=low + span * rolling_mean(trace.rewards, window)[t - 1],
+        reward_curve=low + span * rolling_mean(trace.rewards, window, t),
         spend_curve=curve,
         spread=span * float(trace.rewards.std()),
         refused=int(trace.refused.sum()),
@@ -196,16 +196,15 @@ def sample_rounds(rounds: int, step: int | None = None) -> Ints:
     return points if points.size and points[-1] == rounds else np.append(points, rounds)
 
 
-def rolling_mean(rewards: Floats, window: int) -> Floats:
-    """Mean of the last `window` rewards at every round, of fewer at the start.
+def rolling_mean(rewards: Floats, window: int, t: Ints) -> Floats:
+    """Mean of the last `window` rewards at the rounds t, counted from 1; of fewer at the start.
 
-    >>> rolling_mean(np.array([1.0, 3.0, 5.0]), 2)
-    array([1., 2., 4.])
+    >>> rolling_mean(np.array([1.0, 3.0, 5.0]), 2, np.array([1, 3]))
+    array([1., 4.])
     """
     sums = np.concatenate([[0.0], np.cumsum(rewards)])
-    stop = np.arange(1, len(rewards) + 1)
-    start = np.maximum(0, stop - window)
-    return np.asarray((sums[stop] - sums[start]) / (stop - start))
+    start = np.maximum(0, t - window)
+    return np.asarray((sums[t] - sums[start]) / (t - start))
 
 
 class SeedCurves(NamedTuple):

@@ -180,14 +180,18 @@ class Trace:
         return average_counted(means, shares, np.full(means.shape[1], np.nan))
 
 
-def running_mean(rows: Floats) -> Floats:
-    """The mean of the first t rows, for every t.
+def running_mean(rows: Floats, t: Ints | None = None) -> Floats:
+    """The mean of the first t rows, for every t or for those given.
 
     >>> running_mean(np.array([1.0, 3.0, 2.0]))
     array([1., 2., 2.])
+    >>> running_mean(np.array([1.0, 3.0, 2.0]), np.array([2]))
+    array([2.])
     """
-    count = np.arange(1, len(rows) + 1, dtype=np.float64)
-    return np.cumsum(rows, axis=0) / count.reshape(-1, *[1] * (rows.ndim - 1))
+    sums = np.cumsum(rows, axis=0)
+    count = np.arange(1, len(rows) + 1) if t is None else t
+    sums = sums if t is None else sums[t - 1]
+    return np.asarray(sums / count.reshape(-1, *[1] * (rows.ndim - 1)))
 
 
 @jit_inline

@@ -6,7 +6,6 @@ default policy is played on rewards in [0, 1] in all scenarios and records only 
 
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from bylot.errors import BylotError, PolicyError
 from bylot.harness import average_periods, play_cell, rolling_mean, sample_rounds
 from bylot.metrics import measure_distance_from_limits, measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.sampling import compute_panel_costs
 from bylot.optima import Optimum, best_mixture, optimum
 from bylot.policies.omd import PAPER_DUAL
 from bylot.problem import Problem
@@ -85,7 +85,7 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
         setup.crowd, job.environment, job.dimensions, job.seed, rounds, job.smoothing, exact
     )
     plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
-    rows = np.array([scenario.pool.workload, scenario.pool.expert])
+    costs = np.array([scenario.pool.workload, scenario.pool.expert])
     records = []
     for cell in job.cells:
         policy = grid.make_experiment_policy(cell.policy, cell.experiment, cell.dimensions)
@@ -94,7 +94,10 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
         key = cell.policy, level, cell.period if guarded else None
         if key not in plays:
             trace = simulate_cell(cell, scenario, rounds, horizon)
-            plays[key] = trace if isinstance(trace, PolicyError) else CrowdPlay.of(trace, rows)
+            if isinstance(trace, PolicyError):
+                plays[key] = trace
+            else:
+                plays[key] = measure_spend(trace, costs, job.experiment)
         play = plays[key]
         if isinstance(play, PolicyError):
             records.append(make_record(cell, refused=str(play)))
@@ -103,35 +106,20 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
     return records
 
 
-def compute_spend(draws: Ints, rows: Floats) -> Floats:
-    """(T, d) cost of the distinct members of each panel.
-
-    >>> compute_spend(np.array([[0, 1, 0]]), np.array([[1.0, 2.0]]))
-    array([[3.]])
-    """
-    columns = np.ascontiguousarray(np.sort(draws, axis=1).T)
-    distinct = [column != before for before, column in pairwise(columns)]
-    spend = np.empty((len(draws), len(rows)))
-    for j, row in enumerate(rows):
-        total = row.take(columns[0])
-        for column, new in zip(columns[1:], distinct, strict=True):
-            total += row.take(column) * new
-        spend[:, j] = total
-    return spend
-
-
 class CrowdPlay(NamedTuple):
-    """A play, what its panels cost in each round, and the running mean of that."""
+    """A play, what its panels cost in each round, and the running mean of that at the rounds t."""
 
     trace: Trace
     spend: Floats
+    t: Ints
     mean_spend: Floats
 
-    @classmethod
-    def of(cls, trace: Trace, rows: Floats) -> "CrowdPlay":
-        """The play with its costs; rows: of each cost, by expert."""
-        spend = compute_spend(trace.draws, rows)
-        return cls(trace, spend, running_mean(spend))
+
+def measure_spend(trace: Trace, costs: Floats, experiment: str) -> CrowdPlay:
+    """The play with its costs; costs: (d, K)."""
+    spend = compute_panel_costs(trace.draws, costs)
+    t = sample_rounds(len(spend), grid.SWEEP_STEP_ROUNDS if experiment == "sweep" else None)
+    return CrowdPlay(trace, spend, t, running_mean(spend, t))
 
 
 def record_crowd_cell(
@@ -139,7 +127,7 @@ def record_crowd_cell(
 ) -> CellRecord:
     """The record of a play, which may be one at another level, if its policy ignores limits."""
     problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level)[0]
-    (play, spend, means), bounds = played, {}
+    (play, spend, _, means), bounds = played, {}
     outside = measure_worst_excess(problem, means[-1]) if problem.limits else 0.0
     if problem.limits:
         bounds = {"workload_bound": problem.bounds[0], "expert_bound": problem.bounds[1]}
@@ -152,7 +140,7 @@ def record_crowd_cell(
         expert=float(means[-1, 1]),
         **{name: float(bound) for name, bound in bounds.items()},
         **count_bad_periods(problem, spend, cell.period),
-        **sample_curves(scenario, cell, play, means, window),
+        **sample_curves(scenario, cell, played, window),
     )
 
 
@@ -201,27 +189,26 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
 
 
 def sample_curves(
-    scenario: CrowdScenario, cell: Cell, play: Trace, mean_spend: Floats, window: int
+    scenario: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
 ) -> CellRecord:
     """Sample the curves, and their last values; ablations and tuning runs record no curves.
 
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
     final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
     """
-    step = grid.SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None
-    t, problem = sample_rounds(scenario.rounds, step), scenario.problems[cell.level]
-    means, rewards = mean_spend[t - 1], running_mean(play.rewards)[t - 1]
+    (play, _, t, means), problem = played, scenario.problems[cell.level]
+    rewards = running_mean(play.rewards, t)
     distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
     best = scenario.find_optimum(cell.level)[1][t - 1]
     proxy, ends = None, {"r2": float(distance[-1])}
     if cell.experiment == "sweep":
-        proxy = running_mean(scenario.expected(play.record.distributions[-1]))[t - 1] - rewards
+        proxy = running_mean(scenario.expected(play.record.distributions[-1]), t) - rewards
         ends["regret_proxy"] = float(proxy[-1])
     if cell.experiment in grid.SHARED_SCENARIO_EXPERIMENTS:
         return ends
     return ends | {
         "curve_t": t,
-        "curve_reward": rolling_mean(play.rewards, window)[t - 1],
+        "curve_reward": rolling_mean(play.rewards, window, t),
         "curve_workload": means[:, 0],
         "curve_expert": means[:, 1],
         "curve_r1_true": best - rewards,

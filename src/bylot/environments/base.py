@@ -58,8 +58,8 @@ def check_value_array(
         raise ValuesError(what, got=array.shape, expected=" x ".join(f"{one}s" for one in axes))
     if gaps:
         array[np.isnan(array)] = 0.0
-    bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))
-    if len(bad):
+    if not (array.min() >= 0 and array.max() < np.inf):  # NaN is the minimum of whatever has one
+        bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))
         place = ", ".join(f"{axis} {n}" for axis, n in zip(axes, bad[0].tolist(), strict=True))
         raise ValuesError(
             f"value at {place}:",

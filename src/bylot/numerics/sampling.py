@@ -155,6 +155,19 @@ def add_panel_cost(out: Floats, costs: Floats, draws: Ints) -> None:
 
 
 @jit
+def compute_panel_costs(panels: Ints, costs: Floats) -> Floats:
+    """(T, d) cost of the distinct draws of each of T panels; costs: (d, K).
+
+    >>> compute_panel_costs(np.array([[0, 1, 0]]), np.array([[1.0, 2.0]]))
+    array([[3.]])
+    """
+    spend = np.zeros((panels.shape[0], costs.shape[0]))
+    for t in range(panels.shape[0]):
+        add_panel_cost(spend[t], costs, panels[t])
+    return spend
+
+
+@jit
 def shuffle_front(items: Ints, count: int, rng: RngKey, stream: int) -> None:
     """Move a random `count` of the items to the front, in random order (Fisher and Yates)."""
     u = scratch_floats(count)
