@@ -12,6 +12,7 @@ from bylot.environments import base
 from bylot.environments.base import BLOCK_ROUNDS, Rounds
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.numpy_betas import draw_betas
 from bylot.problem import Problem, at_least, at_most, share
 
 REGIME_STREAM = 1
@@ -96,11 +97,7 @@ class Noisy:
         rng = base.make_block_generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK_ROUNDS)
         means = self.skills[contexts] * self.scale(number, seed)[:, None, :]
-        values = means.flatten()
-        inside = np.flatnonzero((values > 0) & (values < 1))  # 0 and 1 need no draw
-        v = values[inside]
-        values[inside] = rng.beta(self.kappa * v, self.kappa * (1 - v))
-        return Rounds(self.worth * values.reshape(means.shape), contexts)
+        return Rounds(self.worth * draw_betas(rng, means, self.kappa), contexts)
 
     def scale(self, number: int, seed: int) -> Floats:
         """What the skills of each expert are multiplied by in each round of a block."""

@@ -80,18 +80,24 @@ def multiply_wide(typing: Any, a: Any, b: Any) -> Any:
 
 
 @jit_inline
-def philox_block(
-    block: np.uint64, t: np.uint64, stream: np.uint64, seed: np.uint64
+def philox_words(
+    x0: np.uint64, x1: np.uint64, x2: np.uint64, x3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Compute the four 64-bit words of counter (block, t, 0, 0) under the key (seed, stream)."""
-    x0, x1, x2, x3 = block, t, np.uint64(0), np.uint64(0)
-    k0, k1 = seed, stream
+    """Compute the four 64-bit words of a counter under a key, the lowest words first."""
     for _ in range(10):
         h0, l0 = multiply_wide(M0, x0)
         h1, l1 = multiply_wide(M1, x2)
         x0, x1, x2, x3 = h1 ^ x1 ^ k0, l1, h0 ^ x3 ^ k1, l0
         k0, k1 = k0 + W0, k1 + W1
     return x0, x1, x2, x3
+
+
+@jit_inline
+def philox_block(
+    block: np.uint64, t: np.uint64, stream: np.uint64, seed: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Compute the four 64-bit words of counter (block, t, 0, 0) under the key (seed, stream)."""
+    return philox_words(block, t, np.uint64(0), np.uint64(0), seed, stream)
 
 
 @jit
