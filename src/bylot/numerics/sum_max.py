@@ -77,7 +77,7 @@ def sort_rows(rows: Floats) -> Ints:
     return order
 
 
-@jit
+@jit_inline
 def integer_power(x: float, n: int) -> float:
     """Compute x^n by repeated products, x^0 = 1. Usual powers take no loop, and no other value.
 

@@ -167,7 +167,7 @@ def split_subproblems(
         remedy = "use floor=True for the problem's own, floor=False for none"
         raise ProblemError("floor", got=floor, expected=expected, remedy=remedy)
     shares = np.array([part.weights.sum() for part in parts])
-    tolerance = RELATIVE_GAP * sum(part.reward_of_all() for part in parts)
+    tolerance = RELATIVE_GAP * sum(part.reward_of_all for part in parts)
     if aggregate or len(parts) == 1:
         F = Objective(parts, problem.draws)
         return [(Subproblem(problem, F, shares / shares.sum(), least, tolerance), slice(None))]

@@ -229,7 +229,7 @@ def make_mixture_programs(
     problem: Problem, parts: tuple[ValueStack, ...], aggregate: bool, fewer: bool
 ) -> list[MixtureProgram]:
     """One program for all contexts under one budget, or one for each context."""
-    tolerance = RELATIVE_GAP * sum(part.reward_of_all() for part in parts) / len(parts)
+    tolerance = RELATIVE_GAP * sum(part.reward_of_all for part in parts) / len(parts)
     programs = []
     for group in [parts] if aggregate else [(part,) for part in parts]:
         shares = np.array([part.weights.sum() for part in group])

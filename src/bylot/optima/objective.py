@@ -4,6 +4,7 @@ Owns checking and sorting of values; which policies are allowed is left to the p
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +75,7 @@ class ValueStack:
         values = np.ascontiguousarray(self.values[:, :, experts])
         return ValueStack(values, sort_experts(values), self.weights)
 
+    @cached_property
     def reward_of_all(self) -> float:
         """sum_t weight_t r_t(all experts), which no policy exceeds."""
         best = np.take_along_axis(self.values, self.order[:, :, :1], axis=2)

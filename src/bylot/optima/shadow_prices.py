@@ -142,7 +142,7 @@ def check_shadow_prices(
         return total
 
     rooms = find_rooms(problem, parts, best, aggregate)
-    checker = PriceChecker(problem, best.prices, rooms, stack.reward_of_all(), find_value)
+    checker = PriceChecker(problem, best.prices, rooms, stack.reward_of_all, find_value)
     return tuple(checker.check(j, step) for j in range(len(problem.limits)))
 
 
