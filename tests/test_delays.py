@@ -17,7 +17,7 @@ from bylot.errors import ValuesError
 from bylot.numerics.jit import Ints
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import POLICIES
-from bylot.simulation import Trace
+from bylot.trace import Trace
 from sample_problem import (
     make_five_expert_problem,
     make_recorded_environment,

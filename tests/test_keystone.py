@@ -15,7 +15,7 @@ import pytest
 import bylot
 from bylot.environments import Noisy
 from bylot.errors import IgnoredFeedbackWarning
-from bylot.simulation import PlayRecord
+from bylot.trace import PlayRecord
 from live_server import live_server
 from stored_router import StoredRouter
 

@@ -20,7 +20,7 @@ from bylot.harness import summarize_play
 from bylot.optima import ValueStack, best_mixture
 from bylot.problem.calendar import Calendar, list_edges, list_edges_until
 from bylot.problem_files import read
-from bylot.simulation import Trace
+from bylot.trace import Trace
 from bylot.whatif.plan import parse_sweep
 from bylot.window_results import measure_windows
 from test_report import find_tables, is_rectangular

@@ -11,7 +11,7 @@ from bylot import simulate, simulation
 from bylot.environments import Noisy, Rounds
 from bylot.errors import BylotError, ValuesError
 from bylot.policies import POLICIES
-from bylot.simulation import Trace
+from bylot.trace import Trace
 from bylot_bench.simulate import run
 from sample_problem import (
     make_five_expert_problem,

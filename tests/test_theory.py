@@ -14,8 +14,8 @@ from bylot.numerics.philox import RngKey
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
 from bylot.policies.base import decide, learn
 from bylot.policies.omd import DualStep
-from bylot.simulation import Trace
 from bylot.theory import theorem_1
+from bylot.trace import Trace
 from sample_problem import distance_to_box, make_reward_feedback
 
 T = 40_000

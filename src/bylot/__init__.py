@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from bylot.router.decision import Decision, Receipt
     from bylot.router.router import Router
     from bylot.router_play import play
-    from bylot.simulation import Trace, simulate
+    from bylot.simulation import simulate
+    from bylot.trace import Trace
 
 PUBLIC_HOMES = {
     "client": ("AsyncClient", "Client"),
@@ -27,7 +28,8 @@ PUBLIC_HOMES = {
     "router.decision": ("Decision", "Receipt"),
     "router.router": ("Router",),
     "router_play": ("play",),
-    "simulation": ("Trace", "simulate"),
+    "simulation": ("simulate",),
+    "trace": ("Trace",),
 }
 PUBLIC_MODULES = ["environments", "errors", "evaluate", "policies", "problem_files", "theory"]
 

@@ -16,7 +16,8 @@ from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.policies import Policy, resolve_policy
 from bylot.problem import Problem
 from bylot.problem.validation import check_panel_size
-from bylot.simulation import Trace, running_mean, simulate
+from bylot.simulation import simulate
+from bylot.trace import Trace, running_mean
 from bylot.window_results import WindowResults, measure_counted_periods, measure_windows
 
 CURVE_POINTS = 200

@@ -15,7 +15,7 @@ from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import Mixture, Optimum, ValueStack, best_mixture, optimum
 from bylot.policies import Adaptive, Anytime, Omd, Policy
 from bylot.problem import Problem
-from bylot.simulation import Trace, running_mean
+from bylot.trace import Trace, running_mean
 
 LIMIT_TOLERANCES = (0.0, 1e-3, 1e-2)
 

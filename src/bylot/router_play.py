@@ -17,13 +17,12 @@ from bylot.problem import Problem
 from bylot.router.decision import Decision
 from bylot.simulation import (
     CHUNK_ROUNDS,
-    Trace,
     check_environment,
     fill_member_scores,
     find_winner,
-    make_play_record,
     read_rounds,
 )
+from bylot.trace import Trace, make_play_record
 
 
 class Playable(Protocol):

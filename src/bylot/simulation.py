@@ -1,17 +1,11 @@
 """Playing a policy in an environment: one compiled loop over the very steps the router runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.counted_requests import (
-    average_counted,
-    check_context_names,
-    fill_counting_limits,
-    mark_counted,
-)
+from bylot.counted_requests import check_context_names, fill_counting_limits, mark_counted
 from bylot.environments import NO_DELAY, Environment, RewardDelay, Rounds
 from bylot.environments.base import FIRST_ENVIRONMENT_STREAM
 from bylot.environments.call_costs import (
@@ -50,26 +44,10 @@ from bylot.policies.validation import (
     is_reward_in_range,
 )
 from bylot.problem import Problem
+from bylot.trace import PlayRecord, Trace, make_play_record
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
 WINNER_STREAM = FIRST_ENVIRONMENT_STREAM + 3  # who won, of several with the best score
-
-
-class PlayRecord(NamedTuple):
-    """What is recorded in every round."""
-
-    draws: Ints  # (T, M)
-    draw_probabilities: Floats  # (T, M) of i.i.d. draws; NaN if panels are drawn as sets
-    rewards: Floats  # (T,)
-    spend: Floats  # (T, d): cost under each limit
-    feasible: Bools  # (T,)
-    contexts: Ints  # (T,)
-    propensities: Floats  # (T,) of the panels; NaN if unknown, or not computed (omd)
-    replaced: Bools  # (T,) by the guard, as the draw would have endangered a limit
-    distributions: Floats  # (T, K); (0, K) if not kept
-    scores: Floats  # (T, M) of the expert of each draw; (0, M) if they are not reported
-    winners: Ints  # (T,) the expert that earned the reward, or -1; (0,) if not reported
-    numbers: Ints  # (T,) of the decisions, -1: it was refused; (0,) without times
 
 
 class Arrivals(NamedTuple):
@@ -98,100 +76,6 @@ class LateRewards(NamedTuple):
     sizes: Ints  # (slots, 2) how many of the last two the ticket has
     numbers: Floats  # (slots, 3) share, propensity, weight
     flags: Bools  # (slots, 2) feasible, replaced
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Trace:
-    """The record of a simulation, as arrays over rounds, and its settings.
-
-    Attributes
-    ----------
-    problem, policy, seed, horizon, feedback
-        As they were given.
-    range
-        The range of rewards, which is mapped to [0, 1] for learning.
-    record
-        Arrays of all rounds.
-    context_names
-        Of contexts 0, 1, ..., for limits on some of them.
-    """
-
-    problem: Problem
-    policy: Policy
-    seed: int
-    horizon: int | None
-    range: tuple[float, float]
-    record: PlayRecord
-    feedback: FeedbackKind = "panel"
-    context_names: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<Trace of {len(self.rewards)} rounds, seed {self.seed}, {self.policy}>"
-
-    @property
-    def uses_feedback(self) -> bool:
-        """Whether the policy learned from all of the feedback; if not, from the rewards alone."""
-        return self.feedback in self.policy.feedback
-
-    @property
-    def rewards(self) -> Floats:
-        """(T,) rewards as the environment gave them."""
-        return self.record.rewards
-
-    @property
-    def draws(self) -> Ints:
-        """(T, M) expert numbers, with multiplicity."""
-        return self.record.draws
-
-    @property
-    def spend(self) -> Floats:
-        """(T, d) realised cost of each round under each limit; 0 if that does not count it."""
-        return self.record.spend
-
-    @property
-    def counted(self) -> Bools:
-        """(T, d) rounds that each limit counts: all, or those of its contexts."""
-        return mark_counted(self.problem, self.record.contexts, self.context_names)
-
-    @property
-    def refused(self) -> Bools:
-        """(T,) requests for which no budget of the calendar left a panel."""
-        numbers = self.record.numbers
-        return numbers < 0 if numbers.size else np.zeros(len(self.rewards), np.bool_)
-
-    @property
-    def scores(self) -> Floats:
-        """(T, M) own score of the expert of each draw; (0, M) if they were not reported."""
-        return self.record.scores
-
-    def mean_spend(self) -> Floats:
-        """Compute running averages of the costs.
-
-        Returns
-        -------
-        ndarray, shape (T, d)
-            The average cost of the first t rounds under each limit, of those that it counts, for
-            every t; NaN before the first of these.
-        """
-        means = running_mean(self.record.spend)
-        if not self.problem.has_groups:
-            return means
-        shares = running_mean(self.counted.astype(np.float64))
-        return average_counted(means, shares, np.full(means.shape[1], np.nan))
-
-
-def running_mean(rows: Floats, t: Ints | None = None) -> Floats:
-    """The mean of the first t rows, for every t or for those given.
-
-    >>> running_mean(np.array([1.0, 3.0, 2.0]))
-    array([1., 2., 2.])
-    >>> running_mean(np.array([1.0, 3.0, 2.0]), np.array([2]))
-    array([2.])
-    """
-    sums = np.cumsum(rows, axis=0)
-    count = np.arange(1, len(rows) + 1) if t is None else t
-    sums = sums if t is None else sums[t - 1]
-    return np.asarray(sums / count.reshape(-1, *[1] * (rows.ndim - 1)))
 
 
 @jit_inline
@@ -561,22 +445,3 @@ def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> R
         return Rounds(values, contexts)
     rounds = f"rounds {start} to {stop}"
     raise ValuesError(f"{rounds}: {came} came, and the environment had declared {declared}")
-
-
-def make_play_record(
-    problem: Problem, rounds: int, keep_distributions: bool, feedback: FeedbackKind = "panel"
-) -> PlayRecord:
-    return PlayRecord(
-        draws=np.empty((rounds, problem.draws), np.int64),
-        draw_probabilities=np.full((rounds, problem.draws), np.nan),
-        rewards=np.empty(rounds),
-        spend=np.zeros((rounds, len(problem.limits))),
-        feasible=np.empty(rounds, np.bool_),
-        contexts=np.empty(rounds, np.int64),
-        propensities=np.full(rounds, np.nan),
-        replaced=np.zeros(rounds, np.bool_),
-        distributions=np.empty((rounds if keep_distributions else 0, problem.size)),
-        scores=np.empty((rounds if feedback == "members" else 0, problem.draws)),
-        winners=np.empty(rounds if feedback == "winner" else 0, np.int64),
-        numbers=np.zeros(0, np.int64),
-    )

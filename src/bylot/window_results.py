@@ -11,7 +11,7 @@ import numpy as np
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.problem import Limit
 from bylot.problem.calendar import list_edges_until
-from bylot.simulation import Trace
+from bylot.trace import Trace
 
 WINDOW_TOLERANCE = 1e-9  # relative; totals are sums of many costs
 

@@ -17,7 +17,8 @@ from bylot.environments import NO_DELAY
 from bylot.environments.call_costs import make_declared_costs
 from bylot.policies import POLICIES, Policy
 from bylot.problem import Problem, at_least, at_most, share
-from bylot.simulation import NO_ARRIVALS, make_late_rewards, make_play_record, play_rounds
+from bylot.simulation import NO_ARRIVALS, make_late_rewards, play_rounds
+from bylot.trace import make_play_record
 
 SCALED_POLICIES = ("omd", "distinct", "tangent", "strict", "noisy-or")
 POOL_SIZES = ((50, 5), (200, 5), (1_000, 5), (10_000, 5), (10_000, 50))  # K, M

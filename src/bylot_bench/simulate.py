@@ -22,7 +22,8 @@ from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import POLICIES, Omd, Policy
 from bylot.policies.omd import OmdRule
 from bylot.problem import Problem
-from bylot.simulation import NO_ARRIVALS, make_late_rewards, make_play_record, play_rounds
+from bylot.simulation import NO_ARRIVALS, make_late_rewards, play_rounds
+from bylot.trace import make_play_record
 
 K, M, N = 50, 5, 3  # experts, panel size, dimensions
 TURN_S = 0.1  # of each policy, at least

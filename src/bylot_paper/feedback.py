@@ -15,7 +15,7 @@ from bylot.harness import play_cell
 from bylot.metrics import measure_worst_excess
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
-from bylot.simulation import Trace
+from bylot.trace import Trace
 from bylot_paper import grid
 from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.question_scenarios import QuestionReferences, QuestionScenario

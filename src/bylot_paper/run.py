@@ -19,7 +19,7 @@ from bylot.numerics.sampling import compute_panel_costs
 from bylot.optima import Optimum, best_mixture, optimum
 from bylot.policies.omd import PAPER_DUAL
 from bylot.problem import Problem
-from bylot.simulation import Trace, running_mean
+from bylot.trace import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd, make_synthetic_crowd
 from bylot_paper.grid import Cell, ScenarioJob

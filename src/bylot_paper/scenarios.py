@@ -22,7 +22,7 @@ from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import Optimum, ValueStack, optimum
 from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.problem import Problem, at_least, at_most, share
-from bylot.simulation import running_mean
+from bylot.trace import running_mean
 from bylot_paper.crowd import Crowd, WorkerPool
 
 PAPER_DRAWS = 5  # M, in all of section 6

@@ -18,7 +18,7 @@ from bylot.outcome_tables.sheets import shorten
 from bylot.policies import Policy
 from bylot.problem.validation import suggest_known_name
 from bylot.router.decision import Decision
-from bylot.simulation import Trace
+from bylot.trace import Trace
 
 PROPENSITY_RTOL = 1e-6  # how well draw probabilities and propensity of one panel must agree
 PROBABILITY_ROUNDING = 1e-9  # excess of a probability over 1 that is rounding
