@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.errors import InfeasibleLimits, PolicyError
 from bylot.numerics.jit import Floats, Ints
-from bylot.policies.budget import DEFAULT_PACE, Guard, Pace, fill_paced_bounds, open_budget
+from bylot.policies.budget import Guard, open_budget
 from bylot.policies.constraint_rows import (
     ConstraintRows,
     find_slater_point,
@@ -26,6 +26,7 @@ from bylot.policies.fallback_schedule import (
     round_quotas,
 )
 from bylot.policies.guard import compute_panel_cost, guard_panel, make_guard
+from bylot.policies.pacing import DEFAULT_PACE, Pace, fill_paced_bounds
 from bylot.problem import Problem, at_least, at_most
 from sample_problem import make_five_expert_problem
 

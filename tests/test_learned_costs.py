@@ -19,18 +19,12 @@ from bylot.eventlog.events import BODY_DECODERS
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.policies import constraint_rows
-from bylot.policies.budget import (
-    Budget,
-    Guard,
-    compute_allowance,
-    fill_paced_bounds,
-    make_pace,
-    open_budget,
-    report_budget,
-)
+from bylot.policies.budget import Budget, Guard, compute_allowance, open_budget
+from bylot.policies.budget_report import report_budget
 from bylot.policies.fallback_schedule import FallbackSchedule
 from bylot.policies.guard import bind_guard, compute_panel_cost, find_promises, guard_panel
 from bylot.policies.learned_costs import compute_noise
+from bylot.policies.pacing import fill_paced_bounds, make_pace
 from bylot.policies.schedule_planning import fill_schedule, find_quota
 from bylot.policies.spend_settlement import derive_schedule, settle_calls, update_schedule
 from bylot.problem import Problem, at_least, at_most, share

@@ -16,9 +16,10 @@ from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
 from bylot.policies.base import decide, learn
-from bylot.policies.budget import fill_paced_bounds, open_budget
+from bylot.policies.budget import open_budget
 from bylot.policies.guard import guard_panel
 from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, NoisyOrRule, count_posterior_bytes
+from bylot.policies.pacing import fill_paced_bounds
 from bylot.router.core import iterate_arrays
 from noisy_or_reference import ReferenceModel
 from sample_problem import (

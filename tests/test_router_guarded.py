@@ -16,7 +16,7 @@ from bylot import Decision, Problem, Router
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES, Distinct, Tangent
-from bylot.policies.budget import compute_min_panel_costs
+from bylot.policies.budget_report import compute_min_panel_costs
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.problem import at_least, at_most, share
 from bylot.router import persistence

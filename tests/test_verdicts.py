@@ -7,7 +7,7 @@ import pytest
 
 from bylot import Problem, Router, at_least, at_most, share
 from bylot.errors import BudgetSpent
-from bylot.policies.budget import LimitInPeriod
+from bylot.policies.budget_report import LimitInPeriod
 from bylot.problem import Limit
 from bylot.router.core import ALL_AVAILABLE
 from bylot.router.status import LimitStatus

@@ -14,7 +14,7 @@ from bylot.api import EventRecord, RouterSummary
 from bylot.client import AsyncRouter, DecisionRequest, RemoteRouter, RewardItem
 from bylot.optima import BestSet, ShadowPrice, ValueStack, best_set, check_shadow_prices
 from bylot.policies import Adaptive, Anytime, Fixed
-from bylot.policies.budget import LimitInPeriod
+from bylot.policies.budget_report import LimitInPeriod
 from bylot.router.config import RouterConfig
 from bylot.router.status import LimitStatus, PeriodStatus, RouterStatus
 from bylot.router.window_status import WindowStatus

@@ -1,11 +1,9 @@
-"""The budget of the current period or window: what it may cost, what it did, how it is paced."""
+"""The budget of the current period or window: what it may cost, and what it did."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_scalar
@@ -14,21 +12,17 @@ from bylot.policies.base import BoundPolicy, ProblemChange
 from bylot.policies.constraint_rows import ConstraintRows, compute_row_units
 from bylot.policies.fallback_schedule import SUM_TOLERANCE, FallbackSchedule
 from bylot.policies.learned_costs import (
-    RESERVE_SIGMAS,
     CostRisk,
     LearnedCosts,
     compute_open_cost,
     compute_reserve,
     get_guarded_row,
-    is_uncertain,
     is_varying,
     migrate_learned_costs,
     start_learned_costs,
 )
-from bylot.policies.validation import SettingKind, is_number_in
 from bylot.policies.windows import (
     MEAN,
-    MEAN_ROUNDS,
     PERIOD,
     TOTAL,
     WindowRule,
@@ -37,13 +31,9 @@ from bylot.policies.windows import (
     count_requests,
     enter_hour,
     enter_window,
-    fill_requests_left,
-    find_level,
-    forecast_windows,
     learn_group_shares,
     make_window_state,
 )
-from bylot.problem import Problem
 
 
 class Guard(NamedTuple):
@@ -304,102 +294,6 @@ def begin_period(guard: Guard, budget: Budget) -> None:
             waiting[j, i] = 0
 
 
-PromiseName = Literal["certain", "declared", "reserve"]
-"""What the guard promises for the end of a period: that a limit holds whatever calls cost, up to
-their largest costs; that it holds if calls cost what is declared, as nothing else was reported; or
-that 3 standard errors of what calls were reported to cost are kept in reserve.
-"""
-
-
-PROMISES: Mapping[PromiseName, str] = {
-    "certain": "certain: it holds at the end of every period, whatever calls cost up to their "
-    "largest costs",
-    "declared": "certain if calls cost what is declared; once other costs are reported, a reserve "
-    "of 3 standard errors keeps it",
-    "reserve": "kept by a reserve of 3 standard errors of what calls were reported to cost, which "
-    "about 1 period in 700 exceeds if costs are near normal",
-}
-"""What the guard promises, in a sentence."""
-
-
-def name_promise(risk: CostRisk, j: int, reports: int = 0) -> PromiseName:
-    """The promise for limit j after so many reports of its cost."""
-    if risk.certain[j] or not risk.varies[j]:
-        return "certain"
-    return "reserve" if reports > 0 else "declared"
-
-
-class LimitInPeriod(Struct, frozen=True):
-    """One limit in the current period or window, at whose end the guard enforces it."""
-
-    mean: float | None  # over the decisions of it; None before the first
-    in_force: float  # the bound that panels are drawn under now
-    within_reach: bool  # the guard and the experts available last can still meet the limit
-    short: bool  # the experts available last would miss it
-    lost: bool  # every panel at stated cost would miss it, whichever experts are available
-    missed: int  # those that ended outside the limit since it has this bound
-    promise: PromiseName = "declared"
-
-
-class BudgetReport(NamedTuple):
-    """The current period, and every limit in it."""
-
-    period: int
-    played: int  # rounds of it
-    replaced: int  # panels that the guard replaced, in all periods
-    limits: list[LimitInPeriod]
-
-
-def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | None:
-    """The budget in the units and signs of the problem; None without a guard.
-
-    A limit is within reach if the fallback schedule would still satisfy it, and so would the
-    experts available at the last decision; learned costs are forecast by their means, also those of
-    calls without a report, which are booked as declared. It is lost if even the cheapest panels of
-    all experts, at their learned costs, would end outside: spent + n least > P b.
-    """
-    guard: Guard | None = getattr(rule, "guard", None)
-    if guard is None or not guard.on:
-        return None
-    budget: Budget = state.budget
-    unit = -problem.signs * compute_row_units(problem)  # + 0.0 below turns -0 into 0
-    left, place = int(budget.left[0]), int(budget.place[0])
-    rows, played = get_mean_rows(guard, budget), guard.period - left
-    least = compute_min_panel_costs(rows, guard.fewest, problem.draws)
-    bounds = state.bounds if played else guard.b  # a new period has none in force yet
-    limits, no_members, plan = [], np.empty(0, np.int64), get_schedule(guard, budget)
-    for j, spent in enumerate(budget.spent):
-        most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
-        promise = name_promise(guard.risk, j, budget.costs.reports[j])
-        if guard.windows.kind[j] != PERIOD:
-            requests = int(budget.windows.requests[j])
-            mean = float(spent * unit[j] / requests + 0.0) if requests else None
-            counts = bool(short), False, int(budget.missed[j]), promise
-            in_force = float(bounds[j] * unit[j] + 0.0)
-            limits.append(LimitInPeriod(mean, in_force, not short, *counts))
-            continue
-        if promise == "reserve":  # three standard errors are for the guard; this is a forecast
-            means = budget.costs.means[j]
-            later = bound_schedule_cost(left, float(plan.quota @ means), plan.ahead[place, j])
-            later += compute_open_cost(budget.costs, j, means, guard.A[j])
-        else:
-            later = compute_later_cost(guard, budget, j, left, place, no_members)
-        reach = bool(spent + later <= most) and not short
-        mean = float(spent * unit[j] / played + 0.0) if played else None
-        lost = not reach and bool(spent + left * least[j] > most)
-        in_force = float(bounds[j] * unit[j] + 0.0)
-        missed = int(budget.missed[j])
-        limits.append(LimitInPeriod(mean, in_force, reach, short, lost, missed, promise))
-    return BudgetReport(guard.period, played, int(budget.replaced[0]), limits)
-
-
-def compute_min_panel_costs(A: Floats, fewest: int, draws: int) -> Floats:
-    """The cost of the cheapest panel of at most so many members under each row."""
-    ranked = np.sort(A, axis=1)[:, :draws]
-    ranked[:, fewest:] = np.minimum(ranked[:, fewest:], 0.0)
-    return np.asarray(ranked.sum(axis=1))
-
-
 def count_played_rounds(rule: Any, state: Any) -> int:
     """Rounds of the current period so far; 0 for policies without a budget."""
     guard = getattr(rule, "guard", None)
@@ -465,120 +359,3 @@ def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
             row = get_guarded_row(guard.risk, costs, j)
             open_costs[j] = compute_open_cost(costs, j, row, guard.A[j])
     return open_costs
-
-
-LEAD, MAX_LEAD = 0.5, 0.02  # of the largest excess, in rounds; of a period, at most
-DEFAULT_PACE = 1.25  # by which a limit may be loosened after cheap rounds; 1: not at all
-PACE_SETTING = SettingKind(
-    "a factor from 1 to 2, or None for fixed bounds",
-    lambda value: value is None or is_number_in(value, 1, 2),
-)
-
-
-class Pace(NamedTuple):
-    """How far bounds in force may differ from the limits."""
-
-    high: float  # factor; 0: bounds do not move
-    margin: float  # of Slater; half of it is kept, so that rows stay feasible
-    most: Floats  # (d,) kappa, by which the costs of two rounds can differ
-
-
-def make_pace(pace: float | None, margin: float, A: Floats, members: int, full: bool) -> Pace:
-    """The pace for panels of so many members, or at most so many. What every expert costs is in all
-    full panels and needs no reserve.
-
-    >>> make_pace(1.25, 0.1, np.array([[1000.0, 1001.0]]), members=2, full=True).most
-    array([2.])
-    """
-    dearest = np.ptp(A, axis=1) if full else np.abs(A).max(axis=1)
-    return Pace(0.0 if pace is None else float(pace), margin, members * dearest)
-
-
-@jit_apart
-def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
-    """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
-    b_j + (high - 1) |b_j|, with n of P rounds left. Calls without a report count at their
-    learned means, with a reserve. A minimum that this period has reached already no longer binds.
-
-    Of the budget of a window: (amount - spent) / n with n requests to come by the forecast. An
-    average in a window, whose end nobody knows in requests, is kept inside all the time.
-    """
-    known = np.empty(bounds.size)
-    if budget.windows.place.size > 0:
-        forecast_windows(guard.windows, budget.windows)
-        budget.windows.begun[0] = False
-    for j in range(bounds.size):
-        known[j] = compute_known_cost(guard, budget, j)
-    for j in range(bounds.size):
-        bounds[j] = compute_paced_bound(guard, budget, pace, j, known)
-
-
-@jit_apart
-def fill_tenant_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
-    """Write the bounds in force of the limits for each tenant, for the tenant of this request."""
-    known = np.empty(bounds.size)
-    for j in range(bounds.size):
-        if guard.windows.scoped[j]:
-            known[j] = compute_known_cost(guard, budget, j)
-            fill_requests_left(guard.windows, budget.windows, j)
-            bounds[j] = compute_paced_bound(guard, budget, pace, j, known)
-
-
-@jit
-def compute_known_cost(guard: Guard, budget: Budget, j: int) -> float:
-    """What was spent under a limit, with what open calls are expected to cost, and a reserve."""
-    spent, costs = budget.spent[j], budget.costs
-    if is_varying(guard.risk, costs, j):
-        spent += compute_open_cost(costs, j, costs.means[j], guard.A[j])
-    if is_uncertain(guard.risk, costs, j):
-        quota, no_members = get_schedule(guard, budget).quota, np.empty(0, np.int64)
-        spent += compute_reserve(guard.risk, costs, j, 0, quota, no_members)
-    return float(spent)
-
-
-@jit
-def compute_paced_bound(guard: Guard, budget: Budget, pace: Pace, j: int, known: Floats) -> float:
-    """The bound in force of one limit; known: (d,) what was spent under each.
-
-    Where costs are learned and the guard is on, b'_j may be higher by 3 standard errors of the mean
-    cost of n panels, to make up for what their noise left unspent. With e the largest excess of a
-    call in sizes of it, the last e rounds leave less than a call of size b_j may cost, which
-    `lower_panel` spends on cheaper calls. So pacing is ahead by half of these rounds,
-    b'_j n / (n - margin e / 2), as margin is the part of b_j that panels can save.
-    """
-    P, n, b, kind = guard.period, budget.left[0], guard.b[j], guard.windows.kind[j]
-    windows, spent = budget.windows, known[j]
-    if kind == TOTAL:
-        return float(max(find_level(guard.windows, windows, known, j), guard.windows.low[j]))
-    if pace.high <= 0.0:
-        return float(b)
-    fair = (P * b - pace.most[j] - spent) / n
-    if kind == MEAN:
-        to_come = windows.left[j] if guard.windows.calendar[j] >= 0 else P - windows.requests[j]
-        rounds = min(max(to_come, 1.0), MEAN_ROUNDS)
-        fair = b + (windows.requests[j] * b - pace.most[j] - spent) / rounds
-    margin = pace.margin
-    if budget.costs.plans[2] > 0:
-        margin = min(margin, max(budget.costs.margin[0], 0.0))
-    if kind == PERIOD and b < 0.0 and pace.high > 1.0 and spent <= P * b:
-        return 0.0
-    low, high = b - 0.5 * margin * abs(b), b + (pace.high - 1.0) * abs(b)
-    learned = guard.on and is_uncertain(guard.risk, budget.costs, j)
-    if learned and kind == PERIOD and pace.high > 1.0:
-        high += RESERVE_SIGMAS * math.sqrt(budget.costs.noise[j, 0] / n)
-        lead = min(LEAD * margin * budget.costs.peak[j], MAX_LEAD * P) if b > 0.0 else 0.0
-        fair *= n / max(n - lead, 1.0)
-    return float(min(max(fair, low), high))
-
-
-@jit
-def loosen_bounds(guard: Guard, bounds: Floats) -> Floats:
-    """(d,) the looser of the bounds in force and the limits.
-
-    Mirror ascent projects its logits onto these, and only what it plays onto the bounds in force:
-    otherwise the tight bounds of the last rounds of a period would move logits for the next one.
-    """
-    loose = np.empty(bounds.size)
-    for j in range(bounds.size):
-        loose[j] = max(bounds[j], guard.b[j])
-    return loose

@@ -23,16 +23,7 @@ from bylot.numerics.scratch_arrays import borrow_row, scratch_floats, scratch_in
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
-from bylot.policies.budget import (
-    DEFAULT_PACE,
-    Budget,
-    Guard,
-    Pace,
-    fill_paced_bounds,
-    get_mean_rows,
-    loosen_bounds,
-    make_pace,
-)
+from bylot.policies.budget import Budget, Guard, get_mean_rows
 from bylot.policies.change_detection import CHANGE_EVIDENCE, detect_fall, note_reward, restart_sums
 from bylot.policies.constraint_rows import solve_max_entropy
 from bylot.policies.guard import (
@@ -50,6 +41,7 @@ from bylot.policies.member_belief import (
     forget_members,
     subtract_prediction,
 )
+from bylot.policies.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, loosen_bounds, make_pace
 from bylot.policies.set_distributions import (
     SetTables,
     borrow_tables,

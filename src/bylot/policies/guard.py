@@ -18,14 +18,13 @@ from bylot.policies.base import dispatch_by_type
 from bylot.policies.budget import (
     Budget,
     Guard,
-    PromiseName,
     advance_windows,
     book_round,
     compute_allowance,
     compute_later_cost,
     fill_guarded_cost,
-    name_promise,
 )
+from bylot.policies.budget_report import PromiseName, name_promise
 from bylot.policies.constraint_rows import (
     ConstraintRows,
     SlaterPoint,

@@ -22,15 +22,7 @@ from bylot.numerics.scratch_arrays import borrow_row, scratch_floats
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, iid_limits, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
-from bylot.policies.budget import (
-    DEFAULT_PACE,
-    Budget,
-    Guard,
-    Pace,
-    fill_paced_bounds,
-    get_mean_rows,
-    make_pace,
-)
+from bylot.policies.budget import Budget, Guard, get_mean_rows
 from bylot.policies.change_detection import (
     ChangeTest,
     detect_fall,
@@ -47,6 +39,7 @@ from bylot.policies.member_belief import (
     make_member_belief,
     update_member_belief,
 )
+from bylot.policies.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, make_pace
 from bylot.policies.validation import check_iid_panels
 from bylot.problem import Problem
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.policies.base import BoundPolicy, Policy, ProblemChange, round_up_visits, step
-from bylot.policies.budget import PACE_SETTING, Guard, open_budget
+from bylot.policies.budget import Guard, open_budget
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.guard import (
     advance,
@@ -25,6 +25,7 @@ from bylot.policies.guard import (
     note_refused_budget,
 )
 from bylot.policies.member_belief import MIN_MISS
+from bylot.policies.pacing import PACE_SETTING
 from bylot.policies.spend_settlement import (
     continue_period,
     derive_schedule,

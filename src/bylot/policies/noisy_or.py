@@ -36,16 +36,7 @@ from bylot.policies.base import (
     learn,
     step,
 )
-from bylot.policies.budget import (
-    DEFAULT_PACE,
-    PACE_SETTING,
-    Budget,
-    Guard,
-    advance_windows,
-    fill_paced_bounds,
-    fill_tenant_bounds,
-    get_mean_rows,
-)
+from bylot.policies.budget import Budget, Guard, advance_windows, get_mean_rows
 from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
 from bylot.policies.dual_prices import (
@@ -65,6 +56,7 @@ from bylot.policies.guard import (
     guard_panel,
     note_refused,
 )
+from bylot.policies.pacing import DEFAULT_PACE, PACE_SETTING, fill_paced_bounds, fill_tenant_bounds
 from bylot.policies.panel_sizes import bind_explorer, compute_least_costs
 from bylot.policies.price_curves import (
     CURVE_PRICES,

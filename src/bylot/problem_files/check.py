@@ -17,7 +17,7 @@ from bylot._text import (
 )
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
-from bylot.policies.budget import PROMISES
+from bylot.policies.budget_report import PROMISES
 from bylot.policies.fallback_schedule import find_shortest_period
 from bylot.policies.iid_limits import make_safe_rows
 from bylot.problem import Conflict, Problem

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import structs
 
 from bylot.numerics.jit import Bools
-from bylot.policies import budget
+from bylot.policies import budget_report
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.router import status as statuses
 from bylot.router.core import ALL_AVAILABLE, RouterCore
@@ -31,7 +31,7 @@ def report_status(
         average.summarize(price, span)
         for average, price in zip(core.prices, core.read_prices(), strict=True)
     ]
-    now = budget.report_budget(problem, core.rule, core.state)
+    now = budget_report.report_budget(problem, core.rule, core.state)
     limits = tuple(
         statuses.make_limit_status(
             one,
@@ -88,7 +88,7 @@ def summarize_tenants(core: RouterCore, j: int, at: int) -> TenantsSummary | Non
     return core.tenants.summarize(j, at, cheapest)
 
 
-def measure_period(core: RouterCore, report: budget.BudgetReport, j: int) -> PeriodPosition:
+def measure_period(core: RouterCore, report: budget_report.BudgetReport, j: int) -> PeriodPosition:
     """Limit j in the current period, as measured and as it counts.
 
     After a change of the problem they differ: what counts is the bound + over / decisions,

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from bylot._text import format_table
-from bylot.policies.budget import PROMISES, LimitInPeriod
+from bylot.policies.budget_report import PROMISES, LimitInPeriod
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.problem.calendar import WindowName

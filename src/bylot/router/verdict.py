@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from bylot._text import format_number
-from bylot.policies.budget import LimitInPeriod
+from bylot.policies.budget_report import LimitInPeriod
 from bylot.problem import Limit
 from bylot.problem.calendar import format_instant
 from bylot.router.tenants import TenantsSummary, format_tenant

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylot._text import format_number
-from bylot.policies.budget import PROMISES
+from bylot.policies.budget_report import PROMISES
 from bylot.problem import Limit
 from bylot.problem.limits import LimitKey
 from bylot.router.config import RouterConfig

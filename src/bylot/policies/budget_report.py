@@ -1,0 +1,122 @@
+"""What the guard promises for each limit, and where the current period or window stands."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from bylot.numerics.jit import Floats
+from bylot.policies.budget import (
+    Budget,
+    Guard,
+    bound_schedule_cost,
+    compute_allowance,
+    compute_later_cost,
+    get_mean_rows,
+    get_schedule,
+)
+from bylot.policies.constraint_rows import compute_row_units
+from bylot.policies.learned_costs import (
+    CostRisk,
+    compute_open_cost,
+)
+from bylot.policies.windows import (
+    PERIOD,
+)
+from bylot.problem import Problem
+
+PromiseName = Literal["certain", "declared", "reserve"]
+"""What the guard promises for the end of a period: that a limit holds whatever calls cost, up to
+their largest costs; that it holds if calls cost what is declared, as nothing else was reported; or
+that 3 standard errors of what calls were reported to cost are kept in reserve.
+"""
+
+
+PROMISES: Mapping[PromiseName, str] = {
+    "certain": "certain: it holds at the end of every period, whatever calls cost up to their "
+    "largest costs",
+    "declared": "certain if calls cost what is declared; once other costs are reported, a reserve "
+    "of 3 standard errors keeps it",
+    "reserve": "kept by a reserve of 3 standard errors of what calls were reported to cost, which "
+    "about 1 period in 700 exceeds if costs are near normal",
+}
+"""What the guard promises, in a sentence."""
+
+
+def name_promise(risk: CostRisk, j: int, reports: int = 0) -> PromiseName:
+    """The promise for limit j after so many reports of its cost."""
+    if risk.certain[j] or not risk.varies[j]:
+        return "certain"
+    return "reserve" if reports > 0 else "declared"
+
+
+class LimitInPeriod(Struct, frozen=True):
+    """One limit in the current period or window, at whose end the guard enforces it."""
+
+    mean: float | None  # over the decisions of it; None before the first
+    in_force: float  # the bound that panels are drawn under now
+    within_reach: bool  # the guard and the experts available last can still meet the limit
+    short: bool  # the experts available last would miss it
+    lost: bool  # every panel at stated cost would miss it, whichever experts are available
+    missed: int  # those that ended outside the limit since it has this bound
+    promise: PromiseName = "declared"
+
+
+class BudgetReport(NamedTuple):
+    """The current period, and every limit in it."""
+
+    period: int
+    played: int  # rounds of it
+    replaced: int  # panels that the guard replaced, in all periods
+    limits: list[LimitInPeriod]
+
+
+def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | None:
+    """The budget in the units and signs of the problem; None without a guard.
+
+    A limit is within reach if the fallback schedule would still satisfy it, and so would the
+    experts available at the last decision; learned costs are forecast by their means, also those of
+    calls without a report, which are booked as declared. It is lost if even the cheapest panels of
+    all experts, at their learned costs, would end outside: spent + n least > P b.
+    """
+    guard: Guard | None = getattr(rule, "guard", None)
+    if guard is None or not guard.on:
+        return None
+    budget: Budget = state.budget
+    unit = -problem.signs * compute_row_units(problem)  # + 0.0 below turns -0 into 0
+    left, place = int(budget.left[0]), int(budget.place[0])
+    rows, played = get_mean_rows(guard, budget), guard.period - left
+    least = compute_min_panel_costs(rows, guard.fewest, problem.draws)
+    bounds = state.bounds if played else guard.b  # a new period has none in force yet
+    limits, no_members, plan = [], np.empty(0, np.int64), get_schedule(guard, budget)
+    for j, spent in enumerate(budget.spent):
+        most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
+        promise = name_promise(guard.risk, j, budget.costs.reports[j])
+        if guard.windows.kind[j] != PERIOD:
+            requests = int(budget.windows.requests[j])
+            mean = float(spent * unit[j] / requests + 0.0) if requests else None
+            counts = bool(short), False, int(budget.missed[j]), promise
+            in_force = float(bounds[j] * unit[j] + 0.0)
+            limits.append(LimitInPeriod(mean, in_force, not short, *counts))
+            continue
+        if promise == "reserve":  # three standard errors are for the guard; this is a forecast
+            means = budget.costs.means[j]
+            later = bound_schedule_cost(left, float(plan.quota @ means), plan.ahead[place, j])
+            later += compute_open_cost(budget.costs, j, means, guard.A[j])
+        else:
+            later = compute_later_cost(guard, budget, j, left, place, no_members)
+        reach = bool(spent + later <= most) and not short
+        mean = float(spent * unit[j] / played + 0.0) if played else None
+        lost = not reach and bool(spent + left * least[j] > most)
+        in_force = float(bounds[j] * unit[j] + 0.0)
+        missed = int(budget.missed[j])
+        limits.append(LimitInPeriod(mean, in_force, reach, short, lost, missed, promise))
+    return BudgetReport(guard.period, played, int(budget.replaced[0]), limits)
+
+
+def compute_min_panel_costs(A: Floats, fewest: int, draws: int) -> Floats:
+    """The cost of the cheapest panel of at most so many members under each row."""
+    ranked = np.sort(A, axis=1)[:, :draws]
+    ranked[:, fewest:] = np.minimum(ranked[:, fewest:], 0.0)
+    return np.asarray(ranked.sum(axis=1))
