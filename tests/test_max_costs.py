@@ -7,7 +7,8 @@ import pytest
 from bylot import Router, problem_files
 from bylot.errors import ProblemFileError
 from bylot.problem import Problem, at_most
-from bylot.problem_files.check import check_problem, render_check
+from bylot.problem_files.check import check_problem
+from bylot.problem_files.check_report import render_check
 from bylot.router.persistence import problem_from_data, problem_to_data
 
 BESIDE = """

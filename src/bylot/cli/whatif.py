@@ -125,7 +125,8 @@ def run_check(given: argparse.Namespace) -> int:
     """Check a problem file; 1 if it is invalid, its limits conflict, or no policy keeps them."""
     from bylot.errors import ProblemError
     from bylot.problem_files import read
-    from bylot.problem_files.check import check_problem, failure_data, render_check
+    from bylot.problem_files.check import check_problem, failure_data
+    from bylot.problem_files.check_report import render_check
 
     try:
         file = options.apply_traffic(read(given.file, given.experts), given.traffic)

@@ -1,0 +1,193 @@
+"""The report of `bylot problem check`: its numbers, tables and sentences."""
+
+from typing import Any
+
+from bylot import policies
+from bylot._text import (
+    format_labels,
+    format_sizes,
+    format_table,
+    join_words,
+)
+from bylot.policies import guard
+from bylot.policies.budget_report import PROMISES
+from bylot.problem.limits import UPPER
+from bylot.problem.window_bounds import name_counted_requests
+from bylot.problem_files.calendar_check import describe_windows
+from bylot.problem_files.check import find_group_refusal, format_looser_limit, limits_in_conflict
+from bylot.problem_files.problem_file import ProblemFile
+
+REPORTED_MEMORY_BYTES = 2**20
+
+
+def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str:
+    """The check as text: four numbers; details are the problem, tables, and what they mean."""
+    lead, windows = format_labels(found["summary"]), describe_windows(file, found)
+    looser = describe_looser_limits(found)
+    if not details:
+        more = "Use --details for costs, groups, and the range and the promise of each limit."
+        return "\n".join([*lead, *windows, *looser, more])
+    problem, (low, high) = file.problem, file.rewards
+    source = f" (from {file.csv})" if file.csv else ""
+    default = "" if problem.period else " (the default)"
+    sizes = format_sizes(problem.min_draws or problem.draws, problem.draws)
+    held = f"at the end of every {guard.get_period(problem, None):,} requests{default}"
+    if problem.calendars:
+        others = any(limit.per is None for limit in problem.limits)
+        held = "in their windows of the calendar" + f", the others {held}" * others
+    head = [
+        f"{file.path}: {problem.size} experts{source}, {sizes} drawn for each request",
+        f"rewards from {low:g} to {high:g}; the limits hold {held}",
+    ]
+    if file.contexts:
+        shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
+        head.append(f"contexts and their shares of the requests: {shares}")
+    tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
+    promised = [*windows, *describe_promises(found)]
+    lines = [*describe_limits(file), *promised, *looser, *describe_auto(file, found)]
+    return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
+
+
+def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tuple[str, ...]]]:
+    """Tables of costs, groups, limits and policies, each with its header."""
+    costs = [
+        (name, *(f"{one:.4g}" for one in (row.min(), row.mean(), row.max())), unit)
+        for name, unit in file.units.items()
+        for row in [file.problem.costs[name]]
+    ]
+    groups = [(name, str(len(group.members))) for name, group in file.groups.items()]
+    limits = []
+    for (limit, line, per, bound, _), one in zip(file.limits, found["limits"], strict=True):
+        ends = [one["lowest"], one["highest"], *(one["distinct"] or ())]
+        cells, redundant = [f"{bound:.6g}", f"per {per}"], False
+        if one["lowest"] is not None:
+            upper = limit.sign == UPPER
+            redundant = bound >= one["highest"] if upper else bound <= one["lowest"]
+            cells += [f"{end:.4g}" for end in ends]
+        cells += [""] * (6 - len(cells)) + ["" if line is None else str(line)]
+        note = "implied by the others" if redundant else ""
+        name = f"{limit.name} {limit.side}{name_counted_requests(limit)}"
+        limits.append((name, *cells, note))
+    checks = [
+        (
+            policy,
+            "yes" if one["applies"] else "no",
+            "" if one["margin"] is None else f"{one['margin']:.3g}",
+            "" if one["shortest_period"] is None else f"{one['shortest_period']:,}",
+            one["reason"],
+        )
+        for policy, one in found["policies"].items()
+    ]
+    return [
+        [("cost", "lowest", "mean", "highest", "unit"), *costs],
+        [("group", "experts"), *groups],
+        [("limit", "bound", "", "lowest", "highest", "distinct from", "to", "line", ""), *limits],
+        [("policy", "can run", "margin", "shortest period", ""), *checks],
+    ]
+
+
+def describe_limits(file: ProblemFile) -> list[str]:
+    """Which limits can be kept together, and by which panels."""
+    problem = file.problem
+    panels = f"panels of {min(problem.draws, problem.size)} different experts"
+    full, surrogate = (
+        ", ".join(one.located for one in limits_in_conflict(file, conflict))
+        for conflict in (problem.full_conflict, problem.surrogate_conflict)
+    )
+    lines = ["Nothing is limited."]
+    if file.limits:
+        lines = [
+            "All limits can be kept together.",
+            "lowest, highest: the range of the average while the other limits are kept; distinct "
+            f"from, to: the same for {panels}.",
+        ]
+    lines.append(f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.")
+    if problem.min_draws is not None and problem.min_draws < problem.draws:
+        sizes = format_sizes(problem.min_draws, problem.draws)
+        lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
+    if problem.calendars or problem.has_groups:
+        return lines
+    verdict = "feasible: omd can keep them"
+    if surrogate:
+        verdict = f"infeasible, because of {surrogate}: omd may miss them"
+    return [*lines, f"The paper's surrogate of the limits is {verdict}."]
+
+
+def describe_promises(found: dict[str, Any]) -> list[str]:
+    """What policies with a guard promise for which limits."""
+    name, limits = policies.NoisyOr.name, found["limits"]
+    lines = list_promises(limits, "promise")
+    other = [one for one in limits if one["noisy_or_promise"] != one["promise"]]
+    if found["policies"][name]["applies"]:
+        lines += [f"With {name}, {line}" for line in list_promises(other, "noisy_or_promise")]
+    return lines
+
+
+def list_promises(limits: list[dict[str, Any]], key: str) -> list[str]:
+    """A sentence for each promise, after the limits that have it; groups have no largest costs."""
+    by_sentence: dict[str, list[str]] = {}
+    for one in limits:
+        name = f"{one.get('cost') or one['group']} {'at_most' if 'at_most' in one else 'at_least'}"
+        sentence = PROMISES[one[key]]
+        if one["window"] is not None:
+            name += f" per {one['per']}"
+            name += " for each tenant" * ("scope" in one)
+            sentence = sentence.replace("at the end of every period", f"in every {one['per']}")
+            sentence = sentence.replace("1 period in", f"1 {one['per']} in")
+        if "where" in one:
+            name += f" in {', '.join(one['where']['context'])}"
+        if "group" in one:
+            sentence = sentence.partition(", whatever calls cost")[0]
+        by_sentence.setdefault(sentence, []).append(name)
+    return [f"{join_words(names, 'and')}: {text}." for text, names in by_sentence.items()]
+
+
+def describe_looser_limits(found: dict[str, Any]) -> list[str]:
+    """The bounds or the period that would let policies with full panels run, if they cannot."""
+    distinct = found["policies"][policies.Distinct.name]
+    counted_apart = any("scope" in one or "where" in one for one in found["limits"])
+    if distinct["applies"] or counted_apart:
+        return []
+    shortest = distinct["shortest_period"]
+    ways = [] if shortest is None else [f"period: {shortest}"]
+    ways += map(format_looser_limit, found["looser"])
+    both = policies.Distinct.name
+    if not found["policies"][policies.NoisyOr.name]["applies"]:
+        both += f" and {policies.NoisyOr.name}"
+    if not ways:
+        return [f"No change of a single bound lets {both} run: {distinct['reason']}."]
+    return [f"{both} can run with {join_words(ways, 'or')}."]
+
+
+def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
+    """What `auto` selects, and what to know about the noisy-or policy."""
+    reasons = {policy: one["reason"] for policy, one in found["policies"].items()}
+    names = [
+        f"{name}{' (which cannot run, see above)' if reasons[name] else ''}"
+        for name in found["auto"].values()
+    ]
+    first, second = found["auto"]
+    line = f"{first}, the default, selects {names[0]}"
+    if names[0] != names[1]:
+        line += f"; {second}, for logs that nobody will evaluate, selects {names[1]}"
+    judged = policies.resolve_policy("auto", file.problem, "members").name
+    if judged != found["auto"][first]:
+        line += f"; with scores of members or winners, {first} selects {judged}"
+    lines, name = [f"{line}."], policies.NoisyOr.name
+    posterior = found["policies"][name]
+    if posterior["applies"] and find_group_refusal(file.problem):
+        lines.append(
+            f"{name} records no propensities: it does not explore under limits of some contexts or "
+            "of each tenant."
+        )
+    elif posterior["applies"]:
+        lines.append(
+            f"{name} records propensities only in rounds that it sets aside for exploration "
+            f"({name}:explore=0.02); its log can be evaluated with these."
+        )
+    if posterior["memory"] >= REPORTED_MEMORY_BYTES:
+        lines.append(
+            f"The posterior of {name} over pairs of {file.problem.size:,} experts takes "
+            f"{posterior['memory'] / 2**20:,.0f} MiB in {max(1, len(file.contexts)):,} contexts."
+        )
+    return lines
