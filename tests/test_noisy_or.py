@@ -18,7 +18,8 @@ from bylot.policies import NoisyOr
 from bylot.policies.base import decide, learn
 from bylot.policies.budget import open_budget
 from bylot.policies.guard import guard_panel
-from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, NoisyOrRule, count_posterior_bytes
+from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, count_posterior_bytes
+from bylot.policies.noisy_or_prices import NoisyOrRule
 from bylot.policies.pacing import fill_paced_bounds
 from bylot.router.core import iterate_arrays
 from noisy_or_reference import ReferenceModel

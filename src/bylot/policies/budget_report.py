@@ -17,13 +17,8 @@ from bylot.policies.budget import (
     get_schedule,
 )
 from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.learned_costs import (
-    CostRisk,
-    compute_open_cost,
-)
-from bylot.policies.windows import (
-    PERIOD,
-)
+from bylot.policies.learned_costs import CostRisk, compute_open_cost
+from bylot.policies.windows import PERIOD
 from bylot.problem import Problem
 
 PromiseName = Literal["certain", "declared", "reserve"]

@@ -55,11 +55,7 @@ from bylot.policies.set_distributions import (
     refresh_tables,
     restrict_tables,
 )
-from bylot.policies.shared_ascent import (
-    SharedAscent,
-    make_shared_ascent,
-    update_context_baseline,
-)
+from bylot.policies.shared_ascent import SharedAscent, make_shared_ascent, update_context_baseline
 from bylot.problem import Problem
 
 NO_CHOICE_VARIANCE = 1e-12  # a smaller variance of being drawn means that there was no choice

@@ -23,12 +23,7 @@ from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, iid_limits, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
 from bylot.policies.budget import Budget, Guard, get_mean_rows
-from bylot.policies.change_detection import (
-    ChangeTest,
-    detect_fall,
-    make_change_test,
-    note_reward,
-)
+from bylot.policies.change_detection import ChangeTest, detect_fall, make_change_test, note_reward
 from bylot.policies.constraint_rows import ConstraintRows
 from bylot.policies.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
 from bylot.policies.member_belief import (

@@ -26,12 +26,7 @@ from bylot.policies.guard import (
 )
 from bylot.policies.member_belief import MIN_MISS
 from bylot.policies.pacing import PACE_SETTING
-from bylot.policies.spend_settlement import (
-    continue_period,
-    derive_schedule,
-    settle,
-    settle_budget,
-)
+from bylot.policies.spend_settlement import continue_period, derive_schedule, settle, settle_budget
 from bylot.policies.validation import SettingKind, is_number_in
 from bylot.problem import Problem
 

@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 
 from bylot import policies
-from bylot._text import (
-    format_number,
-    format_percent,
-    format_sizes,
-    join_words,
-)
+from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
 from bylot.policies.fallback_schedule import find_shortest_period

@@ -3,12 +3,7 @@
 from typing import Any
 
 from bylot import policies
-from bylot._text import (
-    format_labels,
-    format_sizes,
-    format_table,
-    join_words,
-)
+from bylot._text import format_labels, format_sizes, format_table, join_words
 from bylot.policies import guard
 from bylot.policies.budget_report import PROMISES
 from bylot.problem.limits import UPPER
