@@ -21,7 +21,7 @@ class PostgresPair:
     """A primary that acknowledges a commit once its standby has it too.
 
     A promotion takes three steps, as an operator or a tool does it: the old primary is made sure
-    to be off, the standby is promoted, and the old primary is built anew as a standby of the new
+    to be off, the standby is promoted, and the old primary is built again as a standby of the new
     one. The new primary does not wait for a standby until it has one.
     """
 

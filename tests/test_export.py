@@ -41,7 +41,7 @@ def test_exported_files_have_all_events_and_are_verified(filled: Store, tmp_path
     assert {name: one[:2] for name, one in verify_files((tmp_path / "out").iterdir()).items()} == {
         "ward.1": (0, log[-1].seq)
     }
-    # the rest is written anew, what has ended is not
+    # the rest is written again, what has ended is not
     handler = make_handler(filled, keep_us=None)
     play(handler, 3_000 * SECOND, 40, seed=1)
     handler.close()

@@ -54,7 +54,7 @@ class Arrivals(NamedTuple):
     """When requests arrive, in microseconds since 1970; empty if no limit asks for it."""
 
     times: Ints
-    until: int  # the decision before which to stop, as the policy may be bound anew
+    until: int  # the decision before which to stop, as the policy may be bound again
 
 
 NO_ARRIVALS = Arrivals(np.empty(0, np.int64), 0)

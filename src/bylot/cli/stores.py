@@ -32,7 +32,7 @@ def add(verbs: Any) -> None:
         "return free space of a store to the file system",
         "Return the space of dropped and deleted events to the file system. PostgreSQL does so "
         "while servers use the store, and needs some space for new indexes meanwhile. A file of "
-        "SQLite is written anew, and requests to its server wait meanwhile; a server with --keep "
+        "SQLite is written again, and requests to its server wait meanwhile; a server with --keep "
         "shrinks its file by itself.",
     )
     for verb in (migrate, compact):

@@ -1,4 +1,4 @@
-"""Two tests for an abrupt change, after which a policy starts to learn anew.
+"""Two tests for an abrupt change, after which a policy starts over.
 
 A fall of rewards: Page's cumulative sums of (baseline - reward) / sd - drift, one for each of three
 sizes of a fall. About a million independent rewards pass between two false alarms on average.
@@ -137,7 +137,7 @@ def fit_skills(
 ) -> tuple[float, float]:
     """The mean and variance of skills over experts, from a belief about each.
 
-    After a change, skills are drawn anew, as those before it were. An expert counts as much as is
+    After a change, skills are drawn again, as those before it were. An expert counts as much as is
     known about it, and the prior as two experts do.
     """
     whole, mean, spread = PRIOR_EXPERTS, PRIOR_EXPERTS * prior_mean, PRIOR_EXPERTS * prior_variance

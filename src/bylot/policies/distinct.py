@@ -135,7 +135,7 @@ def move_shared(rule: DistinctRule, state: DistinctState) -> None:
 
 @jit_apart
 def forget_all(rule: DistinctRule, state: DistinctState, keep: float) -> None:
-    """Start to learn anew, in all contexts; logits keep a part of what they had learned."""
+    """Start over, in all contexts; logits keep a part of what they had learned."""
     shared, theta, start = state.shared, state.shared.theta[0], rule.explore.theta
     top = conditional_poisson.nth_largest(theta, rule.members)
     for i in range(theta.size):

@@ -135,7 +135,7 @@ def add_doubt(rule: Any, state: IidState, x: int) -> None:
 
 @jit
 def correct_course(rule: Any, state: IidState, x: int) -> None:
-    """Ask a better expert in the place of another, and learn anew after a fall of rewards."""
+    """Ask a better expert in the place of another, and start over after a fall of rewards."""
     theta, slope, prices = state.theta[x], state.gradient, np.zeros(state.theta.shape[1])
     A, miss = get_mean_rows(rule.guard, state.budget), mirror_ascent.compute_miss(slope, x)
     mirror_ascent.fill_priced_costs(prices, state.multipliers, A)

@@ -175,7 +175,7 @@ def add_believed_slope(
     g: Floats, belief: MemberBelief, x: int, miss: float, share: float, bonus: float
 ) -> None:
     """Add the gradient of the predictions of the last batch, and a bonus for who is little known;
-    then predict anew.
+    then predict again.
 
     First order in b, an expert adds -miss b_i to a reward, with miss that of the average panel. The
     trust in predictions is the slope of the regression of rewards on them.

@@ -19,7 +19,7 @@ from bylot.policies.price_curves import CURVE_PRICES, PriceCurves, draw_curve_pr
 
 REHEARSAL_BATCH = 10  # decisions between two rehearsals
 FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 10  # panels of a rehearsal
-MAX_BOUND_JUMP = 1.3  # of a bound in force between two rehearsals: prices are then fitted anew
+MAX_BOUND_JUMP = 1.3  # of a bound in force between two rehearsals: prices are then fitted again
 RECENT_CONTEXTS = 64  # last decisions whose contexts a rehearsal draws from
 
 

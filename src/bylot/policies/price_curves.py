@@ -23,7 +23,7 @@ class PriceCurves(NamedTuple):
     panels: Floats  # (d, 12) that it is the mean of
 
     def migrate(self, new: "PriceCurves", change: ProblemChange) -> None:
-        """Nothing is kept: units differ, and curves are learned anew by one rehearsal."""
+        """Nothing is kept: units differ, and curves are learned again by one rehearsal."""
 
     def is_valid(self, rule: Any) -> bool:
         return bool((self.panels >= 0).all())
@@ -37,7 +37,7 @@ def make_price_curves(rows: int) -> PriceCurves:
 
 @jit
 def forget_curves(curves: PriceCurves) -> None:
-    """Begin anew, as prices are in another unit."""
+    """Start over, as prices are in another unit."""
     curves.panels[:, :] = 0.0
 
 

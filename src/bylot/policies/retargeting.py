@@ -1,4 +1,4 @@
-"""Bind a policy anew when the traffic is not what it was bound for.
+"""Bind a policy again when the traffic is not what it was bound for.
 
 Budgets of the calendar mean a bound per request at some traffic. What a policy draws under follows
 the forecast all the time; exploration, units and the fallback schedule are made for one traffic,

@@ -279,7 +279,7 @@ class RouterCore:
         self._entries.note_refused_requests(self._handle, max(at, self.at), requests)
 
     def follow_traffic(self) -> None:
-        """Bind the policy anew if the traffic is not what it was bound for."""
+        """Bind the policy again if the traffic is not what it was bound for."""
         bound = BoundPolicy(self.problem, self.rule, self.state)
         run = self.run
         found = retargeting.retarget(self.policy, bound, run.horizon, run.feedback)

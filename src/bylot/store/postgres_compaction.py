@@ -1,7 +1,7 @@
 """Compaction of the tables in PostgreSQL, while servers use them.
 
 PostgreSQL uses the space of deleted rows again, but returns to the file system only what is free at
-the end of a table. So the rows at the end are written anew, into free space before them. `VACUUM`
+the end of a table. So the rows at the end are written again, into free space before them. `VACUUM`
 then cuts off the end, and new indexes take the place of old ones.
 """
 
@@ -32,7 +32,7 @@ def compact_tables(db: psycopg.Connection[Any]) -> None:
 
 
 def move_rows_forward(db: psycopg.Connection[Any], table: str) -> None:
-    """Write rows at the end of a table anew, as long as there is room before them."""
+    """Write rows at the end of a table again, as long as there is room before them."""
     page = count_pages(db, table)
     while page > 0:
         start = max(0, page - PAGES_PER_STEP)

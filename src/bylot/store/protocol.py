@@ -63,7 +63,7 @@ class Store(ABC):
     def create(self, name: str, at: int, first: Event, state: Snapshot | None = None) -> RouterRow:
         """Create a router and its event 0 under a new number; RouterExists if the name is used.
 
-        state: of the router before event 0, if it does not begin anew
+        state: of the router before event 0, if it does not begin from nothing
         """
 
     @abstractmethod
