@@ -112,7 +112,7 @@ def test_a_router_plays_as_the_simulator_does_also_when_saved_half_way(
         assert [EXPERTS.index(name) for name in decision.draws] == trace.draws[t].tolist(), t
         router.reward(decision.id, float(values[t, 0, trace.draws[t]].max()))
     assert trace.refused.any()
-    assert router.problem.traffic is not None, "the policy was bound again, which is to be equal too"
+    assert router.problem.traffic is not None, "the policy was bound again, and that is equal too"
 
 
 def test_an_edit_keeps_what_was_spent() -> None:
