@@ -9,6 +9,8 @@ from numba.core.errors import TypingError
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.simd import (
     SIMD_WIDTH,
+    add_multiple,
+    dot_product,
     keep_lanes,
     load_inside,
     load_lanes,
@@ -66,6 +68,15 @@ def test_a_sum_is_taken_in_the_documented_order(size: int) -> None:
     assert sum_by_lanes(x) == sum_in_python(x)
     assert max_by_lanes(x) == x.max()
     assert min_by_lanes(x) == x.min()
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 50])
+def test_products_are_summed_and_multiples_added_as_documented(size: int) -> None:
+    x, y = np.random.default_rng(size).standard_normal((2, size))
+    assert dot_product(x, y) == sum_in_python(x * y)
+    expected = x + 0.3 * y
+    add_multiple(x, 0.3, y)
+    assert (x == expected).all()
 
 
 @pytest.mark.parametrize("size", [5, 16, 50])

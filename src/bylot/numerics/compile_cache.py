@@ -24,8 +24,8 @@ from numba.cpython import hashing  # noqa: F401 (it adds symbols)
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 COMPILED_PARTS = (
-    *("environments/call_costs.py", "numerics", "policies", "problem/polytope.py"),
-    *("simulation.py", "trace.py"),
+    *("environments/call_costs.py", "numerics", "optima/interior_point.py", "policies"),
+    *("problem/polytope.py", "simulation.py", "trace.py"),
 )
 """The parts of the package that contain compiled code, or programs whose solutions `result_cache`
 keeps; other parts change without recompiling."""

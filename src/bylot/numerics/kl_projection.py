@@ -18,8 +18,8 @@ import numpy as np
 
 from bylot.numerics import conditional_poisson
 from bylot.numerics.box import solve_box_qp
-from bylot.numerics.jit import Floats, Ints, jit, jit_inline
-from bylot.numerics.simd import SIMD_WIDTH, load_lanes, splat, sum_lanes
+from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.simd import dot_product
 
 MAX_MULTIPLIER = 200.0
 SOLVED_RESIDUAL = 1e-10  # a smaller residual counts as zero
@@ -77,15 +77,6 @@ class LineSearch(NamedTuple):
     t: float  # 0 if no lower point was found
     value: float
     trials: int
-
-
-@jit_inline
-def dot_product(x: Floats, y: Floats) -> float:
-    """Compute the sum of x_i y_i, eight at a time."""
-    acc = splat(0.0)
-    for i in range(0, x.size, SIMD_WIDTH):
-        acc = acc + load_lanes(x, i, 0.0) * load_lanes(y, i, 0.0)
-    return sum_lanes(acc)
 
 
 @jit

@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, overload, register_model
 
-from bylot.numerics.jit import Floats
+from bylot.numerics.jit import Floats, jit
 
 SIMD_WIDTH = 8
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
@@ -237,3 +237,22 @@ def register_arithmetic(operation: Any, instruction: str) -> None:
 register_arithmetic(operator.add, "fadd")
 register_arithmetic(operator.sub, "fsub")
 register_arithmetic(operator.mul, "fmul")
+
+
+@jit
+def dot_product(x: Floats, y: Floats) -> float:
+    """Compute the sum of x_i y_i, eight at a time."""
+    acc = splat(0.0)
+    for i in range(0, x.size, SIMD_WIDTH):
+        acc = acc + load_lanes(x, i, 0.0) * load_lanes(y, i, 0.0)
+    return sum_lanes(acc)
+
+
+@jit
+def add_multiple(x: Floats, a: float, y: Floats) -> None:
+    """x_i += a y_i, eight at a time; a compiler might not see that x and y are apart."""
+    whole = x.size - x.size % SIMD_WIDTH
+    for i in range(0, whole, SIMD_WIDTH):
+        store_inside(x, i, load_inside(x, i) + a * load_inside(y, i))
+    for i in range(whole, x.size):
+        x[i] += a * y[i]

@@ -6,7 +6,6 @@ Owns the iteration; `interior_point` solves the models, and the polytope certifi
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import qr
 
 from bylot.numerics.jit import Floats
 from bylot.optima.interior_point import QuadraticProgram, solve_quadratic_program
@@ -93,29 +92,20 @@ class QuadraticModel(NamedTuple):
         prices = np.zeros(len(polytope.rows))
         if face is None or face.pinned.all():
             return face and PricedPoint(face.centre, prices)
-        free, loose = ~face.pinned, ~face.tight
+        inner, free = polytope.face_rows, ~face.pinned.reshape(q.shape)
         ridge = PROXIMAL_WEIGHT * max(float(np.ptp(slope)), float(-self.H.min()))
-        blocks = [
-            ridge * np.eye(int(part.sum())) - H[np.ix_(part, part)]
-            for H, part in zip(self.H, free.reshape(q.shape), strict=True)
-            if part.any()
-        ]
-        bend = np.einsum("xij,xj->xi", self.H, q - polytope.floor)
-        c = slope - bend + ridge * (q - polytope.floor)
-        E = np.concatenate([polytope.sums, polytope.rows[face.tight]])[:, free]
-        _, R, pivots = qr(E.T, mode="economic", pivoting=True)
-        size = np.abs(np.diag(R))
-        E = E[np.sort(pivots[: int((size > 1e-11 * size[0]).sum())])]  # independent rows
-        start, scales = face.centre.ravel()[free] - polytope.floor, polytope.scales[loose]
-        A = polytope.rows[loose][:, free] / scales[:, None]
-        room = (polytope.bounds - polytope.rows @ face.centre.ravel())[loose] / scales
-        program = QuadraticProgram(blocks, c.ravel()[free], E, E @ start, A, A @ start + room)
+        B, y = ridge * np.eye(q.shape[1]) - self.H, q - polytope.floor
+        blocks, sizes = B[free[:, :, None] & free[:, None, :]], free.sum(axis=1)
+        c = (slope + (B @ y[:, :, None])[:, :, 0])[free]
+        program = QuadraticProgram(
+            blocks, sizes[sizes > 0], c, inner.rows, inner.ends, inner.limits
+        )
         for away in (1.0, 0.0):
-            best = solve_quadratic_program(program, start, away, precision)
+            best = solve_quadratic_program(program, inner.inside, away, precision)
             p = np.full_like(q, polytope.floor)
-            p[free.reshape(p.shape)] += best.y
+            p[free] += best.y
             if polytope.contains(p):
-                prices[loose] = best.v / scales
+                prices[~face.tight] = best.v / inner.scales
                 return PricedPoint(p, prices)
         return None
 

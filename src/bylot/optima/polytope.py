@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import qr
 
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.problem.polytope import SOLVER_TOLERANCE, attempt_linear_program
@@ -58,6 +59,20 @@ class Face(NamedTuple):
     centre: Floats
     pinned: Bools
     tight: Bools
+
+
+class FaceRows(NamedTuple):
+    """The face in y = q - floor over the variables that are not pinned, where it has an interior.
+
+    The first rows are those not tight, at most their ends and in units of their scales; the others
+    are independent equations. `inside` is the centre.
+    """
+
+    rows: Floats
+    ends: Floats
+    limits: int  # how many rows are not tight
+    scales: Floats
+    inside: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +188,25 @@ class Polytope:
         if last is None or not self.contains(last[0]):
             return None
         return Face(last[0], np.ones(n, np.bool_), np.zeros(m, np.bool_))
+
+    @cached_property
+    def face_rows(self) -> FaceRows:
+        """The rows of the face, which must exist and not be a single policy."""
+        assert self.face is not None, "the polytope is not empty"
+        centre, free, loose = self.face.centre.ravel(), ~self.face.pinned, ~self.face.tight
+        inside, scales = centre[free] - self.floor, self.scales[loose]
+        A = self.rows[loose][:, free] / scales[:, None]
+        room = (self.bounds - self.rows @ centre)[loose] / scales
+        E = self.sums[:, free]
+        E = E[E.any(axis=1)]
+        if not loose.all():
+            E = np.concatenate([E, self.rows[~loose][:, free]])
+            _, R, pivots = qr(E.T, mode="economic", pivoting=True)
+            size = np.abs(np.diag(R))
+            E = E[np.sort(pivots[: int((size > 1e-11 * size[0]).sum())])]  # independent rows
+        rows = np.ascontiguousarray(np.concatenate([A, E]))
+        ends = np.append(A @ inside + room, E @ inside)
+        return FaceRows(rows, ends, len(A), scales, inside)
 
     def _polish(self, q: Floats, pinned: Bools, tight: Bools) -> Floats:
         """q moved by rounding errors, so that sums and tight rows hold to the last digit."""
