@@ -217,7 +217,10 @@ def test_closing_does_not_wait_for_a_store_that_hangs() -> None:
     run_with_writer(use)
 
 
-def test_a_request_that_outlasts_the_shutdown_is_answered_503(tmp_path: Path) -> None:
+@pytest.mark.parametrize("body", [{"json": {}}, {"content": iter([b"{}"])}], ids=["direct", "ASGI"])
+def test_a_request_that_outlasts_the_shutdown_may_have_been_executed(
+    body: dict[str, Any], tmp_path: Path
+) -> None:
     handler = SlowHandler()
     answers: list[httpx.Response] = []
     open_store(f"sqlite:///{tmp_path}/bylot.db").close()
@@ -225,14 +228,20 @@ def test_a_request_that_outlasts_the_shutdown_is_answered_503(tmp_path: Path) ->
         tmp_path, lambda _: lambda: cast(CommandHandler, handler), drain_timeout_s=1.0
     ) as server:
         handler.gate.clear()
-        path = "/v1/routers/a/decisions"
-        thread = threading.Thread(target=lambda: answers.append(server.post(path, json={})))
+        headers = {"content-type": "application/json"}
+        writer, path = server.app.state.writer, "/v1/routers/a/decisions"
+        thread = threading.Thread(
+            target=lambda: answers.append(server.post(path, headers=headers, **body))
+        )
         thread.start()
-        wait_until(lambda: server.app.state.writer.pending)
+        wait_until(lambda: writer.pending and writer.queue.empty())  # it has begun
         server.server.handle_exit(15, None)
         thread.join()
+    assert not handler.batches
     handler.gate.set()
-    assert assert_error(answers[0], 503)["code"] == "draining"
+    writer.thread.join()
+    assert handler.batches == [1]
+    assert assert_error(answers[0], 503)["code"] == "timeout"  # "draining": nothing was done
     assert int(answers[0].headers["retry-after"]) >= 1
 
 

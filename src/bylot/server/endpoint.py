@@ -161,7 +161,7 @@ class Endpoint:
         except Exception as error:
             response = self.respond_to_error(error)
         except asyncio.CancelledError:  # the server stops, and has waited long enough
-            await send_response(send, error_response(make_draining_error()))
+            await send_response(send, self.respond_to_stop())
             raise
         await send_response(send, self.name_owner(response, target))
         if tracer:
@@ -240,6 +240,12 @@ class Endpoint:
         self.state.metrics.errors.labels(found.code).inc()
         return (chat_error_response if self.route.is_openai else error_response)(found)
 
+    def respond_to_stop(self) -> HttpResponse:
+        """The response to a request that outlasts the shutdown: its commands may be executed."""
+        message = "the server stops before there is a result; repeat the request with the same key"
+        error = ApiError(503, "timeout", message, retry_after=1.0)
+        return (chat_error_response if self.route.is_openai else error_response)(error)
+
     def record(self, target: str, status: int, seconds: float) -> None:
         """Record the latency of one request, and log it at level debug."""
         self.state.metrics.record_request(self.label, status, seconds)
@@ -258,11 +264,6 @@ def find_target_router(target: str) -> str:
 
 
 NO_CALLER = Caller(None, frozenset(), frozenset())
-
-
-def make_draining_error() -> ApiError:
-    message = "the server is shutting down; repeat the request with the same key"
-    return ApiError(503, "draining", message, retry_after=1.0)
 
 
 def json_response(status: int, value: Any) -> HttpResponse:

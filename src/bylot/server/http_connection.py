@@ -22,7 +22,6 @@ from bylot.server.endpoint import (
     HttpResponse,
     RawHeaderMap,
     error_response,
-    make_draining_error,
 )
 from bylot.server.http_errors import ApiError
 from bylot.server.request_parsing import MAX_LENGTH_DIGITS, check_duplicate_headers
@@ -146,8 +145,7 @@ class CommandExchange:
         """The server stops, and has waited long enough. uvicorn calls this for all its tasks, and
         none may be removed meanwhile.
         """
-        response = error_response(make_draining_error())
-        self.connection.loop.call_soon(self.respond, response)
+        self.connection.loop.call_soon(self.respond, self.endpoint.respond_to_stop())
 
     def respond(self, response: HttpResponse) -> None:
         """Send the response, unless there was one or the client is gone. The writer logs an
