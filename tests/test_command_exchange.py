@@ -238,6 +238,25 @@ def test_a_command_is_executed_though_its_client_has_left(tmp_path: Path) -> Non
         assert (status, body) == (200, b'{"n":2}')
 
 
+def test_a_client_that_leaves_several_requests_behind_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with gated_server(tmp_path) as (server, handler):
+        connections = server.server.server_state.connections
+        with connect(server) as client:
+            client.sendall(format_request(CANCEL + BY_ASGI, b"{}") * 2)
+            wait_until(lambda: server.app.state.writer.pending)
+            (connection,) = connections
+            assert isinstance(connection, HttpConnection)
+            wait_until(lambda: connection.pipeline)
+            server.server.loop.call_soon_threadsafe(connection.corked.transport.abort)
+            wait_until(lambda: not connections)
+        handler.gate.set()
+        wait_until(lambda: not server.server.server_state.tasks)
+        assert len(handler.performed) == 1  # nobody waits for the second
+    assert not [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+
+
 def test_a_client_that_does_not_read_is_not_served_without_end(tmp_path: Path) -> None:
     handler = GatedHandler()
     handler.gate.set()

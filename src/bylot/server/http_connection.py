@@ -46,8 +46,13 @@ class CorkedTransport:
         self.get_extra_info = transport.get_extra_info
 
     def write(self, data: bytes) -> None:
-        """Send data, but hold back the head of a response until its body follows."""
-        if self.head:
+        """Send data, but hold back the head of a response until its body follows.
+
+        Nothing is sent to a client that is gone: uvicorn knows that of its last request only.
+        """
+        if self.is_closing():
+            self.head = b""
+        elif self.head:
             self.transport.write(self.head + data)
             self.head = b""
         elif data.endswith(b"\r\n\r\n") and not data.startswith(b"HTTP/1.1 1"):
