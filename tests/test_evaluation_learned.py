@@ -184,8 +184,8 @@ def test_a_period_does_not_start_with_the_tight_bounds_at_the_end_of_the_last_on
     [("distinct", 5_000), ("tangent", 5_200), ("omd", 5_000)],  # a period has 5,000: docs/log.md
 )
 def test_intervals_cover_what_was_learned_from_their_log(policy: str, rounds: int) -> None:
-    problem, biases, covered = make_five_expert_problem(), [], []
-    for seed in range(60):
+    problem, biases, covered, runs = make_five_expert_problem(), [], [], 240
+    for seed in range(runs):
         router = Router(problem, policy, seed=seed)
         log = log_from_entries(problem, play(router, rounds, 1_000 + seed, answer))
         target = make_router_target(problem, router)
@@ -197,5 +197,6 @@ def test_intervals_cover_what_was_learned_from_their_log(policy: str, rounds: in
         found = evaluate_target(log, target)
         biases.append(found.main_estimate.value - value)
         covered.append([one.interval.low <= value <= one.interval.high for one in found.estimates])
-    assert abs(np.mean(biases)) < 0.002 + 2 * np.std(biases) / np.sqrt(60)
-    assert 0.9 <= np.mean(covered, axis=0)[0] <= 1.0
+    assert abs(np.mean(biases)) < 0.002 + 2 * np.std(biases) / np.sqrt(runs)
+    deviation = np.sqrt(0.95 * 0.05 / runs)  # of the share that intervals of 95 % cover
+    assert np.mean(covered, axis=0)[0] > 0.95 - 3 * deviation
