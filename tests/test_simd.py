@@ -18,6 +18,7 @@ from bylot.numerics.simd import (
     max_lanes,
     min_by_lane,
     min_lanes,
+    prefetch_row,
     splat,
     store_inside,
     sum_lanes,
@@ -125,3 +126,23 @@ def test_eight_numbers_are_loaded_and_stored_wherever_they_begin(start: int) -> 
 def test_numbers_with_gaps_are_not_loaded_as_eight() -> None:
     with pytest.raises(TypingError):
         double_inside(np.zeros(8), np.zeros((8, 2))[:, 0], 0)
+
+
+@jit
+def fetch_rows(values: Floats) -> float:
+    total = 0.0
+    for n in range(values.shape[0]):
+        prefetch_row(values, n + 2)  # beyond the end: nothing happens
+        total += values[n].sum()
+    return total
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 3, 7), (4, 9), (3, 0, 2)])
+def test_fetching_rows_ahead_changes_nothing(shape: tuple[int, ...]) -> None:
+    values = np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    assert fetch_rows(values) == math.prod(shape) * (math.prod(shape) - 1) / 2
+
+
+def test_rows_of_an_array_with_gaps_are_not_fetched() -> None:
+    with pytest.raises(TypingError):
+        fetch_rows(np.zeros((4, 6))[:, ::2])

@@ -22,6 +22,7 @@ from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, j
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.scratch_arrays import no_bools, no_floats, scratch_floats, uncounted
+from bylot.numerics.simd import prefetch_row
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
 from bylot.policies.base import (
@@ -47,6 +48,7 @@ from bylot.problem import Problem
 from bylot.trace import PlayRecord, Trace, make_play_record
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
+ROUNDS_AHEAD, MAX_FETCHED = 2, 512  # whose values are fetched; of more, panels need few
 WINNER_STREAM = FIRST_ENVIRONMENT_STREAM + 3  # who won, of several with the best score
 
 
@@ -185,8 +187,11 @@ def play_rounds(
     draws_at, q_at = draws.ctypes.data, q.ctypes.data
     draws_row, q_row = draws.strides[0], q.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
+    fetched = values.shape[1] * values.shape[2] <= MAX_FETCHED
     for n in range(values.shape[0]):
         t = start + n
+        if fetched and n + ROUNDS_AHEAD < values.shape[0]:
+            prefetch_row(values, n + ROUNDS_AHEAD)
         context = contexts[n]
         number = t
         enter(rule, state, context)

@@ -25,6 +25,7 @@ from numba.extending import intrinsic, overload, register_model
 from bylot.numerics.jit import Floats, jit
 
 SIMD_WIDTH = 8
+CACHE_LINE_BYTES = 64
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 VECTOR_TYPE = ir.VectorType(ir.DoubleType(), SIMD_WIDTH)
 UNDEFINED_VECTOR = ir.Constant(VECTOR_TYPE, ir.Undefined)
@@ -183,12 +184,31 @@ def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
     return (signature, emit) if is_float_vector(values) and values.mutable else None
 
 
+def _prefetch_row(context: Any, values: Any, row: Any) -> Any:
+    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
+        array = target.make_array(values)(target, builder, given[0])
+        zero = target.get_constant(types.intp, 0)
+        place = [given[1]] + [zero] * (values.ndim - 1)
+        start = cgutils.get_item_pointer(target, builder, values, array, place)
+        start = builder.bitcast(start, ir.IntType(8).as_pointer())
+        size = builder.extract_value(array.strides, 0)
+        kind = ir.FunctionType(ir.VoidType(), [start.type, INT32, INT32, INT32])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        line = zero.type(CACHE_LINE_BYTES)
+        with cgutils.for_range_slice(builder, zero, size, line, inc=True) as (at, _):
+            builder.call(fetch, [builder.gep(start, [at]), INT32(0), INT32(3), INT32(1)])
+        return target.get_dummy_value()
+
+    return (types.void(values, types.intp), emit) if values.layout == "C" else None
+
+
 MASKED = types.int64(LANES_TYPE, types.float64)
 BY_LANE, REDUCED = LANES_TYPE(LANES_TYPE, LANES_TYPE), types.float64(LANES_TYPE)
 splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
 load_inside: Callable[[Floats, int], Lanes] = intrinsic(_load_inside)  # eight must be left
 store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  # likewise
+prefetch_row: Callable[[Floats, int], None] = intrinsic(_prefetch_row)  # values[row]
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
 min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
