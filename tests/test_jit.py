@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,12 @@ from bylot import distributions, evaluate, metrics
 from bylot.errors import InsufficientOverlap
 from bylot.numerics import compile_cache
 from bylot.numerics import jit as jit_module
-from bylot.numerics.compile_cache import fingerprint_sources, prepare_folder, prune_versions
+from bylot.numerics.compile_cache import (
+    EntryFiles,
+    fingerprint_sources,
+    prepare_folder,
+    prune_versions,
+)
 from bylot.numerics.jit import (
     STRICT_OPTIONS,
     EntryCompiler,
@@ -93,6 +99,18 @@ def test_a_damaged_cache_entry_is_compiled_again(tmp_path: Path) -> None:
             entry.write_bytes(damage)
         assert run_probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
         assert all(len(entry.read_bytes()) > len(damage) for entry in entries)
+
+
+def test_signatures_that_are_saved_at_the_same_time_do_not_get_each_others_code(
+    tmp_path: Path,
+) -> None:
+    names = [f"signature {n}" for n in range(160)]
+    with ThreadPoolExecutor(8) as pool:  # each has files of its own, as a process has
+        list(pool.map(lambda name: EntryFiles(str(tmp_path), "f", b"").save(name, [name]), names))
+    entries = EntryFiles(str(tmp_path), "f", b"")
+    assert [entries.load(name) for name in names] == [[name] for name in names]
+    assert EntryFiles(str(tmp_path), "f", b"other source").load(names[0]) is None
+    assert EntryFiles(str(tmp_path), "g", b"").load(names[0]) is None
 
 
 def test_a_full_disk_does_not_stop_a_kernel(tmp_path: Path) -> None:

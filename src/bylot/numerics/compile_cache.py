@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    UserProvidedCacheLocator,
+)
 from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401 (it adds symbols)
 
@@ -34,6 +39,7 @@ MAX_UNUSED_S = 30 * 86_400.0  # after which the cache of another version is remo
 MAX_CACHED_VERSIONS = 32
 USE_NOTED_S = 86_400.0  # how exactly the last use of a folder is known
 DIGEST_LENGTH = 16
+ENTRY_DIGITS = 32
 
 
 def list_sources(package: Path, parts: Iterable[str]) -> list[Path]:
@@ -160,10 +166,42 @@ class SharedCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
         self._filename_base = self.get_filename_base(name, getattr(sys, "abiflags", ""))
 
 
+class EntryFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """The compiled code of a function: a file for each signature, named by a digest of it.
+
+    numba numbers the files, and an index says which signature has which. Two processes that compile
+    at the same time may take the same number, and then one runs the code of another signature.
+    """
+
+    def __init__(self, folder: str, function: str, source_stamp: object) -> None:
+        super().__init__(folder, function, source_stamp)
+        self.function = function
+
+    def name_entry(self, key: object) -> str:
+        """The file of a signature, for a processor and a version of numba and of the source."""
+        text = f"{self._version} {self._source_stamp!r} {key}"
+        return f"{self.function}.{hashlib.sha256(text.encode()).hexdigest()[:ENTRY_DIGITS]}.nbc"
+
+    def save(self, key: Any, data: Any) -> None:
+        self._save_data(self.name_entry(key), data)
+
+    def load(self, key: Any) -> Any:
+        try:
+            return self._load_data(self.name_entry(key))
+        except FileNotFoundError:
+            return None
+
+
 class SharedCache(FunctionCache):  # type: ignore[misc]
     """A cache that cannot fail: what a full disk or a crash has damaged is compiled again."""
 
     _impl_class = SharedCacheImpl
+    _cache_file: Any
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        stamp = self._cache_file._source_stamp  # computed once, as it reads the source
+        self._cache_file = EntryFiles(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """As numba does, but without loading what only compilation needs, its slowest imports.
@@ -175,9 +213,7 @@ class SharedCache(FunctionCache):  # type: ignore[misc]
             with self._guard_against_spurious_io_errors():
                 return self._load_overload(sig, target_context)
         except Exception:  # unpickling damaged data can raise anything
-            with suppress(OSError):
-                self.flush()
-            return None
+            return None  # the code is compiled, and replaces it
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(OSError):
