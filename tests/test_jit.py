@@ -105,7 +105,7 @@ def test_signatures_that_are_saved_at_the_same_time_do_not_get_each_others_code(
     tmp_path: Path,
 ) -> None:
     names = [f"signature {n}" for n in range(160)]
-    with ThreadPoolExecutor(8) as pool:  # each has files of its own, as a process has
+    with ThreadPoolExecutor(8) as pool:  # each task has its own object, as a process has
         list(pool.map(lambda name: EntryFiles(str(tmp_path), "f", b"").save(name, [name]), names))
     entries = EntryFiles(str(tmp_path), "f", b"")
     assert [entries.load(name) for name in names] == [[name] for name in names]
@@ -259,6 +259,16 @@ def test_nothing_outside_the_listed_parts_is_compiled() -> None:
     for path in package.rglob("*.py"):
         if path not in listed:
             assert not marks.search(path.read_text()), path
+
+
+def test_no_two_classes_of_tuples_in_compiled_parts_have_the_same_name() -> None:
+    package = compile_cache.PACKAGE_FOLDER
+    sources = compile_cache.list_sources(package, compile_cache.COMPILED_PARTS)
+    names = [
+        name for path in sources for name in re.findall(r"^class (\w+)\(", path.read_text(), re.M)
+    ]
+    assert len(names) > 50
+    assert len(names) == len(set(names))
 
 
 def test_other_packages_keep_their_own_cache_folder() -> None:

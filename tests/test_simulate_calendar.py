@@ -16,6 +16,7 @@ from bylot.cli import main
 from bylot.cli.whatif import choose_policies
 from bylot.environments import Outcomes, Traffic
 from bylot.errors import BylotError
+from bylot.evaluate.entries import entries_from_trace
 from bylot.harness import summarize_play
 from bylot.optima import ValueStack, best_mixture
 from bylot.problem.calendar import Calendar, list_edges, list_edges_until
@@ -81,6 +82,30 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_results(run_folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((run_folder / "out" / "whatif.json").read_text())
     return found
+
+
+def test_a_refused_request_has_no_panel_no_score_and_no_log_entry() -> None:
+    budget = at_most("usd", 60, per="day", zone=ZONE, when_spent="refuse")
+    pool = Problem(["ann", "bob", "cat"], {"usd": [4, 3, 1]}, [budget], draws=2)
+    times = TRAFFIC.arrivals(400, 1)
+    dirty = [np.full(6 * 400, np.nan) for _ in range(9)]  # memory that the record may get
+    del dirty
+    trace = simulate(
+        *(pool, Outcomes(np.full((5, 3), 2.0)), "distinct"),
+        rounds=400,
+        seed=1,
+        times=times,
+        rewards=(1.0, 5.0),
+        feedback="members",
+    )
+    refused = trace.refused
+    assert 0 < refused.sum() < 400
+    assert_array_equal(trace.draws[refused], -1)
+    assert_array_equal(trace.scores[refused], 1.0)
+    assert not trace.record.feasible[refused].any()
+    assert_array_equal(trace.record.distributions[refused], 0.0)
+    entries = entries_from_trace(trace)
+    assert [entry.t for entry in entries] == np.flatnonzero(~refused).tolist()
 
 
 def test_runs_equal_those_of_simulate_at_the_arrivals_of_their_seed(

@@ -48,7 +48,8 @@ from bylot.problem import Problem
 from bylot.trace import PlayRecord, Trace, make_play_record
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
-ROUNDS_AHEAD, MAX_FETCHED = 2, 512  # whose values are fetched; of more, panels need few
+PREFETCH_ROUNDS = 2  # values are fetched into the cache so many rounds ahead,
+MAX_PREFETCHED_VALUES = 512  # unless a round has more, of which a panel needs few
 WINNER_STREAM = FIRST_ENVIRONMENT_STREAM + 3  # who won, of several with the best score
 
 
@@ -65,7 +66,7 @@ NO_ARRIVALS = Arrivals(np.empty(0, np.int64), 0)
 class LateRewards(NamedTuple):
     """When each reward arrives, and the tickets of those that are late.
 
-    The ticket of round t is in slot t modulo the number of slots, one more than the longest lag.
+    The ticket of decision n is in slot n modulo the number of slots, one more than the longest lag.
     """
 
     due: Ints  # (T,) the round after whose decision each reward arrives
@@ -187,11 +188,11 @@ def play_rounds(
     draws_at, q_at = draws.ctypes.data, q.ctypes.data
     draws_row, q_row = draws.strides[0], q.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
-    fetched = values.shape[1] * values.shape[2] <= MAX_FETCHED
+    prefetches = values.shape[1] * values.shape[2] <= MAX_PREFETCHED_VALUES
     for n in range(values.shape[0]):
         t = start + n
-        if fetched and n + ROUNDS_AHEAD < values.shape[0]:
-            prefetch_row(values, n + ROUNDS_AHEAD)
+        if prefetches and n + PREFETCH_ROUNDS < values.shape[0]:
+            prefetch_row(values, n + PREFETCH_ROUNDS)
         context = contexts[n]
         number = t
         enter(rule, state, context)
@@ -200,8 +201,14 @@ def play_rounds(
             if find_spent(rule, state, times[n], everyone) >= 0:
                 note_refused(rule, state, times[n], 1)
                 numbers[t], rewards[t], visited[t] = -1 - number, low, context
-                for j in range(draws.shape[1]):
-                    draws[t, j] = -1
+                feasible[t] = False
+                draws[t, :] = -1
+                if scores.shape[0] > 0:
+                    scores[t, :] = low
+                if winners.size > 0:
+                    winners[t] = NO_WINNER
+                if distributions.shape[0] > 0:
+                    distributions[t, :] = 0.0
                 continue
             if number == arrivals.until:
                 late.arrived[0] = arrived

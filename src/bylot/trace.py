@@ -1,4 +1,7 @@
-"""The trace of a simulation: what was drawn, earned and spent in each round."""
+"""The trace of a simulation: what was drawn, earned and spent in each round.
+
+Playing is left to `simulation`, measures to `metrics`.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,18 +18,18 @@ from bylot.problem import Problem
 class PlayRecord(NamedTuple):
     """What is recorded in every round."""
 
-    draws: Ints  # (T, M)
+    draws: Ints  # (T, M); -1 if the request was refused
     draw_probabilities: Floats  # (T, M) of i.i.d. draws; NaN if panels are drawn as sets
     rewards: Floats  # (T,)
     spend: Floats  # (T, d): cost under each limit
-    feasible: Bools  # (T,)
+    feasible: Bools  # (T,) the distribution kept the limits
     contexts: Ints  # (T,)
     propensities: Floats  # (T,) of the panels; NaN if unknown, or not computed (omd)
     replaced: Bools  # (T,) by the guard, as the draw would have endangered a limit
     distributions: Floats  # (T, K); (0, K) if not kept
     scores: Floats  # (T, M) of the expert of each draw; (0, M) if they are not reported
     winners: Ints  # (T,) the expert that earned the reward, or -1; (0,) if not reported
-    numbers: Ints  # (T,) of the decisions, -1: it was refused; (0,) without times
+    numbers: Ints  # (T,) of the decisions; refused: -1 - the next number; (0,) without times
 
 
 def make_play_record(
@@ -88,7 +91,7 @@ class Trace:
 
     @property
     def draws(self) -> Ints:
-        """(T, M) expert numbers, with multiplicity."""
+        """(T, M) expert numbers, with multiplicity; -1 of a refused request."""
         return self.record.draws
 
     @property
@@ -129,7 +132,7 @@ class Trace:
 
 
 def running_mean(rows: Floats, t: Ints | None = None) -> Floats:
-    """The mean of the first t rows, for every t or for those given.
+    """The mean of the first t rows, for every t or for those given, which count from 1.
 
     >>> running_mean(np.array([1.0, 3.0, 2.0]))
     array([1., 2., 2.])

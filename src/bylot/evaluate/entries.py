@@ -151,13 +151,16 @@ def entry_from_decision(
 def entries_from_trace(trace: Trace) -> list[LogEntry]:
     """Make the log entries of a simulation; contexts are named by their numbers, if there are any.
 
-    Distributions kept in the trace show which experts had probability 0.
+    A refused request has no entry. Distributions that the trace has kept show which experts had
+    probability 0.
     """
     record, names = trace.record, np.array(trace.problem.experts, dtype=object)
     known = len(record.distributions) > 0 and (trace.policy.draws_iid or trace.policy.draws_sets)
     several, unknown = bool(record.contexts.any()), np.isnan(record.propensities)
-    entries = []
+    entries, refused = [], trace.refused
     for t, reward in enumerate(record.rewards.tolist()):
+        if refused[t]:
+            continue
         costs = zip(trace.problem.limits, record.spend[t].tolist(), strict=True)
         decision = Decision(
             id=f"d{t}",

@@ -4,6 +4,7 @@ Compiling is left to `jit`.
 """
 
 import functools
+import glob
 import hashlib
 import inspect
 import os
@@ -29,11 +30,11 @@ from numba.cpython import hashing  # noqa: F401 (it adds symbols)
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 COMPILED_PARTS = (
-    *("environments/call_costs.py", "numerics", "optima/interior_point.py", "policies"),
-    *("problem/polytope.py", "simulation.py", "trace.py"),
+    *("environments/base.py", "environments/call_costs.py", "numerics", "policies"),
+    *("optima/interior_point.py", "problem/polytope.py", "simulation.py", "trace.py"),
 )
-"""The parts of the package that contain compiled code, or programs whose solutions `result_cache`
-keeps; other parts change without recompiling."""
+"""The parts of the package with compiled code, with types and constants that it uses, and with
+programs whose solutions `result_cache` keeps; other parts change without recompiling."""
 
 MAX_UNUSED_S = 30 * 86_400.0  # after which the cache of another version is removed
 MAX_CACHED_VERSIONS = 32
@@ -171,6 +172,8 @@ class EntryFiles(IndexDataCacheFile):  # type: ignore[misc]
 
     numba numbers the files, and an index says which signature has which. Two processes that compile
     at the same time may take the same number, and then one runs the code of another signature.
+    A signature is known by its text, in which a tuple has the name of its class only: no two
+    classes of tuples have the same name.
     """
 
     def __init__(self, folder: str, function: str, source_stamp: object) -> None:
@@ -181,6 +184,11 @@ class EntryFiles(IndexDataCacheFile):  # type: ignore[misc]
         """The file of a signature, for a processor and a version of numba and of the source."""
         text = f"{self._version} {self._source_stamp!r} {key}"
         return f"{self.function}.{hashlib.sha256(text.encode()).hexdigest()[:ENTRY_DIGITS]}.nbc"
+
+    def flush(self) -> None:
+        """Remove the code of all signatures."""
+        for path in Path(self._cache_path).glob(f"{glob.escape(self.function)}.*.nbc"):
+            path.unlink(missing_ok=True)
 
     def save(self, key: Any, data: Any) -> None:
         self._save_data(self.name_entry(key), data)

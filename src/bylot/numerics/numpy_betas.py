@@ -1,9 +1,13 @@
-"""Beta variates with the bits of `numpy.random.Generator.beta`, in less than half of its time.
+"""Beta variates with the bits of `numpy.random.Generator.beta` on x86-64, in half of its time.
 
-Environments draw their values with NumPy's generator on Philox, and drawing takes longer than
-playing a policy on them. NumPy's methods: a Beta is G_a / (G_a + G_b); a gamma of a shape above 1
-is that of Marsaglia and Tsang (ACM TOMS 2000) on a ziggurat's normal, of another shape that of
-Ahrens and Dieter's GS (Computing 1974) on a ziggurat's exponential. numba has NumPy's tables.
+Environments draw their values with NumPy's generator on Philox, which takes longer than playing
+most policies on them. `variates` draws faster still, but earlier results are to be reproduced. On
+other processors NumPy may fuse products and sums, and differ in the last bit.
+
+NumPy's methods: a Beta is G_a / (G_a + G_b). A gamma of a shape above 1 is by Marsaglia and Tsang
+(ACM TOMS 2000) on a ziggurat's normal, of shape 1 a ziggurat's exponential, and of a smaller shape
+a power of an exponential power variate by rejection (Devroye, Non-Uniform Random Variate
+Generation, 1986). numba has NumPy's tables of both ziggurats.
 """
 
 import math
@@ -18,9 +22,9 @@ from bylot.numerics.philox import philox_words, uniform_from_word
 
 Words = npt.NDArray[np.uint64]
 
-WORDS_AT_ONCE = 1024  # so that blocks of Philox overlap in the processor
-VALUES_AT_ONCE = 256
-MIN_CONCENTRATION = 2.0  # below, NumPy may use a third method: for two shapes of at most 1
+WORDS_AT_ONCE = 1024  # a multiple of 4: the processor works on several blocks of Philox at a time
+VALUES_AT_ONCE = 256  # so that intermediate numbers stay in the cache
+MIN_CONCENTRATION = 2.0  # up to this, NumPy may use a third method: for two shapes of at most 1
 NORMAL_WIDTHS, NORMAL_INSIDE, NORMAL_HEIGHTS = tables.wi_double, tables.ki_double, tables.fi_double
 NORMAL_TAIL, INVERSE_TAIL = tables.ziggurat_nor_r, tables.ziggurat_nor_inv_r
 EXP_WIDTHS, EXP_INSIDE, EXP_HEIGHTS = tables.we_double, tables.ke_double, tables.fe_double
@@ -30,7 +34,9 @@ ONE, THREE, EIGHT = np.uint64(1), np.uint64(3), np.uint64(8)
 
 
 class WordStream(NamedTuple):
-    """Words of Philox; whoever takes some passes on the place of the next one."""
+    """A buffer of Philox words. Functions take the place `at` of the next word, and return the
+    place after those that they have used.
+    """
 
     words: Words
     counter: Words  # (4,) of the last block among them, the lowest word first
@@ -40,11 +46,13 @@ class WordStream(NamedTuple):
 def draw_betas(rng: np.random.Generator, means: Floats, concentration: float) -> Floats:
     """Draw `rng.beta(c v, c (1 - v))` for each mean v in (0, 1), c being the concentration.
 
-    Other means, 0 and 1, stay as they are. The generator is on Philox; do not draw from it again.
+    Other means, 0 and 1, stay as they are. The generator is on Philox.
+    It does not move on: do not draw from it again.
 
     >>> rng, again = (np.random.Generator(np.random.Philox(7)) for _ in range(2))
-    >>> draw_betas(rng, np.array([0.5, 1.0, 0.25]), 20.0)[::2] == again.beta([10, 5], [10, 15])
-    array([ True,  True])
+    >>> values = draw_betas(rng, np.array([0.5, 1.0, 0.25]), 20.0)
+    >>> np.allclose(values[::2], again.beta([10, 5], [10, 15]))
+    True
     """
     values = means.flatten()
     if concentration <= MIN_CONCENTRATION:
@@ -57,12 +65,12 @@ def draw_betas(rng: np.random.Generator, means: Floats, concentration: float) ->
         at = WORDS_AT_ONCE - len(left)
         words[at:] = left
         stream = WordStream(words, held["state"]["counter"], held["state"]["key"])
-        fill_betas(values, float(concentration), stream, at)
+        fill_numpy_betas(values, float(concentration), stream, at)
     return values.reshape(means.shape)
 
 
 @jit_entry
-def fill_betas(means: Floats, concentration: float, stream: WordStream, at: int) -> None:
+def fill_numpy_betas(means: Floats, concentration: float, stream: WordStream, at: int) -> None:
     """`draw_betas` in place, from a stream of words.
 
     What depends on no draw is computed in loops of their own, which the compiler vectorises.
@@ -80,7 +88,7 @@ def fill_betas(means: Floats, concentration: float, stream: WordStream, at: int)
             shapes[2 * k], shapes[2 * k + 1] = concentration * v, concentration * (1.0 - v)
         for k in range(2 * count):
             d[k] = shapes[k] - 1.0 / 3.0
-            spreads[k] = 1.0 / math.sqrt(9.0 * d[k])
+            spreads[k] = 1.0 / math.sqrt(9.0 * d[k])  # not used for shapes of at most 1
         for k in range(2 * count):
             if shapes[k] > 1.0 and at + 2 <= words.size:  # the first trial, mostly the last
                 _, inside, x = read_normal(words[at])
@@ -91,7 +99,7 @@ def fill_betas(means: Floats, concentration: float, stream: WordStream, at: int)
                         d[k] *= v
                         at += 2
                         continue
-            d[k], at = draw_gamma(shapes[k], stream, at)
+            d[k], at = take_gamma(shapes[k], stream, at)
         for k in range(count):
             means[places[k]] = d[2 * k] / (d[2 * k] + d[2 * k + 1])
 
@@ -138,7 +146,7 @@ def take_uniform(stream: WordStream, at: int) -> tuple[float, int]:
 
 
 @jit
-def draw_normal(stream: WordStream, at: int) -> tuple[float, int]:
+def take_normal(stream: WordStream, at: int) -> tuple[float, int]:
     """Draw from N(0, 1)."""
     while True:
         word, at = take_word(stream, at)
@@ -160,7 +168,7 @@ def draw_normal(stream: WordStream, at: int) -> tuple[float, int]:
 
 
 @jit
-def draw_exponential(stream: WordStream, at: int) -> tuple[float, int]:
+def take_exponential(stream: WordStream, at: int) -> tuple[float, int]:
     """Draw from the exponential distribution with mean 1."""
     while True:
         word, at = take_word(stream, at)
@@ -177,16 +185,16 @@ def draw_exponential(stream: WordStream, at: int) -> tuple[float, int]:
 
 
 @jit
-def draw_gamma(shape: float, stream: WordStream, at: int) -> tuple[float, int]:
+def take_gamma(shape: float, stream: WordStream, at: int) -> tuple[float, int]:
     """Draw from Gamma(shape)."""
     if shape == 1.0:
-        return draw_exponential(stream, at)
+        return take_exponential(stream, at)
     if shape < 1.0:
-        return draw_small_gamma(shape, stream, at)
+        return take_small_gamma(shape, stream, at)
     d = shape - 1.0 / 3.0
     spread = 1.0 / math.sqrt(9.0 * d)
     while True:
-        x, at = draw_normal(stream, at)
+        x, at = take_normal(stream, at)
         root = 1.0 + spread * x
         if root <= 0.0:
             continue
@@ -205,11 +213,11 @@ def is_gamma_accepted(d: float, x: float, u: float, v: float) -> bool:
 
 
 @jit
-def draw_small_gamma(shape: float, stream: WordStream, at: int) -> tuple[float, int]:
+def take_small_gamma(shape: float, stream: WordStream, at: int) -> tuple[float, int]:
     """Draw from Gamma(shape) for a shape below 1."""
     while True:
         u, at = take_uniform(stream, at)
-        e, at = draw_exponential(stream, at)
+        e, at = take_exponential(stream, at)
         if u <= 1.0 - shape:
             x = math.pow(u, 1.0 / shape)
             if x <= e:

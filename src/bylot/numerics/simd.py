@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, overload, register_model
 
-from bylot.numerics.jit import Floats, jit
+from bylot.numerics.jit import Floats, jit, jit_inline
 
 SIMD_WIDTH = 8
 CACHE_LINE_BYTES = 64
@@ -184,7 +184,7 @@ def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
     return (signature, emit) if is_float_vector(values) and values.mutable else None
 
 
-def _prefetch_row(context: Any, values: Any, row: Any) -> Any:
+def _fetch_lines(context: Any, values: Any, row: Any) -> Any:
     def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
         array = target.make_array(values)(target, builder, given[0])
         zero = target.get_constant(types.intp, 0)
@@ -208,7 +208,7 @@ splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
 load_inside: Callable[[Floats, int], Lanes] = intrinsic(_load_inside)  # eight must be left
 store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  # likewise
-prefetch_row: Callable[[Floats, int], None] = intrinsic(_prefetch_row)  # values[row]
+fetch_lines: Callable[[Floats, int], None] = intrinsic(_fetch_lines)
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
 min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
@@ -276,3 +276,12 @@ def add_multiple(x: Floats, a: float, y: Floats) -> None:
         store_inside(x, i, load_inside(x, i) + a * load_inside(y, i))
     for i in range(whole, x.size):
         x[i] += a * y[i]
+
+
+@jit_inline
+def prefetch_row(values: Floats, row: int) -> None:
+    """Ask for values[row], in C order, to be in the cache soon; a row beyond the end does no harm.
+
+    A row that does not begin with a cache line may end in one more, which is not fetched.
+    """
+    fetch_lines(values, row)
