@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+from numba import types
 from numba.core import event
 
 import bylot
@@ -50,6 +52,7 @@ print(c.CACHE_FOLDER, draw_uniforms(RngKey(1, 2), 3, 1)[0] > 0)
 
 
 COUNT_COMPILATIONS = """
+from numba import types
 from numba.core import event
 from bylot import Problem, Router, at_most, simulate
 from bylot.environments import Noisy
@@ -94,23 +97,29 @@ def test_a_damaged_cache_entry_is_compiled_again(tmp_path: Path) -> None:
     folder = run_probe(NUMBA_CACHE_DIR=str(tmp_path)).split()[0]
     entries = list(Path(folder).rglob("*.nb?"))
     assert entries
-    for damage in (b"", b"no pickle"):
-        for entry in entries:
-            entry.write_bytes(damage)
+    whole = [entry.read_bytes() for entry in entries]
+    flipped = [content[:-50] + bytes([content[-50] ^ 1]) + content[-49:] for content in whole]
+    for damage in ([b""] * len(whole), [b"no pickle"] * len(whole), flipped):
+        for entry, content in zip(entries, damage, strict=True):
+            entry.write_bytes(content)
         assert run_probe(NUMBA_CACHE_DIR=str(tmp_path)).endswith("True")
-        assert all(len(entry.read_bytes()) > len(damage) for entry in entries)
+        left = [entry.read_bytes() for entry in entries]
+        assert all(one != content for one, content in zip(left, damage, strict=True))
 
 
 def test_signatures_that_are_saved_at_the_same_time_do_not_get_each_others_code(
     tmp_path: Path,
 ) -> None:
-    names = [f"signature {n}" for n in range(160)]
+    names = [(f"signature {n}",) for n in range(160)]
     with ThreadPoolExecutor(8) as pool:  # each task has its own object, as a process has
         list(pool.map(lambda name: EntryFiles(str(tmp_path), "f", b"").save(name, [name]), names))
     entries = EntryFiles(str(tmp_path), "f", b"")
     assert [entries.load(name) for name in names] == [[name] for name in names]
     assert EntryFiles(str(tmp_path), "f", b"other source").load(names[0]) is None
     assert EntryFiles(str(tmp_path), "g", b"").load(names[0]) is None
+    first, second = (tmp_path / entries.name_entry(name) for name in names[:2])
+    first.write_bytes(second.read_bytes())
+    assert entries.load(names[0]) is None, "it is the code of another signature"
 
 
 def test_a_full_disk_does_not_stop_a_kernel(tmp_path: Path) -> None:
@@ -261,14 +270,45 @@ def test_nothing_outside_the_listed_parts_is_compiled() -> None:
             assert not marks.search(path.read_text()), path
 
 
-def test_no_two_classes_of_tuples_in_compiled_parts_have_the_same_name() -> None:
-    package = compile_cache.PACKAGE_FOLDER
-    sources = compile_cache.list_sources(package, compile_cache.COMPILED_PARTS)
-    names = [
-        name for path in sources for name in re.findall(r"^class (\w+)\(", path.read_text(), re.M)
-    ]
-    assert len(names) > 50
-    assert len(names) == len(set(names))
+OWN_RULES = """
+import own_rule
+from bylot.numerics.jit import jit_entry
+
+@jit_entry
+def answer(rule):
+    return own_rule.compute(rule)
+
+print(answer(own_rule.Rule(1)), sum(answer.stats.cache_hits.values()))
+"""
+OWN_RULE = """
+from typing import NamedTuple
+from bylot.numerics.jit import jit
+
+class Rule(NamedTuple):
+    x: int
+
+@jit
+def compute(rule):
+    return rule.x + {n}
+"""
+
+
+def test_code_is_not_shared_by_classes_of_the_same_name_or_another_version(tmp_path: Path) -> None:
+    answers = []
+    for n in (1, 2, 2):
+        (tmp_path / "own_rule.py").write_text(OWN_RULE.format(n=n))
+        (tmp_path / "own_rules.py").write_text(OWN_RULES)
+        run = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import own_rules"
+        answers.append(run_probe(run, NUMBA_CACHE_DIR=str(tmp_path / "cache")))
+    assert answers == ["2 0", "3 0", "3 1"]
+    signature = [(types.NamedTuple((types.int64,), make_tuple_class(module)),) for module in "ab"]
+    assert str(signature[0]) == str(signature[1])
+    names = {EntryFiles("", "f", b"").name_entry((one,)) for one in signature}
+    assert len(names) == 2
+
+
+def make_tuple_class(module: str) -> Any:
+    return namedtuple("Rule", ["x"], module=module)
 
 
 def test_other_packages_keep_their_own_cache_folder() -> None:

@@ -8,6 +8,7 @@ import glob
 import hashlib
 import inspect
 import os
+import pickle
 import shutil
 import stat
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba import types
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -41,6 +43,7 @@ MAX_CACHED_VERSIONS = 32
 USE_NOTED_S = 86_400.0  # how exactly the last use of a folder is known
 DIGEST_LENGTH = 16
 ENTRY_DIGITS = 32
+CHECKSUM_BYTES = 16
 
 
 def list_sources(package: Path, parts: Iterable[str]) -> list[Path]:
@@ -167,23 +170,64 @@ class SharedCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
         self._filename_base = self.get_filename_base(name, getattr(sys, "abiflags", ""))
 
 
+def list_tuple_classes(kind: Any) -> list[type]:
+    """The classes of tuples in a type, or in the types of a signature."""
+    if isinstance(kind, types.StructRef):
+        return list_tuple_classes(tuple(kind.field_dict.values()))
+    if not isinstance(kind, tuple | types.BaseTuple):
+        return []
+    own = [kind.instance_class] if isinstance(kind, types.BaseNamedTuple) else []
+    return own + [found for one in kind for found in list_tuple_classes(one)]
+
+
+@functools.cache
+def describe_class(one: type) -> str:
+    """Its module, name and fields and, outside of the package, a digest of the source.
+
+    Compiled code chooses steps by such classes, which a policy defines beside its steps.
+    """
+    file = getattr(sys.modules.get(one.__module__), "__file__", None)
+    text = f"{one.__module__}.{one.__qualname__} {getattr(one, '_fields', ())}"
+    if file is None or Path(file).resolve().is_relative_to(PACKAGE_FOLDER):
+        return text
+    return f"{text} {hashlib.sha256(Path(file).read_bytes()).hexdigest()}"
+
+
+def make_checksum(name: str, content: bytes) -> bytes:
+    """The checksum of an entry, which is of this name and no other."""
+    return hashlib.sha256(name.encode() + content).digest()[:CHECKSUM_BYTES]
+
+
 class EntryFiles(IndexDataCacheFile):  # type: ignore[misc]
     """The compiled code of a function: a file for each signature, named by a digest of it.
 
     numba numbers the files, and an index says which signature has which. Two processes that compile
     at the same time may take the same number, and then one runs the code of another signature.
-    A signature is known by its text, in which a tuple has the name of its class only: no two
-    classes of tuples have the same name.
+    Every file begins with a checksum: damaged machine code would crash, or compute something else.
     """
 
     def __init__(self, folder: str, function: str, source_stamp: object) -> None:
         super().__init__(folder, function, source_stamp)
         self.function = function
 
-    def name_entry(self, key: object) -> str:
-        """The file of a signature, for a processor and a version of numba and of the source."""
-        text = f"{self._version} {self._source_stamp!r} {key}"
+    def name_entry(self, key: Any) -> str:
+        """The file of a signature, for a processor and a version of numba and of the source.
+
+        numba's text of a signature has the name of a class of tuples only.
+        """
+        classes = [describe_class(one) for one in list_tuple_classes(key[0])]
+        text = f"{self._version} {self._source_stamp!r} {key} {classes}"
         return f"{self.function}.{hashlib.sha256(text.encode()).hexdigest()[:ENTRY_DIGITS]}.nbc"
+
+    def _save_data(self, name: str, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(make_checksum(name, content) + content)
+
+    def _load_data(self, name: str) -> Any:
+        stored = Path(self._data_path(name)).read_bytes()
+        checksum, content = stored[:CHECKSUM_BYTES], stored[CHECKSUM_BYTES:]
+        return pickle.loads(content) if checksum == make_checksum(name, content) else None
 
     def flush(self) -> None:
         """Remove the code of all signatures."""

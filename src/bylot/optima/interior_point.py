@@ -21,6 +21,7 @@ class QuadraticProgram(NamedTuple):
 
     B is block-diagonal and positive definite: `blocks` has the numbers of its blocks, one after the
     other, and `sizes` their sizes. The rows are [A; E] and `ends` is (b, e); E has full row rank.
+    All arrays are in C order.
     """
 
     blocks: Floats
@@ -32,8 +33,9 @@ class QuadraticProgram(NamedTuple):
 
 
 class PrimalDualPoint(NamedTuple):
-    """An iterate x = (y, s, z, v, u): y and the slack s > 0 of A, their duals z and v, and u for
-    the equations. In one array (s, v) follow (y, z), and (v, u) are the multipliers of the rows.
+    """An iterate x = (y, s, z, v, u) in one array: y, the slack s > 0 of A y <= b, their duals z
+    and v, and the multipliers u of the equations. So the two halves of the first four are the
+    factors of the products y z and s v, and (v, u) are the multipliers of all rows.
     """
 
     y: Floats
@@ -146,7 +148,8 @@ def take_interior_step(
 ) -> bool:
     """Move x by Mehrotra's predictor-corrector step; if that is too short, by a centring step.
 
-    The roots are replaced by B + Z/Y at the new x. Returns whether that is optimal.
+    roots: the Cholesky factors U of B + Z/Y, whose upper triangles by rows are read; they are
+    replaced by B + Z/Y at the new x. Returns whether that is optimal.
     """
     n, d = program.c.size, program.ends.size
     h, order = n + program.limits, np.empty(1, np.int64)
@@ -179,8 +182,9 @@ def find_max_step(x: Floats, step: Floats, h: int) -> float:
 
 @jit
 def fill_step(step: Floats, target: float, system: KktSystem) -> None:
-    """Write the step to where the linear equations hold and each product, of (y, s) and (z, v), is
-    the target minus the product of the changes in `step`, which Mehrotra's correction expects.
+    """Replace `step` by the step after which the linear equations hold and each product y z or s v
+    is the target, less the product of the changes in the old `step`: zeros, or the predictor for
+    Mehrotra's correction.
     """
     program, x, residuals, W = system.program, system.x, system.residuals, system.W
     n, d, m = program.c.size, program.ends.size, program.limits
@@ -290,7 +294,8 @@ def factor_schur(root: Floats, S: Floats) -> None:
 def solve_quadratic_program(
     program: QuadraticProgram, inside: Floats, away: float = 1.0, precision: float = 0.0
 ) -> PrimalDualPoint:
-    """The optimal y with its duals, given a y that has room everywhere.
+    """The optimal y with its duals, given a y that has room everywhere; the last one reached if a
+    factorisation fails, or after `MAX_INTERIOR_STEPS`: check that it is feasible.
 
     The method starts `away` mean coordinates from there: away from the boundary y, s, z and v all
     have the right size, and the equations need not hold yet. In a very thin set it must start
@@ -308,7 +313,8 @@ def solve_quadratic_program(
     gap, off = max(1e-18 * unit, precision), max(1e-12 * unit, precision)
     blocks, start = [], 0
     for k in program.sizes.tolist():
-        blocks.append(filled[start : start + k * k].reshape(k, k).T)  # by columns, as for LAPACK
+        block = filled[start : start + k * k].reshape(k, k)
+        blocks.append(block.T)  # by columns, so that dpotrf factors it in place
         start += k * k
     for _ in range(MAX_INTERIOR_STEPS):
         if any(dpotrf(block, lower=True, clean=False, overwrite_a=True)[1] for block in blocks):

@@ -83,15 +83,18 @@ class QuadraticModel(NamedTuple):
     H: Floats
 
     def maximise(self, polytope: Polytope, precision: float = 0.0) -> PricedPoint | None:
-        """The feasible p where the model is largest; None if there is none or numbers fail.
+        """A feasible p where the model is largest, up to precision unless numbers fail; None if no
+        feasible one was found.
 
         In y = p - floor, over the free variables and with tight rows as equations, so that the
         program has an interior whatever the polytope. Multipliers are of the rows not tight.
         """
         (q, _, slope), face = self.at, polytope.face
         prices = np.zeros(len(polytope.rows))
-        if face is None or face.pinned.all():
-            return face and PricedPoint(face.centre, prices)
+        if face is None:
+            return None
+        if face.pinned.all():
+            return PricedPoint(face.centre, prices)
         inner, free = polytope.face_rows, ~face.pinned.reshape(q.shape)
         ridge = PROXIMAL_WEIGHT * max(float(np.ptp(slope)), float(-self.H.min()))
         B, y = ridge * np.eye(q.shape[1]) - self.H, q - polytope.floor

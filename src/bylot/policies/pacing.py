@@ -75,7 +75,7 @@ def fill_paced_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) 
 @jit_apart
 def fill_tenant_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace) -> None:
     """Write the bounds in force of the limits for each tenant, for the tenant of this request."""
-    known = np.empty(bounds.size)
+    known = np.zeros(bounds.size)  # of other limits: nothing, as none is inside a tenant's
     for j in range(bounds.size):
         if guard.windows.scoped[j]:
             known[j] = compute_known_cost(guard, budget, j)

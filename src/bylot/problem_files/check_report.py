@@ -89,13 +89,13 @@ def describe_limits(file: ProblemFile) -> list[str]:
         ", ".join(one.located for one in limits_in_conflict(file, conflict))
         for conflict in (problem.full_conflict, problem.surrogate_conflict)
     )
-    lines = ["Nothing is limited."]
-    if file.limits:
-        lines = [
-            "All limits can be kept together.",
-            "lowest, highest: the range of the average while the other limits are kept; distinct "
-            f"from, to: the same for {panels}.",
-        ]
+    if not file.limits:
+        return ["Nothing is limited."]
+    lines = [
+        "All limits can be kept together.",
+        "lowest, highest: the range of the average while the other limits are kept; distinct "
+        f"from, to: the same for {panels}.",
+    ]
     lines.append(f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.")
     if problem.min_draws is not None and problem.min_draws < problem.draws:
         sizes = format_sizes(problem.min_draws, problem.draws)
