@@ -368,3 +368,17 @@ def test_inclusion_is_the_probability_of_each_expert_in_each_context() -> None:
     several = optimum(unlimited, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False)
     # A gap of 1e-9 determines q to 1e-9^(1/2) only
     assert_allclose(several.inclusion(2), np.eye(2), atol=1e-4)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.integers(3, 11), st.integers(0, 10**6), st.floats(-11.5, -8.0))
+def test_a_corner_with_hardly_any_room_has_its_optimum(size: int, seed: int, room: float) -> None:
+    cost, skill, values = np.random.default_rng(seed).random((3, size))
+    cost[0], skill[0], values[0] = 1.0, skill.min() / 2, 1.0  # the best is nearly alone feasible
+    limits = [at_most("cost", 1.0), at_least("skill", skill[0] + 10.0**room)]
+    names = [f"expert {i}" for i in range(size)]
+    problem = Problem(names, {"cost": cost, "skill": skill}, limits, draws=1)
+    best = optimum(problem, values[None], floor=False)
+    assert best.gap <= 1e-9
+    assert best.value >= 1.0 - 1e-6
+    assert skill @ best.policy >= skill[0] + 10.0**room - 2e-11

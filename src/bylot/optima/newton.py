@@ -107,9 +107,10 @@ class QuadraticModel(NamedTuple):
             best = solve_quadratic_program(program, inner.inside, away, precision)
             p = np.full_like(q, polytope.floor)
             p[free] += best.y
-            if polytope.contains(p):
+            near = polytope.restore(p)
+            if near is not None:
                 prices[~face.tight] = best.v / inner.scales
-                return PricedPoint(p, prices)
+                return PricedPoint(near, prices)
         return None
 
 
@@ -178,9 +179,10 @@ class ConcaveProgram(NamedTuple):
         best, q, vertices, weights = start, start.q, start.q[None], np.ones((1, 1))
         for _ in range(MAX_VERTEX_STEPS):
             vertex = polytope.find_vertex(F.slope(q)[1])
-            if vertex is None or not polytope.contains(vertex.x):
+            near = None if vertex is None else polytope.restore(vertex.x)
+            if near is None:
                 break
-            hull = VertexHull(F, np.concatenate([vertices, vertex.x[None]]))
+            hull = VertexHull(F, np.concatenate([vertices, near[None]]))
             k = len(hull.vertices)
             simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
             mixed = ConcaveProgram(hull, simplex, tolerance / 10)

@@ -120,6 +120,28 @@ class Polytope:
         off = np.abs(q.sum(axis=1) - 1.0)
         return bool(np.concatenate([self.floor - q.ravel(), over, off]).max() <= slack)
 
+    def restore(self, q: Floats) -> Floats | None:
+        """q if it is feasible, or a feasible policy near it; None if none is found.
+
+        Floors and sums are restored first. Then q goes towards the centre of the face until the
+        rows hold, which does nothing for tight ones.
+        """
+        if self.contains(q):
+            return q
+        if self.face is None or not np.isfinite(q).all():
+            return None
+        y, spare = np.maximum(q - self.floor, 0.0), 1.0 - self.shape[1] * self.floor
+        sums = y.sum(axis=1, keepdims=True)
+        if (sums <= 0.0).any():
+            return None
+        q = self.floor + y * (spare / sums)
+        centre = self.face.centre
+        over = (self.rows @ q.ravel() - self.bounds) / self.scales
+        room = (self.bounds - self.rows @ centre.ravel()) / self.scales
+        needed = [a / (a + max(b, 0.0)) for a, b in zip(over, room, strict=True) if a > 0.0]
+        q = q + max(needed, default=0.0) * (centre - q)
+        return q if self.contains(q) else None
+
     def certify(self, q: Floats, slope: Floats, prices: Floats | None = None) -> Certificate:
         """How much better than q a feasible policy can be, for a concave F with this slope at q.
 
