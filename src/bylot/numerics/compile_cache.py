@@ -193,9 +193,15 @@ def describe_class(one: type) -> str:
     return f"{text} {hashlib.sha256(Path(file).read_bytes()).hexdigest()}"
 
 
-def make_checksum(name: str, content: bytes) -> bytes:
-    """The checksum of an entry, which is of this name and no other."""
-    return hashlib.sha256(name.encode() + content).digest()[:CHECKSUM_BYTES]
+def add_checksum(name: str, content: bytes) -> bytes:
+    """What to write into the file of this name: a checksum of both, then the content."""
+    return hashlib.sha256(name.encode() + content).digest()[:CHECKSUM_BYTES] + content
+
+
+def remove_checksum(name: str, stored: bytes) -> bytes | None:
+    """The content of the file of this name; None if it is damaged, or that of another file."""
+    content = stored[CHECKSUM_BYTES:]
+    return content if stored == add_checksum(name, content) else None
 
 
 class EntryFiles(IndexDataCacheFile):  # type: ignore[misc]
@@ -220,14 +226,12 @@ class EntryFiles(IndexDataCacheFile):  # type: ignore[misc]
         return f"{self.function}.{hashlib.sha256(text.encode()).hexdigest()[:ENTRY_DIGITS]}.nbc"
 
     def _save_data(self, name: str, data: Any) -> None:
-        content = self._dump(data)
         with self._open_for_write(self._data_path(name)) as file:
-            file.write(make_checksum(name, content) + content)
+            file.write(add_checksum(name, self._dump(data)))
 
     def _load_data(self, name: str) -> Any:
-        stored = Path(self._data_path(name)).read_bytes()
-        checksum, content = stored[:CHECKSUM_BYTES], stored[CHECKSUM_BYTES:]
-        return pickle.loads(content) if checksum == make_checksum(name, content) else None
+        content = remove_checksum(name, Path(self._data_path(name)).read_bytes())
+        return None if content is None else pickle.loads(content)
 
     def flush(self) -> None:
         """Remove the code of all signatures."""

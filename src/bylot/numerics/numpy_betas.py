@@ -19,6 +19,7 @@ from numba.np.random import _constants as tables
 
 from bylot.numerics.jit import Floats, jit, jit_entry, jit_inline
 from bylot.numerics.philox import philox_words, uniform_from_word
+from bylot.numerics.variates import is_gamma_accepted
 
 Words = npt.NDArray[np.uint64]
 
@@ -202,14 +203,6 @@ def take_gamma(shape: float, stream: WordStream, at: int) -> tuple[float, int]:
         u, at = take_uniform(stream, at)
         if is_gamma_accepted(d, x, u, v):
             return d * v, at
-
-
-@jit_inline
-def is_gamma_accepted(d: float, x: float, u: float, v: float) -> bool:
-    """Is a trial accepted? The first test accepts nearly all, and saves two logarithms."""
-    if u < 1.0 - 0.0331 * (x * x) * (x * x):
-        return True
-    return math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v))
 
 
 @jit

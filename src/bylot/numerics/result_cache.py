@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bylot.numerics.compile_cache import CACHE_FOLDER
+from bylot.numerics.compile_cache import CACHE_FOLDER, add_checksum, remove_checksum
 from bylot.numerics.jit import Floats
 
 RESULTS_FOLDER = None if CACHE_FOLDER is None else Path(CACHE_FOLDER) / "results"
 MAX_RESULTS = 1_000  # of which the older half is removed when there are more
 MAX_RESULT_NUMBERS = 1_000  # for more, the solver takes longer than its import
-CHECKSUM_BYTES = 16
 
 
 def recall_result(
@@ -56,28 +55,19 @@ def digest_arrays(kind: str, given: tuple[Any, ...]) -> str:
 def read_result(path: Path) -> Floats | None:
     """Read a result; None if there is none, or what is there is damaged."""
     try:
-        content = path.read_bytes()
+        content = remove_checksum(path.name, path.read_bytes())
     except OSError:
         return None
-    checksum, data = content[:CHECKSUM_BYTES], content[CHECKSUM_BYTES:]
-    if checksum != make_checksum(path, data):
-        return None
-    return np.frombuffer(data).copy()
+    return None if content is None else np.frombuffer(content).copy()
 
 
 def keep_result(path: Path, result: Floats) -> None:
     """Write a result, whole or not at all."""
-    data = result.tobytes()
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_name(f".{secrets.token_hex(8)}")
-    temporary.write_bytes(make_checksum(path, data) + data)
+    temporary.write_bytes(add_checksum(path.name, result.tobytes()))
     temporary.replace(path)
     prune_results(path.parent)
-
-
-def make_checksum(path: Path, data: bytes) -> bytes:
-    """The checksum of a result, which is of this name and no other."""
-    return hashlib.sha256(path.name.encode() + data).digest()[:CHECKSUM_BYTES]
 
 
 def prune_results(folder: Path) -> None:

@@ -147,12 +147,19 @@ def repeat_gamma_trials(d: float, spread: float, s: Xoshiro) -> tuple[float, Xos
         bits, s = next_word(s)
         u, root = open_uniform_from_word(bits), 1.0 + spread * x
         v = root * root * root
-        # The first test accepts only what the second would, and saves two logarithms.
-        if u < 1.0 - 0.0331 * (x * x) * (x * x) and root > 0.0:
-            break
-        if root > 0.0 and math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+        if root > 0.0 and is_gamma_accepted(d, x, u, v):
             break
     return d * v, s
+
+
+@jit_inline
+def is_gamma_accepted(d: float, x: float, u: float, v: float) -> bool:
+    """Is a trial accepted? The first test accepts only what the second would, nearly always, and
+    saves two logarithms.
+    """
+    if u < 1.0 - 0.0331 * (x * x) * (x * x):
+        return True
+    return math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v))
 
 
 @jit

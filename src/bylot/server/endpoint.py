@@ -238,12 +238,15 @@ class Endpoint:
         """The response to a request that failed."""
         found = to_api_error(error)
         self.state.metrics.errors.labels(found.code).inc()
-        return (chat_error_response if self.route.is_openai else error_response)(found)
+        return self.format_error(found)
 
     def respond_to_stop(self) -> HttpResponse:
         """The response to a request that outlasts the shutdown: its commands may be executed."""
         message = "the server stops before there is a result; repeat the request with the same key"
-        error = ApiError(503, "timeout", message, retry_after=1.0)
+        return self.format_error(ApiError(503, "timeout", message, retry_after=1.0))
+
+    def format_error(self, error: ApiError) -> HttpResponse:
+        """The response with an error, in the envelope of this route."""
         return (chat_error_response if self.route.is_openai else error_response)(error)
 
     def record(self, target: str, status: int, seconds: float) -> None:
