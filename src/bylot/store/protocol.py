@@ -102,7 +102,8 @@ class Store(ABC):
 
     def _record_ends(self, events: Iterable[Event]) -> None:
         """Record the ends of logs, after the commit of these events."""
-        self.ends.record({one.router: LogEnd(one.seq, one.seal) for one in events})
+        last = {one.router: one for one in events}
+        self.ends.record({router: LogEnd(one.seq, one.seal) for router, one in last.items()})
 
     @staticmethod
     def _first_seqs(
@@ -110,7 +111,7 @@ class Store(ABC):
     ) -> dict[int, int | None]:
         """The first seq to append, by router; None for those that have a snapshot only."""
         first: dict[int, int | None] = dict.fromkeys([one.router for one in snapshots])
-        first.update((event.router, event.seq) for event in reversed(events))
+        first.update({event.router: event.seq for event in reversed(events)})
         return first
 
     def _events(self, query: str, *values: int | str) -> list[Event]:
