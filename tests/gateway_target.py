@@ -45,12 +45,14 @@ def start_gateway(
     prices: Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
     entry: Mapping[str, Any] | None = None,
+    server: Mapping[str, Any] | None = None,
     **gateway: Any,
 ) -> Iterator[RunningGateway]:
     """A server whose router has all models of the upstreams as experts, until the end of a test.
 
     folder: for its store; problem: as in a problem file; prices: dollars per token of a prompt and
-    of an answer, by model; entry, gateway: more settings of the router and of its `GatewayEntry`.
+    of an answer, by model; entry, server, gateway: more settings of the router, of the server and
+    of the `GatewayEntry`.
     Requests without a valid key are refused.
     """
     models = [make_model_entry(name, one, prices) for one in upstreams for name in one.models]
@@ -68,7 +70,8 @@ def start_gateway(
     asking = GatewayEntry(**{"answer": answer, **gateway})
     routers = {"panel": RouterEntry(problem=path, seed=seed, gateway=asking, **(entry or {}))}
     create_routers(store, tuple(models), routers)
-    with live_server(folder, model_list=tuple(models), routers=routers) as client:
+    options = {"model_list": tuple(models), "routers": routers, **(server or {})}
+    with live_server(folder, **options) as client:
         wait_until(lambda: client.get("/readyz").status_code == 200, 300)
         url = f"http://127.0.0.1:{client.port}/v1"
         yield RunningGateway(url, "bylot/panel", text, client, store)

@@ -194,11 +194,20 @@ def test_given_values_are_copied() -> None:
         (lambda: Noisy([[0.1, 0.2]], kappa=0.0), "invalid kappa 0.0"),
         (lambda: Noisy([[0.1, 0.2]], worth=-1.0), "invalid worth -1.0"),
         (lambda: Regime([[0.1, 0.2]], horizon=9), "invalid blocks 10: .* horizon 9"),
-        (lambda: Regime([[0.1, 0.2]], horizon=9, blocks=0), "at least one"),
+        (lambda: Regime([[0.1, 0.2]], horizon=9, blocks=0), "invalid blocks 0: .* at least 1"),
+        (lambda: Regime([[0.1, 0.2]], horizon=2.5, blocks=1), "invalid horizon 2.5"),  # type: ignore[arg-type]
+        (lambda: Regime([[0.1, 0.2]], horizon="9"), "invalid horizon '9'"),  # type: ignore[arg-type]
+        (lambda: Regime([[0.1, 0.2]], horizon=90, share="half"), "invalid share 'half'"),  # type: ignore[arg-type]
+        (lambda: Regime([[0.1, 0.2]], horizon=90, factor=None), "invalid factor None"),  # type: ignore[arg-type]
+        (lambda: Noisy([[0.1, 0.2]], kappa="20"), "invalid kappa '20'"),  # type: ignore[arg-type]
+        (lambda: Noisy([[0.1, 0.2]], kappa=True), "invalid kappa True"),
+        (lambda: Noisy([["good", "bad"]]), "not an array of numbers"),
+        (lambda: Noisy([[0.1, 0.2], [0.3]]), "not an array of numbers"),
+        (lambda: Drifting(2, 3.5, 10.0), "invalid size 3.5"),  # type: ignore[arg-type]
         (lambda: Regime([[0.1, 0.2]], horizon=90, share=0.0), "invalid share 0.0"),
         (lambda: Regime([[0.1, 0.2]], horizon=90, factor=1.5), "invalid factor 1.5"),
         (lambda: Regime([[0.1, 1.2]], horizon=90), r"invalid skill 1.2"),
-        (lambda: Drifting(0, 3, 10.0), r"invalid dimensions and size \(0, 3\)"),
+        (lambda: Drifting(0, 3, 10.0), "invalid dimensions 0: .* at least 1"),
         (lambda: Outcomes([0, 1], [0, 0]), "questions x experts"),
         (lambda: Outcomes(np.ones((0, 2)), []), "questions x experts"),
         (

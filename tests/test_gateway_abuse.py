@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import signal
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +36,7 @@ from gateway_target import (
     wait_for_quiet,
     write_gateway_config,
 )
+from live_server import wait_until
 from panel_log import read_panel_log
 from server_process import serve_store
 from upstream_faults import Fault, FaultUpstream
@@ -86,6 +88,33 @@ def test_nobody_changes_a_decision_whose_panel_is_out(tmp_path: Path) -> None:
     ((seq, reports),) = log.reports.items()
     assert sorted(one.key or "" for one in reports) == ["gateway", "user"]
     assert 0.0 < log.find_dollars(seq) < math.inf
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_that_outlasts_the_shutdown_may_have_asked_members(
+    stream: bool, tmp_path: Path
+) -> None:
+    answers: list[httpx.Response] = []
+    with (
+        ReplayUpstream(latency=30.0) as upstream,
+        start_gateway(tmp_path, [upstream], server={"drain_timeout_s": 1.0}) as gateway,
+    ):
+        request = {"model": gateway.model, "stream": stream, **BODY}
+        headers = {"authorization": f"Bearer {gateway.key}"}
+
+        def chat() -> None:
+            path = "/v1/chat/completions"
+            answers.append(gateway.client.post(path, json=request, headers=headers))
+
+        thread = threading.Thread(target=chat)
+        thread.start()
+        wait_until(lambda: upstream.active == 3)
+        gateway.client.server.handle_exit(15, None)
+        thread.join()
+    assert answers[0].status_code == 503
+    assert answers[0].json()["error"]["code"] == "timeout"  # "draining": nothing was done
+    assert int(answers[0].headers["retry-after"]) >= 1
+    assert len(read_panel_log(gateway.store).decisions) == 1
 
 
 def test_a_router_full_of_contexts_serves_requests_without_theirs(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The environment protocol, shared checks, and the environment that is a table of given values."""
 
+from numbers import Integral, Real
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -43,16 +44,36 @@ def make_block_generator(seed: int, block: int, stream: int = 0) -> np.random.Ge
 
 def check_positive_value(name: str, value: float) -> float:
     """Require a positive, finite number."""
-    if not 0 < value < np.inf:
+    if not (is_number(value) and 0 < value < np.inf):
         raise ValuesError(name, got=value, expected="a positive number")
     return float(value)
+
+
+def check_count(name: str, value: int) -> int:
+    """Require a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValuesError(name, got=value, expected="a whole number of at least 1")
+    return int(value)
+
+
+def is_number(value: object) -> bool:
+    """Is it a real number, also one of NumPy? A truth value is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def copy_floats(values: npt.ArrayLike) -> Floats:
+    """Copy an array of numbers."""
+    try:
+        return np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValuesError(f"the values are not an array of numbers ({error})") from None
 
 
 def check_value_array(
     values: npt.ArrayLike, axes: tuple[str, ...], *, gaps: bool = False
 ) -> Floats:
     """Copy finite, non-negative numbers with these axes; NaN becomes 0 if gaps are allowed."""
-    array = np.array(values, dtype=np.float64, order="C")
+    array = copy_floats(values)
     if array.ndim != len(axes) or 0 in array.shape:
         what = "shape of the values"
         raise ValuesError(what, got=array.shape, expected=" x ".join(f"{one}s" for one in axes))

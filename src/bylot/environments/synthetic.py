@@ -40,10 +40,7 @@ class Drifting:
     contexts = 1
 
     def __init__(self, dimensions: int, size: int, period: float) -> None:
-        if min(dimensions, size) < 1:
-            sizes = (dimensions, size)
-            raise ValuesError("dimensions and size", got=sizes, expected="at least one of each")
-        self.shape = dimensions, size
+        self.shape = base.check_count("dimensions", dimensions), base.check_count("size", size)
         self.period = base.check_positive_value("period", period)
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
@@ -73,7 +70,7 @@ class Noisy:
     """
 
     def __init__(self, skills: npt.ArrayLike, kappa: float = 20.0, worth: float = 1.0) -> None:
-        stack = np.asarray(skills, dtype=np.float64)
+        stack = base.copy_floats(skills)
         stack = stack[None] if stack.ndim == 2 else stack
         self.skills = base.check_value_array(stack, ("context", "dimension", "expert"))
         if self.skills.max() > 1:
@@ -141,14 +138,16 @@ class Regime(Noisy):
         worth: float = 1.0,
     ) -> None:
         super().__init__(skills, kappa, worth)
-        if not 1 <= blocks <= horizon:
-            expected = f"at least one, and at most one per round of the horizon {horizon}"
+        self.horizon = base.check_count("horizon", horizon)
+        self.blocks = base.check_count("blocks", blocks)
+        if self.blocks > self.horizon:
+            expected = f"at most one per round of the horizon {horizon}"
             raise ValuesError("blocks", got=blocks, expected=expected)
-        if not 0 < share <= 1:
+        if not (base.is_number(share) and 0 < share <= 1):
             raise ValuesError("share", got=share, expected="a fraction in (0, 1]")
-        if not 0 <= factor <= 1:
+        if not (base.is_number(factor) and 0 <= factor <= 1):
             raise ValuesError("factor", got=factor, expected="a number in [0, 1]")
-        self.horizon, self.blocks, self.factor = horizon, blocks, float(factor)
+        self.factor = float(factor)
         self.count = max(1, math.floor(share * self.shape[1] + 0.5))
 
     def shrunk_experts(self, block: int, seed: int) -> Ints:

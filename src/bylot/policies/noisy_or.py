@@ -94,9 +94,9 @@ def choose_model_panel(
     budget, bounds = state.explorer.budget, state.explorer.bounds
     contexts, b = scratch_ints(1), scratch_floats(bounds.size)
     contexts[0] = x
-    miss, s = panel_model.sample_models(state.model, contexts, rule.most, stream)
+    factors, s = panel_model.sample_models(state.model, contexts, rule.most, stream)
     A = get_price_rows(rule, state)
-    members, _ = choose_best_set(rule, state, x, miss[0], A, available, s)
+    members, _ = choose_best_set(rule, state, x, factors[0], A, available, s)
     admitted = guard_panel(rule.explorer.guard, budget, members, available)
     if not admitted.replaced:
         for j in range(b.size):

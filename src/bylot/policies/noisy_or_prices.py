@@ -88,23 +88,26 @@ def choose_best_set(
     rule: NoisyOrRule,
     state: NoisyOrState,
     x: int,
-    b: Floats,
+    factors: Floats,
     A: Floats,
     available: Bools,
     stream: Xoshiro,
 ) -> tuple[Ints, Xoshiro]:
-    """The set with the least of what it misses under a sampled model, plus its price under A."""
-    prices, most = np.empty(b.size), rule.most
+    """The set with the least of what it misses under a sampled model, plus its price under A.
+
+    factors: (K,) a row of `panel_model.sample_models`
+    """
+    prices, most = np.empty(factors.size), rule.most
     fill_expert_prices(prices, state.dual_prices, A, get_counting_limits(state, x))
     if available.size > 0:
         most = min(most, count_available(available))
     fewest = min(rule.fewest, most)
     if panel_model.has_classes(state.model):
-        weights, miss, s = panel_model.sample_misses(state.model, x, b, stream)
+        weights, miss, s = panel_model.sample_misses(state.model, x, factors, stream)
         return choose_greedy_set(weights, miss, prices, fewest, most, available), s
     one = scratch_floats(1)
     one[0] = 1.0
-    return choose_greedy_set(one, b.reshape((1, -1)), prices, fewest, most, available), stream
+    return choose_greedy_set(one, factors.reshape((1, -1)), prices, fewest, most, available), stream
 
 
 @jit
@@ -153,14 +156,14 @@ def rehearse_prices(
         new = dual.moves[0] == 0 or (rule.tenants and state.curves.panels.max() == 0.0)
         count = FIRST_REHEARSAL_PANELS if new else LATER_REHEARSAL_PANELS
         contexts, s = draw_recent_contexts(state, x, count, s)
-        miss, s = panel_model.sample_models(state.model, contexts, rule.most, s)
+        factors, s = panel_model.sample_models(state.model, contexts, rule.most, s)
         A = get_price_rows(rule, state)
         for n in range(count):
-            members, s = choose_best_set(rule, state, contexts[n], miss[n], A, available, s)
+            members, s = choose_best_set(rule, state, contexts[n], factors[n], A, available, s)
             fixed = mark_fixed_prices(rule, state, contexts[n])
             update_dual_prices(dual, A, members, bounds, fixed, rule.kept)
             if rule.tenants:
-                s = rehearse_curve(rule, state, n, contexts[n], miss[n], A, available, s)
+                s = rehearse_curve(rule, state, n, contexts[n], factors[n], A, available, s)
     return s
 
 
@@ -170,7 +173,7 @@ def rehearse_curve(
     state: NoisyOrState,
     n: int,
     x: int,
-    b: Floats,
+    factors: Floats,
     A: Floats,
     available: Bools,
     stream: Xoshiro,
@@ -181,7 +184,7 @@ def rehearse_curve(
         if rule.explorer.guard.windows.scoped[j] and get_counting_limits(state, x)[j]:
             price, place = dual.price[j], turn % CURVE_PRICES.size
             dual.price[j] = CURVE_PRICES[place]
-            members, s = choose_best_set(rule, state, x, b, A, available, s)
+            members, s = choose_best_set(rule, state, x, factors, A, available, s)
             note_panel(state.curves, A, j, place, members)
             dual.price[j] = price
     return s

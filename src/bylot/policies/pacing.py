@@ -99,11 +99,13 @@ def compute_known_cost(guard: Guard, budget: Budget, j: int) -> float:
 def compute_paced_bound(guard: Guard, budget: Budget, pace: Pace, j: int, known: Floats) -> float:
     """The bound in force of one limit; known: (d,) what was spent under each.
 
-    Where costs are learned and the guard is on, b'_j may be higher by 3 standard errors of the mean
-    cost of n panels, to make up for what their noise left unspent. With e the largest excess of a
-    call in sizes of it, the last e rounds leave less than a call of size b_j may cost, which
-    `lower_panel` spends on cheaper calls. So pacing is ahead by half of these rounds,
-    b'_j n / (n - margin e / 2), as margin is the part of b_j that panels can save.
+    Where costs are learned and the guard is on, two things are added.
+
+    - The noise of costs leaves a part unspent. So b'_j may be higher, by 3 standard errors of the
+      mean cost of n panels.
+    - The guard reserves the largest excess of a call over its mean, e times the largest call. In
+      about the last e rounds it therefore asks cheaper panels, which save the part `margin` of b_j.
+      Pacing spends half of that earlier: b'_j n / (n - margin e / 2).
     """
     P, n, b, kind = guard.period, budget.left[0], guard.b[j], guard.windows.kind[j]
     windows, spent = budget.windows, known[j]

@@ -87,7 +87,7 @@ def compute_scale_factor(model: PanelModel) -> float:
 def sample_models(
     model: PanelModel, contexts: Ints, members: int, stream: Xoshiro
 ) -> tuple[Floats, Xoshiro]:
-    """(N, K) e^b_i from the posterior in each of N contexts.
+    """(N, K) factors e^b_i from the posterior in each of N contexts.
 
     Most samples have half the scale of the posterior, which rewards then correct; wide ones keep
     the policy from staying with experts that were lucky first.

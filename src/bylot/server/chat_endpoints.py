@@ -92,8 +92,9 @@ class ChatEndpoint:
         trace = tracer and ChatTrace(tracer, self.route.path, exchange, dict(scope["headers"]))
         try:
             await self.respond(scope, receive, exchange)
-        except asyncio.CancelledError:
-            await exchange.fail(ChatError(503, "draining", "the server is shutting down; retry"))
+        except asyncio.CancelledError:  # the server stops, and has waited long enough
+            message = "the server stops before there is an answer; members may have been asked"
+            await exchange.fail(ChatError(503, "timeout", message, retry_after_s=1.0))
             raise
         except Exception as error:
             failure = to_chat_error(error)
