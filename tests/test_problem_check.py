@@ -545,7 +545,7 @@ def test_without_a_traffic_it_is_learned(
     assert day["window"]["most_requests"] == 2_250
     assert (week["per_request"], week["lowest"]) == (0.1, 0.0)
     assert "usd at_most per day and usd at_most per month: certain if calls cost" in text
-    assert "junior at_least per week: certain: it holds in every week.\n" in text
+    assert "junior at_least per week: certain: it holds at the end of every week.\n" in text
     assert "the limits hold in their windows of the calendar\n" in text
 
 

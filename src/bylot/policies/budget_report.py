@@ -1,6 +1,5 @@
 """What the guard promises for each limit, and where the current period or window stands."""
 
-from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -28,15 +27,26 @@ that 3 standard errors of what calls were reported to cost are kept in reserve.
 """
 
 
-PROMISES: Mapping[PromiseName, str] = {
-    "certain": "certain: it holds at the end of every period, whatever calls cost up to their "
-    "largest costs",
-    "declared": "certain if calls cost what is declared; once other costs are reported, a reserve "
-    "of 3 standard errors keeps it",
-    "reserve": "kept by a reserve of 3 standard errors of what calls were reported to cost, which "
-    "about 1 period in 700 exceeds if costs are near normal",
-}
-"""What the guard promises, in a sentence."""
+def describe_promise(promise: PromiseName, window: str = "period", has_costs: bool = True) -> str:
+    """What the guard promises for the end of a period, or of a window such as a day.
+
+    has_costs: it is a limit on a cost, not on a share of calls
+
+    >>> describe_promise("certain", "week", has_costs=False)
+    'certain: it holds at the end of every week'
+    """
+    if promise == "declared":
+        return (
+            "certain if calls cost what is declared; once other costs are reported, a reserve of "
+            "3 standard errors keeps it"
+        )
+    if promise == "reserve":
+        return (
+            "kept by a reserve of 3 standard errors of what calls were reported to cost, which "
+            f"about 1 {window} in 700 exceeds if costs are near normal"
+        )
+    largest = ", whatever calls cost up to their largest costs" if has_costs else ""
+    return f"certain: it holds at the end of every {window}{largest}"
 
 
 def name_promise(risk: CostRisk, j: int, reports: int = 0) -> PromiseName:

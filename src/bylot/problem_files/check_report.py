@@ -5,7 +5,7 @@ from typing import Any
 from bylot import policies
 from bylot._text import format_labels, format_sizes, format_table, join_words
 from bylot.policies import guard
-from bylot.policies.budget_report import PROMISES
+from bylot.policies.budget_report import describe_promise
 from bylot.problem.limits import UPPER
 from bylot.problem.window_bounds import name_counted_requests
 from bylot.problem_files.calendar_check import describe_windows
@@ -123,16 +123,13 @@ def list_promises(limits: list[dict[str, Any]], key: str) -> list[str]:
     by_sentence: dict[str, list[str]] = {}
     for one in limits:
         name = f"{one.get('cost') or one['group']} {'at_most' if 'at_most' in one else 'at_least'}"
-        sentence = PROMISES[one[key]]
         if one["window"] is not None:
             name += f" per {one['per']}"
             name += " for each tenant" * ("scope" in one)
-            sentence = sentence.replace("at the end of every period", f"in every {one['per']}")
-            sentence = sentence.replace("1 period in", f"1 {one['per']} in")
         if "where" in one:
             name += f" in {', '.join(one['where']['context'])}"
-        if "group" in one:
-            sentence = sentence.partition(", whatever calls cost")[0]
+        window = "period" if one["window"] is None else one["per"]
+        sentence = describe_promise(one[key], window, has_costs="group" not in one)
         by_sentence.setdefault(sentence, []).append(name)
     return [f"{join_words(names, 'and')}: {text}." for text, names in by_sentence.items()]
 

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from bylot._text import format_table
-from bylot.policies.budget_report import PROMISES, LimitInPeriod
+from bylot.policies.budget_report import LimitInPeriod, describe_promise
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.problem.calendar import WindowName
@@ -308,7 +308,7 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
         lines += [str(one) for one in self.limits if one.needs_sentence]
         lines += [
-            f"{one.label} {PROMISES[one.current.promise]}"
+            f"{one.label} {describe_promise(one.current.promise, one.per or 'period')}"
             for one in self.limits
             if one.kept and one.current is not None and one.current.promise == "reserve"
         ]

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylot._text import format_number
-from bylot.policies.budget_report import PROMISES
+from bylot.policies.budget_report import describe_promise
 from bylot.problem import Limit
 from bylot.problem.limits import LimitKey
 from bylot.router.config import RouterConfig
@@ -104,7 +104,7 @@ def view_limit(one: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView:
         stated=cost.stated / decisions,
         expected=cost.expected / decisions,
         gauge=gauge,
-        promise="" if current is None else PROMISES[current.promise],
+        promise="" if current is None else describe_promise(current.promise, name),
     )
 
 
