@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bylot.api import RouterView
 from bylot.errors import PolicyCompiling, StoreUnavailable
@@ -18,6 +18,13 @@ from bylot.eventlog.clock import SteadyClock
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command, GetRouter, MakeDecision
 from bylot.eventlog.repository import RouterRepository, make_owner_name
+from bylot.server.group_commit import (
+    MANY_CLIENTS,
+    MAX_BATCHES_PER_COMMIT,
+    Batch,
+    BatchGatherer,
+    Results,
+)
 from bylot.server.http_errors import ApiError
 from bylot.server.settings import ServerSettings
 from bylot.store import RouterRow, Store, open_store
@@ -27,8 +34,7 @@ QueryResult = TypeVar("QueryResult")
 MakeHandler = Callable[[], CommandHandler]
 CheckRouter = Callable[[Store, RouterRow], None]
 
-MAX_BATCHES_PER_COMMIT = 1_000  # a response waits for all that share its commit
-GROUP_COMMIT_WINDOW_S = 0.0003  # used when the previous commit had more than one request
+FEW_CLIENTS_WAIT_S = 0.0003  # for others, before a commit, if the one before was shared
 IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
 SWEEP_INTERVAL_S = 1.0  # between two looks for decisions whose wait is over
 EXPIRY_TICK_S = 0.5  # between two looks for batches that have waited too long
@@ -49,24 +55,6 @@ def make_command_handler(
     store, owner = open_store(store_url), owner or make_owner_name()
     repository = RouterRepository(store, owner, lease_s, check_router=check_router)
     return CommandHandler(repository, keep_us)
-
-
-class Results(Protocol):
-    """What receives the results of commands: a future, or a `CommandExchange`. The thread of the
-    writer calls `done`, the event loop calls the others.
-    """
-
-    def done(self) -> bool: ...
-    def set_result(self, result: list[Any], /) -> None: ...
-    def set_exception(self, exception: Exception, /) -> None: ...
-
-
-class Batch(NamedTuple):
-    """Commands of one request, what receives their results, and since when they wait."""
-
-    commands: Sequence[Command]
-    results: Results
-    since: float  # by the clock of the event loop
 
 
 class ThreadTask(NamedTuple):
@@ -135,7 +123,7 @@ class Writer(CommandRunner):
     ) -> None:
         self.settings, self.make_handler, self.on_commit = settings, make_handler, on_commit
         self.sweep_interval_s, self.renew_interval_s = SWEEP_INTERVAL_S, settings.lease_s / 3
-        self.queue: SimpleQueue[Batch | ThreadTask | None] = SimpleQueue()
+        self.queue: SimpleQueue[list[Batch] | ThreadTask | None] = SimpleQueue()
         self.waiting: deque[Batch] = deque()  # oldest first; changed by the event loop only
         self.pending = 0  # commands without a result; likewise
         self.keys_in_flight: set[tuple[str, str]] = set()  # likewise
@@ -150,6 +138,8 @@ class Writer(CommandRunner):
     async def start(self) -> None:
         """Start the thread; raises what `make_handler` raises."""
         self.loop = asyncio.get_running_loop()
+        is_shared = self.settings.commit == "group"
+        self.gatherer = BatchGatherer(self.loop, self.queue.put, is_shared=is_shared)
         started: asyncio.Future[None] = self.loop.create_future()
         self.stopped: asyncio.Future[None] = self.loop.create_future()
         self.thread = threading.Thread(
@@ -197,11 +187,11 @@ class Writer(CommandRunner):
             raise ApiError(503, "overloaded", message, retry_after=1.0)
 
     def enqueue(self, commands: Sequence[Command], results: Results) -> None:
-        """Give commands to the thread."""
+        """Give commands to the thread, at once or with others."""
         self.pending += len(commands)
         batch = Batch(commands, results, self.loop.time())
         self.waiting.append(batch)
-        self.queue.put(batch)
+        self.gatherer.add(batch)
 
     @property
     def age_s(self) -> float:
@@ -226,6 +216,7 @@ class Writer(CommandRunner):
     async def close(self, timeout_s: float = 30.0) -> None:
         """Drain the queue, write snapshots and stop the thread, or give up after a while."""
         self.draining = True
+        self.gatherer.hand_over()
         self.queue.put(None)
         try:
             await asyncio.wait_for(self.stopped, timeout_s)
@@ -237,6 +228,7 @@ class Writer(CommandRunner):
     async def run_in_thread(self, work: Callable[[CommandHandler], None]) -> None:
         """Run other work in the thread, between two commits."""
         done: asyncio.Future[None] = self.loop.create_future()
+        self.gatherer.hand_over()
         self.queue.put(ThreadTask(work, done))
         await done
 
@@ -292,23 +284,23 @@ class Writer(CommandRunner):
     def collect(self) -> tuple[list[Batch], bool]:
         """The batches of the next commit, none after an idle tick; and whether to continue.
 
-        A single client is served at once. With many clients, most send their next request just
-        after a commit: one commit for all of them takes less time than two for half of them each.
+        A single client is served at once. After a commit that a few clients shared, the others are
+        waited for here, for less time than a timer of the event loop takes.
         """
         batches: list[Batch] = []
         try:
             pause_s = min(IDLE_TICK_S, max(0.0, self.next_sweep_s - time.monotonic()))
-            batch = self.queue.get(timeout=pause_s)
-            if self.shared_commit:
-                time.sleep(GROUP_COMMIT_WINDOW_S)
-            while batch is not None:
-                if isinstance(batch, ThreadTask):
-                    self.task = batch
+            work = self.queue.get(timeout=pause_s)
+            if self.shared_commit and isinstance(work, list) and len(work) < MANY_CLIENTS:
+                time.sleep(FEW_CLIENTS_WAIT_S)
+            while work is not None:
+                if isinstance(work, ThreadTask):
+                    self.task = work
                     return batches, True
-                batches.append(batch)
+                batches += work
                 if self.settings.commit == "each" or len(batches) >= MAX_BATCHES_PER_COMMIT:
                     return batches, True
-                batch = self.queue.get_nowait()
+                work = self.queue.get_nowait()
         except Empty:
             return batches, True
         return batches, False
@@ -392,6 +384,7 @@ class Writer(CommandRunner):
                 except Exception:  # of one request, which must not affect the others
                     log.exception("a response was not sent")
             first += len(commands)
+        self.gatherer.note_commit(len(batches))
 
 
 def idempotency_slot(command: Command) -> tuple[str, str] | None:
