@@ -4,19 +4,26 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bylot.eventlog.command_handler import CommandHandler
+from bylot.eventlog.commands import MakeDecision
 from bylot.server.group_commit import (
-    MANY_CLIENTS,
-    MAX_BATCHES_PER_COMMIT,
-    MAX_PAUSE,
-    MAX_WAIT_S,
+    MAX_BACKOFF_COMMITS,
+    MAX_BATCHES_PER_HAND_OVER,
+    MIN_BATCHES_TO_GATHER,
+    MIN_WAIT_S,
+    WAIT_PER_BATCH_S,
     Batch,
     BatchGatherer,
 )
+from bylot.server.settings import ServerSettings
+from bylot.server.writer import Writer
+from test_writer import SlowHandler
 
-MANY = 2 * MANY_CLIENTS
+CLIENTS = 2 * MIN_BATCHES_TO_GATHER
 
 
 class FakeLoop:
@@ -24,10 +31,10 @@ class FakeLoop:
 
     def __init__(self) -> None:
         self.timers: dict[int, Callable[[], None]] = {}
+        self.delay_s = 0.0  # of the last one
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Any:
-        assert delay_s == MAX_WAIT_S
-        self.timers[id(timer := FakeTimer(self))] = callback
+        self.timers[id(timer := FakeTimer(self))], self.delay_s = callback, delay_s
         return timer
 
     def end_timers(self) -> None:
@@ -44,142 +51,192 @@ class FakeTimer:
         self.loop.timers.pop(id(self), None)
 
 
-class Bench:
-    """A gatherer, what the thread got from it, and how many batches were added."""
+class Harness:
+    """A gatherer and what a thread does with the batches, which are numbers here."""
 
-    def __init__(self, *, is_shared: bool = True) -> None:
-        self.loop, self.got, self.added = FakeLoop(), list[list[Any]](), 0
+    def __init__(self, *, may_share: bool = True) -> None:
+        self.loop, self.got, self.added, self.done = FakeLoop(), list[list[Any]](), 0, list[Any]()
         loop = cast(asyncio.AbstractEventLoop, self.loop)
-        self.gatherer = BatchGatherer(loop, self.got.append, is_shared=is_shared)
+        self.gatherer = BatchGatherer(loop, self.got.append, may_share=may_share)
 
     def add(self, count: int = 1) -> None:
         for _ in range(count):
             self.gatherer.add(cast(Batch, self.added))
             self.added += 1
 
-    def commit(self) -> int:
-        """The thread does all that it has; how many batches that was."""
-        count = sum(map(len, self.got))
-        self.got.clear()
-        self.gatherer.note_commit(count)
+    def commit(self, hand_overs: int | None = None) -> int:
+        """The thread does what it has, or some of it; how many batches that was."""
+        some = self.got[:hand_overs]
+        del self.got[:hand_overs]
+        outstanding, count = self.added - len(self.done), sum(map(len, some))
+        self.done.extend(one for part in some for one in part)
+        self.gatherer.note_done(count, outstanding)
         return count
 
 
-def make_busy_bench() -> Bench:
+def make_busy_harness() -> Harness:
     """Many clients have just shared a commit."""
-    bench = Bench()
-    bench.add(MANY)
-    assert bench.commit() == MANY
-    return bench
+    made = Harness()
+    made.add(CLIENTS)
+    assert made.commit() == CLIENTS
+    return made
 
 
 def test_few_clients_do_not_wait_even_if_the_thread_is_busy() -> None:
-    bench = Bench()
-    for n in range(1, MANY_CLIENTS):
-        bench.add()
-        assert bench.got[-1] == [n - 1]
-    assert bench.commit() == MANY_CLIENTS - 1
-    bench.add()
-    assert bench.got == [[MANY_CLIENTS - 1]]
-    assert not bench.loop.timers
+    one = Harness()
+    for n in range(MIN_BATCHES_TO_GATHER - 1):
+        one.add()
+        assert one.got[-1] == [n]
+    assert one.commit() == MIN_BATCHES_TO_GATHER - 1
+    one.add()
+    assert one.got == [[MIN_BATCHES_TO_GATHER - 1]]
+    assert not one.loop.timers
 
 
 def test_many_clients_that_come_back_share_the_next_commit() -> None:
-    bench = make_busy_bench()
+    one = make_busy_harness()
     for _ in range(3):
-        bench.add(MANY - 1)
-        assert not bench.got
-        bench.add()
-        assert [len(one) for one in bench.got] == [MANY]
-        assert not bench.loop.timers
-        bench.commit()
+        one.add(CLIENTS - 1)
+        assert not one.got
+        one.add()
+        assert [len(some) for some in one.got] == [CLIENTS]
+        assert not one.loop.timers
+        one.commit()
 
 
 def test_those_that_come_during_a_commit_wait_for_the_others() -> None:
-    bench = make_busy_bench()
-    bench.add(MANY)
-    bench.add(5)  # new clients; the thread is busy
-    assert [len(one) for one in bench.got] == [MANY]
-    bench.commit()
-    bench.add(MANY - 1)
-    assert not bench.got
-    bench.add()
-    assert [len(one) for one in bench.got] == [MANY + 5]
+    one = make_busy_harness()
+    one.add(CLIENTS)
+    one.add(2)  # new clients; the thread is busy
+    assert [len(some) for some in one.got] == [CLIENTS]
+    one.commit()
+    one.add(CLIENTS - 1)
+    assert not one.got
+    one.add()
+    assert [len(some) for some in one.got] == [CLIENTS + 2]
 
 
 def test_clients_that_left_are_not_waited_for_again() -> None:
-    bench = make_busy_bench()
-    bench.add(MANY - 4)
-    bench.loop.end_timers()
-    assert [len(one) for one in bench.got] == [MANY - 4]
-    bench.commit()
-    for _ in range(MANY - 4):
-        bench.add()
-    assert len(bench.got) == MANY - 4  # after a wait in vain the next commit does not wait
-    bench.commit()
-    bench.add(MANY - 4)
-    assert [len(one) for one in bench.got] == [MANY - 4]
+    one, left = make_busy_harness(), CLIENTS - 4
+    one.add(left)
+    one.loop.end_timers()
+    assert [len(some) for some in one.got] == [left]
+    one.commit()
+    one.add(left)
+    assert len(one.got) == left  # after a failed wait the next commit does not wait
+    one.commit()
+    one.add(left)
+    assert [len(some) for some in one.got] == [left]
 
 
-def test_waits_in_vain_become_rare() -> None:
-    bench, waits = make_busy_bench(), 0
+def test_the_wait_grows_with_the_number_of_clients() -> None:
+    for clients in (MIN_BATCHES_TO_GATHER, 1_000):
+        one = Harness()
+        one.add(clients)
+        one.commit()
+        one.add()
+        assert one.loop.delay_s == max(MIN_WAIT_S, WAIT_PER_BATCH_S * clients)
+
+
+def test_failed_waits_become_rare_until_one_succeeds() -> None:
+    one, waits = make_busy_harness(), 0
     for _ in range(1_000):
-        bench.add(MANY_CLIENTS)
-        waits += bool(bench.loop.timers)
-        bench.loop.end_timers()
-        bench.add(MANY_CLIENTS)
-        bench.commit()
-    assert 1_000 / MAX_PAUSE < waits < 30
-    while bench.gatherer.expected == 1:
-        bench.add(MANY)
-        bench.commit()
-    bench.add(bench.gatherer.expected)  # all come back: the next commits wait again
-    bench.commit()
-    for _ in range(10):
-        assert bench.gatherer.expected > 1
-        bench.add(bench.gatherer.expected)
-        bench.commit()
+        one.add(CLIENTS if one.gatherer.expected == 1 else CLIENTS - 1)
+        waits += bool(one.loop.timers)
+        one.loop.end_timers()
+        one.commit()
+    assert 1_000 / MAX_BACKOFF_COMMITS < waits < 30
+    while one.gatherer.expected == 1:
+        one.add(CLIENTS)
+        one.commit()
+    for _ in range(10):  # all come back: every commit waits again
+        assert one.gatherer.expected > 1
+        one.add(one.gatherer.expected)
+        one.commit()
+
+
+@pytest.mark.parametrize("arrivals", [3, 8, 40])
+def test_clients_that_do_not_wait_for_answers_are_hardly_waited_for(arrivals: int) -> None:
+    one, waits, commits = make_busy_harness(), 0, 0
+    for interval in range(3_000):
+        one.add(arrivals)  # whatever the thread does
+        if interval % 2 and one.got:  # every commit takes an interval or two
+            one.commit()
+            waits, commits = waits + bool(one.loop.timers), commits + 1
+        elif interval % 3 == 0:
+            one.loop.end_timers()
+    assert commits > 1_000
+    assert waits < 60
 
 
 def test_with_a_commit_for_each_nothing_waits() -> None:
-    bench = Bench(is_shared=False)
+    one = Harness(may_share=False)
     for _ in range(3):
-        bench.add(MANY)
-        assert len(bench.got) == MANY
-        bench.commit()
+        one.add(CLIENTS)
+        assert len(one.got) == CLIENTS
+        one.commit()
 
 
-def test_a_commit_does_not_grow_without_bound() -> None:
-    bench = make_busy_bench()
-    bench.add(MANY)
-    bench.add(2 * MAX_BATCHES_PER_COMMIT + 1)  # while the store hangs
-    bench.gatherer.hand_over()
-    sizes = [len(one) for one in bench.got[1:]]
-    assert sizes == [MAX_BATCHES_PER_COMMIT, MAX_BATCHES_PER_COMMIT, 1]
+def test_a_hand_over_does_not_grow_without_bound() -> None:
+    one = make_busy_harness()
+    one.add(CLIENTS)
+    one.add(2 * MAX_BATCHES_PER_HAND_OVER + 1)  # while the store hangs
+    one.gatherer.hand_over()
+    sizes = [len(some) for some in one.got[1:]]
+    assert sizes == [MAX_BATCHES_PER_HAND_OVER, MAX_BATCHES_PER_HAND_OVER, 1]
 
 
-@given(steps=st.lists(st.sampled_from(["add", "burst", "commit", "timer"]), max_size=80))
+STEPS = st.sampled_from(["add", "burst", "commit", "commit one", "timer", "hand over"])
+
+
+@given(steps=st.lists(STEPS, max_size=100))
 def test_batches_keep_their_order_and_none_is_left_behind(steps: list[str]) -> None:
-    bench, done = Bench(), list[Any]()
-
-    def commit() -> None:
-        done.extend(one for some in bench.got for one in some)
-        bench.commit()
-
+    one = Harness()
     for step in steps:
-        if step == "commit":
-            commit()
+        if step.startswith("commit"):
+            one.commit(1 if step == "commit one" else None)
         elif step == "timer":
-            bench.loop.end_timers()
+            one.loop.end_timers()
+        elif step == "hand over":
+            one.gatherer.hand_over()
         else:
-            bench.add(MANY if step == "burst" else 1)
-        gatherer = bench.gatherer
-        assert gatherer.handed == sum(map(len, bench.got))
+            one.add(CLIENTS if step == "burst" else 1)
+        gatherer = one.gatherer
+        assert gatherer.in_thread == sum(map(len, one.got))
         # what was gathered waits for the thread or for a timer, and for nothing else
-        assert not gatherer.gathered or gatherer.handed or bench.loop.timers
-        assert len(bench.loop.timers) <= 1
+        assert not gatherer.gathered or gatherer.in_thread or one.loop.timers
+        assert len(one.loop.timers) <= 1
     for _ in range(3):
-        bench.loop.end_timers()
-        commit()
-    assert done == list(range(bench.added))
-    assert not bench.loop.timers
+        one.loop.end_timers()
+        one.commit()
+    assert one.done == list(range(one.added))
+    assert not one.loop.timers
+
+
+@pytest.mark.parametrize("end", ["close", "task", "wait"])
+def test_a_writer_commits_what_was_gathered(end: str) -> None:
+    handler = SlowHandler()
+
+    async def run() -> list[Any]:
+        writer = Writer(ServerSettings(), lambda: cast(CommandHandler, handler))
+        await writer.start()
+        names = [f"r{n}" for n in range(CLIENTS)]
+        for clients in (CLIENTS, CLIENTS, CLIENTS - 3):  # then three of them leave
+            tasks = [asyncio.create_task(writer.execute(MakeDecision(n))) for n in names[:clients]]
+            await asyncio.sleep(0)
+            if clients == CLIENTS:
+                await asyncio.gather(*tasks)
+        assert writer.gatherer.timer is not None
+        assert len(writer.gatherer.gathered) == CLIENTS - 3
+        if end == "task":
+            await writer.run_in_thread(lambda _: handler.tasks.append("other"))
+        if end != "close":
+            assert await asyncio.gather(*tasks) == names[:-3]
+        await writer.close()
+        assert writer.gatherer.timer is None
+        assert writer.pending == writer.gatherer.in_thread == 0
+        return await asyncio.gather(*tasks)
+
+    assert len(asyncio.run(run())) == CLIENTS - 3
+    assert handler.batches[-2:] == [CLIENTS, CLIENTS - 3]
+    assert sum(handler.batches) == 3 * CLIENTS - 3

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 from bylot.eventlog.commands import Command
 
-MAX_BATCHES_PER_COMMIT = 1_000  # about: a response waits for all that share its commit
-MANY_CLIENTS = 12
-MAX_WAIT_S = 0.003  # for all clients that were there at the last commit, if these are many
-MAX_PAUSE = 64  # commits
+MAX_BATCHES_PER_HAND_OVER = 1_000  # a response waits for all that share its commit
+MIN_BATCHES_TO_GATHER = 12  # fewer are gathered faster by the thread than by a timer of the loop
+MIN_WAIT_S, WAIT_PER_BATCH_S = 0.002, 50e-6  # for the others; a client takes some 30 us
+MAX_NEW_SHARE = 1 / 8  # of a commit that clients have waited for: see `BatchGatherer`
+MAX_BACKOFF_COMMITS = 64
 
 
 class Results(Protocol):
@@ -31,17 +32,21 @@ class Batch(NamedTuple):
 
 
 class BatchGatherer:
-    """Gathers batches in the event loop, and gives them to the thread.
+    """Gathers batches in the event loop, and hands them over to the thread.
 
-    Many clients send their next requests just after a commit. One commit for all of them takes less
-    time than two for half of them each. Until all are there the thread sleeps: of two threads that
-    run Python, each wakes up whenever the other lets go of the interpreter's lock, mostly in vain.
-    If some do not come, the next commit does not wait, and twice as many if that happens again.
+    Clients that wait for their answers send the next requests just after a commit. If they are
+    many, the gatherer waits until all of them are there, and then wakes the thread once. One commit
+    for all takes less time than two for half of them each. Besides, a thread that runs while the
+    loop reads requests competes with it for the interpreter's lock: each wakes up whenever the
+    other releases the lock, mostly in vain.
 
-    With few clients the thread gets every batch at once, also while it is busy.
+    A wait fails if it times out, or if many new requests come during the commit that follows:
+    clients then do not wait for answers, and others would always come. After a failure one commit
+    does not wait, after further ones 2, 4 and so on. Whenever the gatherer does not wait, it hands
+    every batch over at once, also while the thread is busy.
 
     put:       gives batches to the thread
-    is_shared: whether several batches may share a commit
+    may_share: whether several batches may share a commit
     """
 
     def __init__(
@@ -49,53 +54,70 @@ class BatchGatherer:
         loop: asyncio.AbstractEventLoop,
         put: Callable[[list[Batch]], None],
         *,
-        is_shared: bool = True,
+        may_share: bool = True,
     ) -> None:
-        self.loop, self.put, self.is_shared = loop, put, is_shared
+        self.loop, self.put, self.may_share = loop, put, may_share
         self.gathered: list[Batch] = []
-        self.handed = 0  # batches that the thread has
-        self.expected = 1  # batches to gather before the thread gets them
-        self.pause = 0  # commits to come that do not wait for clients
-        self.last_pause = 0  # how many did not after the last wait in vain; 0: it was not in vain
+        self.in_thread = 0  # batches that were handed over and are not done
+        self.expected = 1  # batches to gather before a hand-over; 1: do not wait
+        self.has_waited = False  # for the last hand-over, and all came
+        self.backoff = 0  # commits to skip after the last failure; 0 after a success
+        self.commits_to_skip = 0  # that do not wait
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, batch: Batch) -> None:
         """Add a batch, which the thread gets now or later."""
         self.gathered.append(batch)
-        self.check()
+        self.hand_over_or_wait()
 
-    def check(self) -> None:
-        """Hand over what was gathered, if that is enough, or wait for more."""
+    def hand_over_or_wait(self) -> None:
+        """Hand over what was gathered if that is enough; else the thread or a timer ends the wait.
+
+        What was gathered while the thread is busy is looked at again when that is done.
+        """
         if self.expected == 1:
             self.hand_over()
-        elif self.handed:
-            return  # until the end of the commit
-        elif len(self.gathered) >= self.expected:
-            self.last_pause = 0
+        elif not self.in_thread and len(self.gathered) >= self.expected:
+            self.has_waited = True
             self.hand_over()
-        elif self.gathered and self.timer is None:
-            self.timer = self.loop.call_later(MAX_WAIT_S, self.end_wait)
+        elif not self.in_thread and self.gathered and self.timer is None:
+            wait_s = max(MIN_WAIT_S, WAIT_PER_BATCH_S * self.expected)
+            self.timer = self.loop.call_later(wait_s, self.on_timeout)
 
-    def end_wait(self) -> None:
+    def on_timeout(self) -> None:
         """Some clients did not come in time."""
-        self.pause = self.last_pause = min(max(1, 2 * self.last_pause), MAX_PAUSE)
+        self.back_off()
         self.hand_over()
+
+    def back_off(self) -> None:
+        """Do not wait for a while, twice as long as after the last failure."""
+        self.backoff = min(max(1, 2 * self.backoff), MAX_BACKOFF_COMMITS)
+        self.commits_to_skip = self.backoff
 
     def hand_over(self) -> None:
         """Give the thread all that was gathered."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
-        self.handed += len(self.gathered)
-        for first in range(0, len(self.gathered), MAX_BATCHES_PER_COMMIT):
-            self.put(self.gathered[first : first + MAX_BATCHES_PER_COMMIT])
-        self.gathered.clear()
+        batches, self.gathered = self.gathered, []
+        self.in_thread += len(batches)
+        for first in range(0, len(batches), MAX_BATCHES_PER_HAND_OVER):
+            self.put(batches[first : first + MAX_BATCHES_PER_HAND_OVER])
 
-    def note_commit(self, batches: int) -> None:
-        """The thread has done with so many batches."""
-        clients = self.handed + len(self.gathered)
-        self.handed -= batches
-        waits = self.is_shared and clients >= MANY_CLIENTS and self.pause == 0
-        self.expected = clients if waits else 1
-        self.pause = max(0, self.pause - 1)
-        self.check()
+    def note_done(self, batches: int, outstanding: int) -> None:
+        """The thread is done with so many batches.
+
+        outstanding: these, and all others that had no results when these were set
+        """
+        new = outstanding - self.in_thread
+        self.in_thread -= batches
+        if self.has_waited:
+            self.has_waited = False
+            if new > MAX_NEW_SHARE * batches:
+                self.back_off()
+            else:
+                self.backoff = 0
+        gathers = self.may_share and outstanding >= MIN_BATCHES_TO_GATHER
+        self.expected = outstanding if gathers and not self.commits_to_skip else 1
+        self.commits_to_skip = max(0, self.commits_to_skip - 1)
+        self.hand_over_or_wait()

@@ -19,8 +19,8 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command, GetRouter, MakeDecision
 from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.server.group_commit import (
-    MANY_CLIENTS,
-    MAX_BATCHES_PER_COMMIT,
+    MAX_BATCHES_PER_HAND_OVER,
+    MIN_BATCHES_TO_GATHER,
     Batch,
     BatchGatherer,
     Results,
@@ -34,7 +34,7 @@ QueryResult = TypeVar("QueryResult")
 MakeHandler = Callable[[], CommandHandler]
 CheckRouter = Callable[[Store, RouterRow], None]
 
-FEW_CLIENTS_WAIT_S = 0.0003  # for others, before a commit, if the one before was shared
+SHORT_WAIT_S = 0.0003  # for others, before a commit, if the one before was shared
 IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
 SWEEP_INTERVAL_S = 1.0  # between two looks for decisions whose wait is over
 EXPIRY_TICK_S = 0.5  # between two looks for batches that have waited too long
@@ -138,8 +138,8 @@ class Writer(CommandRunner):
     async def start(self) -> None:
         """Start the thread; raises what `make_handler` raises."""
         self.loop = asyncio.get_running_loop()
-        is_shared = self.settings.commit == "group"
-        self.gatherer = BatchGatherer(self.loop, self.queue.put, is_shared=is_shared)
+        may_share = self.settings.commit == "group"
+        self.gatherer = BatchGatherer(self.loop, self.queue.put, may_share=may_share)
         started: asyncio.Future[None] = self.loop.create_future()
         self.stopped: asyncio.Future[None] = self.loop.create_future()
         self.thread = threading.Thread(
@@ -284,21 +284,21 @@ class Writer(CommandRunner):
     def collect(self) -> tuple[list[Batch], bool]:
         """The batches of the next commit, none after an idle tick; and whether to continue.
 
-        A single client is served at once. After a commit that a few clients shared, the others are
-        waited for here, for less time than a timer of the event loop takes.
+        A single client is served at once. If the last commit was shared, and the event loop has not
+        gathered these, wait a moment for others: less than a timer of the loop can.
         """
         batches: list[Batch] = []
         try:
             pause_s = min(IDLE_TICK_S, max(0.0, self.next_sweep_s - time.monotonic()))
             work = self.queue.get(timeout=pause_s)
-            if self.shared_commit and isinstance(work, list) and len(work) < MANY_CLIENTS:
-                time.sleep(FEW_CLIENTS_WAIT_S)
+            if self.shared_commit and isinstance(work, list) and len(work) < MIN_BATCHES_TO_GATHER:
+                time.sleep(SHORT_WAIT_S)
             while work is not None:
                 if isinstance(work, ThreadTask):
                     self.task = work
                     return batches, True
                 batches += work
-                if self.settings.commit == "each" or len(batches) >= MAX_BATCHES_PER_COMMIT:
+                if self.settings.commit == "each" or len(batches) >= MAX_BATCHES_PER_HAND_OVER:
                     return batches, True
                 work = self.queue.get_nowait()
         except Empty:
@@ -371,7 +371,7 @@ class Writer(CommandRunner):
 
     def deliver(self, batches: list[Batch], wanted: list[Batch], results: list[Any]) -> None:
         """Set the results in the event loop: one call per commit, not per batch."""
-        first = 0
+        first, outstanding = 0, len(self.waiting)
         for commands, _, _ in batches:
             self.waiting.popleft()
             self.pending -= len(commands)
@@ -384,7 +384,7 @@ class Writer(CommandRunner):
                 except Exception:  # of one request, which must not affect the others
                     log.exception("a response was not sent")
             first += len(commands)
-        self.gatherer.note_commit(len(batches))
+        self.gatherer.note_done(len(batches), outstanding)
 
 
 def idempotency_slot(command: Command) -> tuple[str, str] | None:
