@@ -68,9 +68,9 @@ class Harness:
         """The thread does what it has, or some of it; how many batches that was."""
         some = self.got[:hand_overs]
         del self.got[:hand_overs]
-        outstanding, count = self.added - len(self.done), sum(map(len, some))
+        count = sum(map(len, some))
         self.done.extend(one for part in some for one in part)
-        self.gatherer.note_done(count, outstanding)
+        self.gatherer.note_done(count)
         return count
 
 

@@ -104,16 +104,13 @@ class BatchGatherer:
         for first in range(0, len(batches), MAX_BATCHES_PER_HAND_OVER):
             self.put(batches[first : first + MAX_BATCHES_PER_HAND_OVER])
 
-    def note_done(self, batches: int, outstanding: int) -> None:
-        """The thread is done with so many batches.
-
-        outstanding: these, and all others that had no results when these were set
-        """
-        new = outstanding - self.in_thread
+    def note_done(self, batches: int) -> None:
+        """The thread is done with so many batches; others may have been gathered meanwhile."""
+        outstanding = self.in_thread + len(self.gathered)
         self.in_thread -= batches
         if self.has_waited:
             self.has_waited = False
-            if new > MAX_NEW_SHARE * batches:
+            if len(self.gathered) > MAX_NEW_SHARE * batches:
                 self.back_off()
             else:
                 self.backoff = 0

@@ -371,7 +371,7 @@ class Writer(CommandRunner):
 
     def deliver(self, batches: list[Batch], wanted: list[Batch], results: list[Any]) -> None:
         """Set the results in the event loop: one call per commit, not per batch."""
-        first, outstanding = 0, len(self.waiting)
+        first = 0
         for commands, _, _ in batches:
             self.waiting.popleft()
             self.pending -= len(commands)
@@ -384,7 +384,7 @@ class Writer(CommandRunner):
                 except Exception:  # of one request, which must not affect the others
                     log.exception("a response was not sent")
             first += len(commands)
-        self.gatherer.note_done(len(batches), outstanding)
+        self.gatherer.note_done(len(batches))
 
 
 def idempotency_slot(command: Command) -> tuple[str, str] | None:
