@@ -1,6 +1,6 @@
 """The environment protocol, shared checks, and the environment that is a table of given values."""
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
+from bylot.problem.limits import float_from_real
 
 FIRST_ENVIRONMENT_STREAM = 1 << 32  # smaller random streams belong to policies
 BLOCK_ROUNDS = 256  # rounds drawn together: values depend on the block, not on the request
@@ -44,9 +45,10 @@ def make_block_generator(seed: int, block: int, stream: int = 0) -> np.random.Ge
 
 def check_positive_value(name: str, value: float) -> float:
     """Require a positive, finite number."""
-    if not (is_number(value) and 0 < value < np.inf):
+    number = float_from_real(value)
+    if number is None or not 0 < number < np.inf:
         raise ValuesError(name, got=value, expected="a positive number")
-    return float(value)
+    return number
 
 
 def check_count(name: str, value: int) -> int:
@@ -54,11 +56,6 @@ def check_count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValuesError(name, got=value, expected="a whole number of at least 1")
     return int(value)
-
-
-def is_number(value: object) -> bool:
-    """Is it a real number, also one of NumPy? A truth value is none."""
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def copy_floats(values: npt.ArrayLike) -> Floats:

@@ -14,6 +14,7 @@ from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.numpy_betas import draw_betas
 from bylot.problem import Problem, at_least, at_most, share
+from bylot.problem.limits import float_from_real
 
 REGIME_STREAM = 1
 
@@ -143,12 +144,13 @@ class Regime(Noisy):
         if self.blocks > self.horizon:
             expected = f"at most one per round of the horizon {horizon}"
             raise ValuesError("blocks", got=blocks, expected=expected)
-        if not (base.is_number(share) and 0 < share <= 1):
+        part, scale = float_from_real(share), float_from_real(factor)
+        if part is None or not 0 < part <= 1:
             raise ValuesError("share", got=share, expected="a fraction in (0, 1]")
-        if not (base.is_number(factor) and 0 <= factor <= 1):
+        if scale is None or not 0 <= scale <= 1:
             raise ValuesError("factor", got=factor, expected="a number in [0, 1]")
-        self.factor = float(factor)
-        self.count = max(1, math.floor(share * self.shape[1] + 0.5))
+        self.factor = scale
+        self.count = max(1, math.floor(part * self.shape[1] + 0.5))
 
     def shrunk_experts(self, block: int, seed: int) -> Ints:
         """Draw the experts that are shrunk in a block of the horizon, in increasing order."""
