@@ -33,6 +33,7 @@ from bylot.router.decision import Decision
 from logged_aggregate import LoggedRouter
 
 ALL = np.empty(0, np.bool_)
+NO_FLOATS = np.empty(0)
 USD = [1.0, 2.0, 3.0, 1.5, 0.5, 4.0]
 NAMES = [f"e{i}" for i in range(6)]
 UNIT = 4.0  # of the budget in the rows of a guard: the largest cost
@@ -57,7 +58,7 @@ def settle_usd(guard: Guard, budget: Budget, t: int, members: Ints, spend: list[
     costs[0] = np.array(spend) / UNIT
     more = np.full(guard.b.size, np.nan)
     more[0] = costs[0].sum() - guard.A[0][members].sum()
-    settle_calls(guard, budget, t, members, more, costs)
+    settle_calls(guard, budget, t, members, more, costs, NO_FLOATS)
 
 
 def test_the_mean_of_a_member_counts_its_declared_cost_as_three_reports() -> None:
@@ -131,7 +132,7 @@ def test_sums_of_panels_teach_the_cost_of_each_member() -> None:
     totals = np.array([true[members].sum() for members in panels]) / UNIT
     for t, members in enumerate(panels):
         more = np.array([totals[t] - guard.A[0][members].sum(), np.nan])
-        settle_calls(guard, budget, t, members, more, np.full((2, 3), np.nan))
+        settle_calls(guard, budget, t, members, more, np.full((2, 3), np.nan), NO_FLOATS)
     assert_allclose(budget.costs.means[0], learn_totals_in_numpy(panels, totals), rtol=1e-9)
     assert_allclose(budget.costs.means[0] * UNIT, true, rtol=0.2)
     assert not np.allclose(np.array(USD), true, rtol=0.3)  # the declared costs are not near
@@ -232,7 +233,7 @@ def play_adversary(
             known = np.full((guard.b.size, those.size), np.nan)
             if rng.random() < 0.5:
                 known[0] = costs
-            settle_calls(guard, budget, then, those, more, known)
+            settle_calls(guard, budget, then, those, more, known, NO_FLOATS)
     return np.array(spent)
 
 
@@ -405,7 +406,7 @@ def settle_rows(guard: Guard, budget: Budget, t: int, members: Ints, spend: Floa
     """Report what each member cost under the first row, in its units."""
     more, costs = np.full(guard.b.size, np.nan), np.full((guard.b.size, members.size), np.nan)
     more[0], costs[0] = spend.sum() - guard.A[0][members].sum(), spend
-    settle_calls(guard, budget, t, members, more, costs)
+    settle_calls(guard, budget, t, members, more, costs, NO_FLOATS)
 
 
 def test_no_certain_limit_is_given_up_for_one_kept_by_a_reserve() -> None:
@@ -440,7 +441,7 @@ def test_a_late_report_is_booked_in_the_period_of_its_decision() -> None:
     settle_usd(guard, budget, 71, panels[71], [60.0, 60.0, 60.0])
     assert budget.missed.tolist() == [1, 0]
     more = np.array([-2 * 177.0 / UNIT, np.nan])
-    settle_calls(guard, budget, 72, panels[72], more, np.full((2, 3), np.nan))
+    settle_calls(guard, budget, 72, panels[72], more, np.full((2, 3), np.nan), NO_FLOATS)
     assert budget.missed.tolist() == [0, 0]  # judged again
     settle_usd(guard, budget, 10, panels[10], [900.0, 900.0, 900.0])  # too old to be judged
     assert budget.missed.tolist() == [0, 0]

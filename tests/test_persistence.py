@@ -100,8 +100,8 @@ def test_a_share_keeps_its_members() -> None:
 def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     Router(make_five_expert_problem()).save(path)
-    path.write_text(path.read_text().replace('"version":5', '"version":7'))
-    with pytest.raises(SavedFileError, match="has version 7; this bylot reads version 5"):
+    path.write_text(path.read_text().replace('"version":6', '"version":7'))
+    with pytest.raises(SavedFileError, match="has version 7; this bylot reads version 6"):
         Router.load(path)
 
 
@@ -111,10 +111,10 @@ def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:
         ("", "is not JSON"),
         ("{", "is not JSON"),
         ("[]", "not a bylot-router file"),
-        ('{"format": "bylot-router", "version": 5}', "was changed"),
+        ('{"format": "bylot-router", "version": 6}', "was changed"),
         (
             '{"form": "bylot-router", "version": 1}',
-            "has version 1; this bylot reads version 5; use the bylot that wrote it",
+            "has version 1; this bylot reads version 6; use the bylot that wrote it",
         ),
         ("[" * 100_000, "is not JSON"),
         ("\x00\x01", "is not JSON"),

@@ -13,6 +13,7 @@ from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.scratch_arrays import no_floats
 from bylot.policies.base import Ticket, select_first
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.spend_settlement import settle
@@ -150,7 +151,7 @@ def settle_simulated_calls(
                 if calls.reported == 0:
                     spend[j, place] = own[place] / calls.unit[j]
             more[j] = (total - stated) / calls.unit[j]
-    settle(rule, state, ticket.t, members, more, spend)
+    settle(rule, state, ticket.t, members, more, spend, no_floats())
 
 
 @jit

@@ -182,6 +182,7 @@ class RouterAggregate:
             body.draws,
             seal=event.seal,
             labels=history.labels_from_body(body),
+            held=body.held,
         )
         self.open.add(event.seq, opened)
         self.timeline.add_decision(body.t, event.at, body.spend)
@@ -214,13 +215,14 @@ class RouterAggregate:
             raise errors.NoSubstitute(what, remedy="go on with the other members")
         failed, added = substitution.choose_substitute(core, self.active, current, command)
         labels = history.labels_from_body(current.made)
-        more = core.exchange_call(one.t, failed, added, labels)  # nothing is refused any more
+        # nothing is refused any more
+        more, more_held = core.exchange_call(one.t, failed, added, labels)
         for name, cost in more.items():
             self.stated[name] += cost
         self.counters.failed += 1
         self.counters.count_corrections(more)
         self.timeline.add_cost(one.t, more)
-        body = substitution.make_exchange(core.problem, current, command, added, more)
+        body = substitution.make_exchange(core.problem, current, command, added, more, more_held)
         self.fill_panel(of, one, history.exchange_member(current, body))
         return self.append(at, body, of=of)
 
@@ -261,6 +263,9 @@ class RouterAggregate:
         receipt = reward_rules.choose_receipt(one, report, is_open, now, how, same_pool, id)
         if receipt == "pending" and how == "sum":
             reward_rules.check_reward_sum(one, report, self.core.run, id)
+        if not replayed:
+            raised = reward_rules.compute_later_corrections(report.spend, one.rewards.values())
+            feedback.check_corrections(raised, self.core.list_certain_costs(), id)
         body = RewardReceived(
             receipt=receipt,
             key=key,
@@ -285,7 +290,15 @@ class RouterAggregate:
             again = {name: more for name, more in corrections.items() if name in known}
             if new:  # the first report of a cost teaches what calls cost
                 ticket = one.ticket if of > self.pool_since else None
-                self.core.settle(ticket, new, body.member_spend, t=one.t, labels=one.labels)
+                self.core.settle(
+                    ticket,
+                    new,
+                    body.member_spend,
+                    t=one.t,
+                    labels=one.labels,
+                    panel=one.panel,
+                    held=one.held,
+                )
             if again:
                 self.core.settle(None, again, t=one.t, labels=one.labels)
             self.counters.count_corrections(corrections)
@@ -327,6 +340,7 @@ class RouterAggregate:
         """Set the panel of a decision, its stated cost and, if it is of this pool, its ticket."""
         made = current.made
         one.spend, one.panel, one.labels = made.spend, made.draws, history.labels_from_body(made)
+        one.held = made.held
         if of > self.pool_since:  # else it is noted: nothing is learned from it
             one.ticket = history.ticket_from_current(current, self.core.contexts[made.context])
 
@@ -378,9 +392,9 @@ class RouterAggregate:
             what = self.describe_decision(of, None if one is None else one.reported)
             raise errors.DecisionStateError(f"{what}; it cannot be cancelled any more")
         body = self.decision_body(of)
-        panel = body.draws if of > self.pool_since else ()
         labels = history.labels_from_body(body)
-        booked = self.core.cancel(body.t, body.spend, body.expected, panel, labels)
+        costs = body.spend, body.expected
+        booked = self.core.cancel(body.t, *costs, body.draws, labels, body.held)
         self.timeline.cancel_decision(body.t, booked)
         for name, cost in booked.items():
             self.stated[name] -= cost

@@ -100,6 +100,7 @@ class DecisionMade(EventBody, frozen=True, omit_defaults=True):
     refused: tuple[tuple[int, int], ...] = ()  # requests since the last decision: hour, how many
     tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
     tenant: str | None = None  # whose limits count it too
+    held: dict[str, float] = {}  # by cost: reserved beyond `spend` until that cost is reported
 
 
 class RewardReceived(EventBody, frozen=True, omit_defaults=True):
@@ -123,6 +124,7 @@ class MemberReplaced(EventBody, frozen=True):
     added: str
     seat: int  # the index of the added one among the experts
     spend: dict[str, float]  # stated cost of the panel from here on
+    held: dict[str, float] = {}  # what is reserved beyond it, likewise
 
 
 class DecisionActivated(EventBody, frozen=True):

@@ -56,6 +56,7 @@ def body_from_ticket(
         refused=tuple(refused),
         tables=read_tables(core),
         tenant=command.tenant,
+        held=booked.held,
         by=command.by,
     )
 
@@ -99,6 +100,7 @@ def exchange_member(current: CurrentDecision, body: MemberReplaced) -> CurrentDe
         propensity=None,
         inclusion=None,
         spend=body.spend,
+        held=body.held,
     )
     return CurrentDecision(changed, (*current.failed, body.failed))
 

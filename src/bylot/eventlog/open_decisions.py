@@ -29,6 +29,7 @@ class OpenDecision(Struct):
     rewards: dict[str | None, RewardReceived] = {}  # all reports so far, by their keys
     seal: bytes = b""  # of its event; empty: it is in the log only
     labels: RequestLabels = NO_LABELS  # of the request, once the panel is known
+    held: dict[str, float] = {}  # what is reserved beyond its stated cost, likewise
 
     @property
     def is_deferred(self) -> bool:

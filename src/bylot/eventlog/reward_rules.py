@@ -122,6 +122,16 @@ def aggregate_rewards(
     return RewardReport(value, scores or None, winner)
 
 
+def compute_later_corrections(
+    spend: Mapping[str, float] | None, rewards: Iterable[RewardReceived]
+) -> dict[str, float]:
+    """Return the difference to what was reported before, for costs of which something was."""
+    known: dict[str, float] = {}
+    for reward in rewards:
+        known.update(reward.spend or {})
+    return {name: cost - known[name] for name, cost in (spend or {}).items() if name in known}
+
+
 def compute_cost_corrections(
     spend: Mapping[str, float], stated: Mapping[str, float], rewards: Iterable[RewardReceived]
 ) -> dict[str, float]:

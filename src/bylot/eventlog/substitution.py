@@ -64,14 +64,19 @@ def make_exchange(
     command: ReplaceMember,
     added: int,
     more: CostsByName,
+    more_held: CostsByName,
 ) -> MemberReplaced:
-    """The body of the event; more: by how much the stated costs of the panel change."""
+    """The body of the event; more: by how much the stated costs of the panel change; more_held: and
+    what is reserved beyond them.
+    """
     spend = {name: cost + more.get(name, 0.0) for name, cost in current.made.spend.items()}
+    held = {name: cost + more_held.get(name, 0.0) for name, cost in current.made.held.items()}
     return MemberReplaced(
         failed=command.failed,
         available=command.available,
         added=problem.experts[added],
         seat=added,
         spend=spend,
+        held=held,
         by=command.by,
     )

@@ -80,7 +80,7 @@ class Budget(NamedTuple):
         scoped = np.array([limit.scope is not None for limit in change.new.limits], np.bool_)
         new.windows.first[~scoped] = self.rounds[0]
         migrate_learned_costs(self.costs, new.costs, change)
-        migrate_reserves(self, new, change)
+        migrate_reserves(self.costs, new.costs, change)
         self.windows.migrate(new.windows, change)
 
     def is_valid(self, rule: Any) -> bool:
@@ -90,17 +90,22 @@ class Budget(NamedTuple):
         return bool(placed and counted and self.windows.is_valid(rule))
 
 
-def migrate_reserves(old: Budget, new: Budget, change: ProblemChange) -> None:
-    """Keep from when on calls of tenants are reserved at the costs of now; others stay reserved
-    until their window ends, as what each of them was counted as is not known.
+def migrate_reserves(old: LearnedCosts, new: LearnedCosts, change: ProblemChange) -> None:
+    """Keep the reserves of decisions without a report, which no edit changes.
+
+    A new limit in periods takes over the largest reserve of another limit on the same cost. That of
+    a new window is computed by `begin_new_windows`; those of tenants are in their ledgers.
     """
-    new.costs.since[:] = old.rounds[0]
-    for i, j in zip(*(one.tolist() for one in change.limits), strict=True):
-        name, was, now = change.new.limits[j].name, change.old, change.new
-        same = np.array_equal(was.costs[name], now.costs[name]) and was.experts == now.experts
-        none = np.empty(0)
-        if same and np.array_equal(was.max_costs.get(name, none), now.max_costs.get(name, none)):
-            new.costs.since[j] = old.costs.since[i]
+    units, new_units = compute_row_units(change.old), compute_row_units(change.new)
+    for i, j in zip(*(places.tolist() for places in change.limits), strict=True):
+        new.open[j] = old.open[i] * units[i] / new_units[j]
+        new.open_before[j] = old.open_before[i] * units[i] / new_units[j]
+    known = {limit.key for limit in change.old.limits}
+    for j, limit in enumerate(change.new.limits):
+        if limit.per is None and not limit.where and limit.key not in known:
+            same_cost = [i for i, was in enumerate(change.old.limits) if was.name == limit.name]
+            reserves = (old.open[same_cost] * units[same_cost] / new_units[j]).tolist()
+            new.open[j] = max(reserves, default=0.0)
 
 
 def open_budget(guard: Guard, contexts: int) -> Budget:
@@ -171,13 +176,23 @@ def compute_varying_later_cost(
     """`compute_later_cost` of a row whose calls may cost more or less than declared."""
     plan, costs = get_schedule(guard, budget), budget.costs
     row, mean = get_guarded_row(guard.risk, costs, j), plan.mean[j]
-    more = compute_open_cost(costs, j, row, guard.A[j])
+    more = compute_reserved_cost(guard, budget, j)
     if not guard.risk.certain[j]:
         more += compute_reserve(guard.risk, costs, j, n, plan.quota, members)
         mean = 0.0
         for i in range(row.size):
             mean += plan.quota[i] * row[i]
     return bound_schedule_cost(n, mean, plan.ahead[place, j]) + more
+
+
+@jit
+def compute_reserved_cost(guard: Guard, budget: Budget, j: int) -> float:
+    """What calls without a report may cost beyond what is booked: at most if the limit is certain,
+    else as expected.
+    """
+    if guard.risk.certain[j]:
+        return float(budget.costs.open[j])
+    return compute_open_cost(budget.costs, j, budget.costs.means[j], guard.A[j])
 
 
 @jit_scalar
@@ -235,21 +250,25 @@ def close_window(guard: Guard, budget: Budget, j: int) -> None:
     windows.requests[j] = 0
     windows.first[j, 1] = windows.first[j, 0]
     windows.first[j, 0] = budget.rounds[0]
+    budget.costs.open_before[j] = budget.costs.open[j]
     budget.costs.open[j] = 0.0
     for i in range(waiting.shape[1]):
         waiting[j, i] = 0
 
 
 @jit_embedded
-def wait_for_report(guard: Guard, budget: Budget, j: int, i: int) -> None:
-    """Wait for a report of what a call of expert i costs in row j. For each tenant, only the sum of
-    what calls can cost beyond what is declared is known.
+def wait_for_report(guard: Guard, budget: Budget, j: int, members: Ints) -> float:
+    """Wait for a report of what a panel costs in row j, and return what it may cost more than
+    declared. Calls of each expert are not counted for single tenants.
     """
-    if guard.windows.scoped[j]:
-        if guard.risk.certain[j]:
-            budget.costs.open[j] += guard.risk.worst[j, i] - guard.A[j, i]
-    else:
-        budget.costs.waiting[j, i] += 1
+    held = 0.0
+    for place in range(members.size):
+        if is_first_draw(members, place):
+            held += guard.risk.excess[j, members[place]]
+            if not guard.windows.scoped[j]:
+                budget.costs.waiting[j, members[place]] += 1
+    budget.costs.open[j] += held
+    return held
 
 
 @jit_embedded
@@ -259,14 +278,11 @@ def book_round(guard: Guard, budget: Budget, members: Ints, cost: Floats) -> Non
     for j in range(cost.size):
         if windows.applies[j]:
             budget.spent[j] += cost[j]
+            held = wait_for_report(guard, budget, j, members)
             if kind[j] != PERIOD:
                 windows.requests[j] += 1
-                book_hour(windows, j, budget.rounds[0], cost[j])
-    for place in range(members.size):
-        if is_first_draw(members, place):
-            for j in range(cost.size):
-                if windows.applies[j]:
-                    wait_for_report(guard, budget, j, members[place])
+                book_hour(windows, windows.history, j, budget.rounds[0], cost[j])
+                book_hour(windows, windows.held, j, budget.rounds[0], held)
     budget.left[0] -= 1
     budget.rounds[0] += 1
     for j in range(cost.size):  # a period of a group has as many requests of its own
@@ -290,6 +306,7 @@ def begin_period(guard: Guard, budget: Budget) -> None:
         budget.missed[j] += budget.spent[j] > compute_allowance(guard.period, guard.b[j])
         budget.before[j] = budget.spent[j]
         budget.spent[j] = 0.0
+        budget.costs.open[j] = 0.0
         for i in range(waiting.shape[1]):
             waiting[j, i] = 0
 
@@ -353,9 +370,8 @@ def migrate_window_spend(change: ProblemChange, old: BoundPolicy, new: BoundPoli
 
 def compute_open_costs(guard: Guard, budget: Budget) -> Floats:
     """(d,) what calls without a report may cost beyond what is booked, as the guard counts them."""
-    open_costs, costs = np.zeros(guard.b.size), budget.costs
+    open_costs = np.zeros(guard.b.size)
     for j in range(guard.b.size):
-        if is_varying(guard.risk, costs, j):
-            row = get_guarded_row(guard.risk, costs, j)
-            open_costs[j] = compute_open_cost(costs, j, row, guard.A[j])
+        if is_varying(guard.risk, budget.costs, j):
+            open_costs[j] = compute_reserved_cost(guard, budget, j)
     return open_costs

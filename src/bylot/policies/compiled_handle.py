@@ -167,6 +167,7 @@ class BookedDecision(Struct):
     costs: Floats  # (2, n): row 0 realised, row 1 expected before the draw
     inclusion: Floats  # (M,) probability of each draw's expert to be in the panel
     propensity: float  # of the panel; NaN if the policy does not know it
+    held: dict[str, float] = {}  # by cost: what it can cost beyond that, until it is reported
 
 
 DrawnTicket = tuple[Ints, Floats | None, Floats | None, float, bool, float, float, bool, float]
@@ -224,10 +225,12 @@ def learn_feedback(
     handle.totals.total[0] += value
 
 
-@takes_handle(INT, INTS, FLOATS, TABLE)
-def settle_spend(handle: Any, t: int, members: Ints, more: Floats, spend: Floats) -> None:
+@takes_handle(INT, INTS, FLOATS, TABLE, FLOATS)
+def settle_spend(
+    handle: Any, t: int, members: Ints, more: Floats, spend: Floats, held: Floats
+) -> None:
     """Book and learn what the calls of decision t cost (`spend_settlement.settle_calls`)."""
-    settle(handle.rule, handle.state, t, members, more, spend)
+    settle(handle.rule, handle.state, t, members, more, spend, held)
 
 
 @takes_handle(INT)

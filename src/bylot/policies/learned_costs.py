@@ -34,6 +34,7 @@ class CostRisk(NamedTuple):
     scale: Floats  # (d, K) the size of the declared cost, never 0
     varies: Bools  # (d,) is it a declared cost, which a call may exceed?
     certain: Bools  # (d,) does the schedule keep the limit whatever calls cost, up to `worst`?
+    excess: Floats  # (d, K) of the largest cost of a call over the declared one; 0: no largest
 
 
 def make_exact_risk(A: Floats) -> CostRisk:
@@ -41,13 +42,15 @@ def make_exact_risk(A: Floats) -> CostRisk:
     d = A.shape[0]
     least = LEAST_COST_FRACTION * np.abs(A).mean(axis=1, keepdims=True)
     scale = np.maximum(np.maximum(np.abs(A), least), MIN_COST_SCALE)
-    return CostRisk(A, scale, np.zeros(d, np.bool_), np.zeros(d, np.bool_))
+    return CostRisk(A, scale, np.zeros(d, np.bool_), np.zeros(d, np.bool_), np.zeros(A.shape))
 
 
 def make_declared_risk(problem: Problem, rows: ConstraintRows) -> CostRisk:
     """Calls may cost more or less than declared; derived costs are exact."""
     varies = np.array([not limit.is_derived for limit in problem.limits], np.bool_)
-    return make_exact_risk(rows.A)._replace(varies=varies)
+    caps = make_largest_cost_rows(problem, rows)
+    excess = np.where(np.isfinite(caps), caps - rows.A, 0.0)
+    return make_exact_risk(rows.A)._replace(varies=varies, excess=excess)
 
 
 def make_largest_cost_rows(problem: Problem, rows: ConstraintRows) -> Floats:
@@ -68,8 +71,8 @@ class LearnedCosts(NamedTuple):
     peak: Floats  # (d,) the largest excess of a report over its mean, in sizes of the largest call
     reports: Ints  # (d,) decisions whose cost was reported
     waiting: Ints  # (d, K) calls of this period whose cost in a row was not reported
-    open: Floats  # (d,) what such calls of one tenant can cost beyond what is declared
-    since: Ints  # (d,) the first decision that is counted in it at the costs of now
+    open: Floats  # (d,) reserve: what decisions without a report can cost beyond what is booked
+    open_before: Floats  # (d,) the same in the window before
     planned: Floats  # (d, K) the means that the schedule was computed from
     margin: Floats  # one number: of the schedule
     plans: Ints  # decisions settled; at how many the next schedule is due; schedules put to use
@@ -93,7 +96,7 @@ def start_learned_costs(A: Floats, risk: CostRisk, members: int) -> LearnedCosts
         reports=np.zeros(d, np.int64),
         waiting=np.zeros((d, K), np.int64),
         open=np.zeros(d),
-        since=np.zeros(d, np.int64),
+        open_before=np.zeros(d),
         planned=A.copy(),
         margin=np.zeros(1),
         plans=np.zeros(3, np.int64),
@@ -221,7 +224,7 @@ def compute_noise(costs: LearnedCosts, j: int) -> float:
 @jit
 def compute_open_cost(costs: LearnedCosts, j: int, row: Floats, declared: Floats) -> float:
     """By how much calls without a report are expected to exceed the declared costs in this row."""
-    total = costs.open[j]
+    total = 0.0
     for i in range(row.size):
         if costs.waiting[j, i] > 0:
             total += costs.waiting[j, i] * (row[i] - declared[i])

@@ -186,10 +186,16 @@ def learn_report(
 
 @step(settle, NoisyOrRule)
 def settle_noisy_or(
-    rule: NoisyOrRule, state: NoisyOrState, t: int, members: Ints, more: Floats, spend: Floats
+    rule: NoisyOrRule,
+    state: NoisyOrState,
+    t: int,
+    members: Ints,
+    more: Floats,
+    spend: Floats,
+    held: Floats,
 ) -> None:
     """`settle`: in the budget of all rounds."""
-    settle_calls(rule.explorer.guard, state.explorer.budget, t, members, more, spend)
+    settle_calls(rule.explorer.guard, state.explorer.budget, t, members, more, spend, held)
 
 
 @step(enter, NoisyOrRule)

@@ -87,7 +87,9 @@ def fill_tenant_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace)
 def compute_known_cost(guard: Guard, budget: Budget, j: int) -> float:
     """What was spent under a limit, with what open calls are expected to cost, and a reserve."""
     spent, costs = budget.spent[j], budget.costs
-    if is_varying(guard.risk, costs, j):
+    if guard.windows.scoped[j] and guard.risk.certain[j]:
+        spent += costs.open[j]
+    elif is_varying(guard.risk, costs, j):
         spent += compute_open_cost(costs, j, costs.means[j], guard.A[j])
     if is_uncertain(guard.risk, costs, j):
         quota, no_members = get_schedule(guard, budget).quota, np.empty(0, np.int64)

@@ -1,7 +1,7 @@
 """Settlement: what calls really cost is booked in the period of their decision, and learned."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,15 @@ from bylot.policies.budget import (
     Budget,
     Guard,
     compute_allowance,
+    compute_reserved_cost,
     find_allowance,
     migrate_period,
-    wait_for_report,
 )
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.fallback_schedule import FallbackSchedule
 from bylot.policies.learned_costs import (
     CostSurprise,
     clip_mean,
-    compute_open_cost,
-    get_guarded_row,
     is_uncertain,
     learn_cost,
     learn_noise,
@@ -33,6 +31,7 @@ from bylot.problem import Problem
 
 FIRST_PLAN_REPORTS, LAST_PLAN_REPORTS = 10, 500  # between two schedules, at least and at most
 PLAN_GROWTH = 5  # or a fifth of all reports so far
+RESERVE_TOLERANCE = 1e-9  # of a decision's reserve, by which sums of such may be rounded
 
 
 @jit
@@ -44,11 +43,11 @@ def book_correction(guard: Guard, budget: Budget, t: int, j: int, more: float) -
     """
     if not budget.windows.applies[j]:
         return
+    if guard.windows.kind[j] != PERIOD:
+        book_hour(budget.windows, budget.windows.history, j, t, more)
     first, before = find_first_decisions(guard, budget, j)
     if t >= first:
         budget.spent[j] += more
-        if guard.windows.kind[j] != PERIOD:
-            book_hour(budget.windows, j, t, more)
     elif t >= before:
         most = find_allowance(guard, budget, j, budget.windows.requests_before[j])
         budget.missed[j] -= budget.before[j] > most
@@ -65,13 +64,41 @@ def find_first_decisions(guard: Guard, budget: Budget, j: int) -> tuple[int, int
 
 
 @jit
+def change_reserve(guard: Guard, budget: Budget, t: int, j: int, more: float) -> None:
+    """Change what is reserved in row j for decision t, in its period or window."""
+    if more == 0.0 or not budget.windows.applies[j]:
+        return
+    first, before = find_first_decisions(guard, budget, j)
+    if t >= first:
+        budget.costs.open[j] = add_to_reserve(budget.costs.open[j], more)
+    elif t >= before:
+        budget.costs.open_before[j] = add_to_reserve(budget.costs.open_before[j], more)
+    if guard.windows.kind[j] != PERIOD:
+        book_hour(budget.windows, budget.windows.held, j, t, more)
+
+
+@jit
+def add_to_reserve(reserve: float, more: float) -> float:
+    """Return the changed reserve, 0 where only a rounding error is left."""
+    changed = reserve + more
+    return changed if changed > RESERVE_TOLERANCE * abs(more) else 0.0
+
+
+@jit
 def settle_calls(
-    guard: Guard, budget: Budget, t: int, members: Ints, more: Floats, spend: Floats
+    guard: Guard,
+    budget: Budget,
+    t: int,
+    members: Ints,
+    more: Floats,
+    spend: Floats,
+    held: Floats,
 ) -> None:
     """Book and learn what decision t cost; of the costs given, nothing was reported before.
 
     members: distinct; more: (d,) beyond the declared costs, NaN: not reported; spend: (d, members)
-    of each member, NaN: not reported
+    of each member, NaN: not reported; held: (d,) what is reserved for the decision, empty: as for
+    one of now
     """
     risk, costs, uncertain = guard.risk, budget.costs, False
     for j in range(more.size):
@@ -85,27 +112,31 @@ def settle_calls(
         costs.reports[j] += 1
         uncertain |= is_uncertain(risk, costs, j)
         forget_calls(guard, budget, t, j, members)
+        reserved = held[j] if held.size > 0 else risk.excess[j][members].sum()
+        change_reserve(guard, budget, t, j, -reserved)
     costs.plans[0] += 1
     if uncertain and costs.plans[0] >= costs.plans[1]:
         update_schedule(guard, budget)
 
 
-def settle(rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats) -> None:
+def settle(
+    rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats, held: Floats
+) -> None:
     """`settle_calls` of a policy with a budget; nothing for others, which use declared costs."""
     raise NotImplementedError("compiled code only")
 
 
 def ignore_settlement(
-    rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats
+    rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats, held: Floats
 ) -> None:
     """`settle`: nothing."""
 
 
 def settle_budget(
-    rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats
+    rule: Any, state: Any, t: int, members: Ints, more: Floats, spend: Floats, held: Floats
 ) -> None:
     """`settle`: in the budget of the state."""
-    settle_calls(rule.guard, state.budget, t, members, more, spend)
+    settle_calls(rule.guard, state.budget, t, members, more, spend, held)
 
 
 dispatch_by_type(settle, default=ignore_settlement)
@@ -144,18 +175,11 @@ def learn_calls(
 
 @jit
 def forget_calls(guard: Guard, budget: Budget, t: int, j: int, members: Ints) -> None:
-    """Wait no longer for a report of the costs of decision t in row j."""
-    costs, of_now = budget.costs, t >= find_first_decisions(guard, budget, j)[0]
-    if not (of_now and budget.windows.applies[j]):
-        return
-    for i in members:
-        if guard.windows.scoped[j] and t < costs.since[j]:
-            continue
-        if guard.windows.scoped[j]:
-            more = guard.risk.worst[j, i] - guard.A[j, i] if guard.risk.certain[j] else 0.0
-            costs.open[j] = max(costs.open[j] - more, 0.0)
-        else:
-            costs.waiting[j, i] = max(costs.waiting[j, i] - 1, 0)
+    """Wait no longer for a report of what these members cost in row j in decision t."""
+    waiting, of_now = budget.costs.waiting, t >= find_first_decisions(guard, budget, j)[0]
+    if of_now and budget.windows.applies[j]:
+        for i in members:
+            waiting[j, i] = max(waiting[j, i] - 1, 0)
 
 
 @jit
@@ -187,8 +211,7 @@ def update_schedule(guard: Guard, budget: Budget) -> None:
     safe = True
     for j in range(guard.b.size):
         if guard.windows.kind[j] == PERIOD and not is_uncertain(guard.risk, costs, j):
-            row = get_guarded_row(guard.risk, costs, j)
-            later = compute_open_cost(costs, j, row, guard.A[j]) + n * made.mean[j]
+            later = compute_reserved_cost(guard, budget, j) + n * made.mean[j]
             most = compute_allowance(guard.period, guard.b[j])
             safe &= budget.spent[j] + later + made.ahead[0, j] <= most
             safe &= guard.period * made.mean[j] + made.ahead[:, j].max() <= most
@@ -243,6 +266,24 @@ def scale_spend(
     return members, scale_corrections(problem, more), spend
 
 
+def scale_reserve(problem: Problem, held: Mapping[str, float]) -> Floats:
+    """(d,) what is reserved for a decision, by name of the cost, in units of the rows."""
+    named = np.array([held.get(limit.name, 0.0) * (limit.sign < 0) for limit in problem.limits])
+    return np.asarray(named / compute_row_units(problem))
+
+
+def release_calls(
+    rule: Any, state: Any, t: int, rows: Iterable[int], members: Ints, held: Floats
+) -> None:
+    """Wait no longer for a report of decision t in these rows, and release what is reserved for it.
+
+    members: those that are still experts; held: (d,) in units of the rows
+    """
+    for j in rows:
+        forget_calls(rule.guard, state.budget, t, j, members)
+        change_reserve(rule.guard, state.budget, t, j, -float(held[j]))
+
+
 def correct_spend(
     problem: Problem, rule: Any, state: Any, more: Mapping[str, float], t: int | None = None
 ) -> None:
@@ -265,6 +306,7 @@ def cancel_round(
     t: int,
     spend: Mapping[str, float],
     members: Ints,
+    held: Floats,
     in_period: bool,
 ) -> None:
     """Undo decision t of this cost: spent -= cost in its window, and if it is of the current period
@@ -273,8 +315,11 @@ def cancel_round(
     If the panel was cheaper than the schedule's mean F, the rest of the period has up to F - cost
     less slack than the guard counted on: without any to spare it plays the schedule from here on,
     and reports the limit as out of reach.
+
+    members, held: as in `release_calls`
     """
     guard, budget, now = rule.guard, state.budget, int(state.budget.rounds[0])
+    release_calls(rule, state, t, range(guard.b.size), members, held)
     less = scale_corrections(problem, {name: -cost for name, cost in spend.items()})
     for j, amount in enumerate(less.tolist()):
         plain = guard.windows.kind[j] == PERIOD
@@ -283,19 +328,22 @@ def cancel_round(
         made = now if plain else t
         if not math.isnan(amount):
             book_correction(guard, budget, made, j, amount)
-        forget_calls(guard, budget, made, j, members)
         if not plain and budget.windows.applies[j] and t >= budget.windows.first[j, 0]:
             budget.windows.requests[j] = max(budget.windows.requests[j] - 1, 0)
     budget.left[0] += in_period
 
 
-def exchange_call(rule: Any, state: Any, t: int, failed: int, added: int) -> None:
-    """Wait for a report of what one expert cost in decision t instead of another."""
+def exchange_call(rule: Any, state: Any, t: int, failed: int, added: int, more: Floats) -> None:
+    """Wait for a report of what one expert cost in decision t instead of another.
+
+    more: (d,) by which the reserve of the decision changes, in units of the rows
+    """
     guard, budget = rule.guard, state.budget
     for j in range(guard.b.size):
         if budget.windows.applies[j] and t >= find_first_decisions(guard, budget, j)[0]:
             forget_calls(guard, budget, t, j, np.array([failed], np.int64))
-            wait_for_report(guard, budget, j, added)
+            budget.costs.waiting[j, added] += not guard.windows.scoped[j]
+        change_reserve(guard, budget, t, j, float(more[j]))
 
 
 def continue_period(change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:

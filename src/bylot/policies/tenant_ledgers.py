@@ -17,7 +17,8 @@ LEDGER = np.dtype(
     [
         ("spent", np.float64),  # in the window that began at `start`, in units of the row
         ("before", np.float64),  # in the one before
-        ("open", np.float64),  # what calls without a report can cost more
+        ("open", np.float64),  # what decisions without a report can cost more
+        ("open_before", np.float64),  # likewise in the window before
         ("amount", np.float64),  # the tenant's own bound; NO_AMOUNT: the limit's
         ("start", np.int64),  # of the window, in microseconds; 0: there was none
         ("requests", np.int64),  # of the window
@@ -57,7 +58,8 @@ def load_rows(guard: Guard, budget: Budget, ledgers: Ledgers, slot: int) -> None
         if windows.by_context.shape[0] == 0:
             windows.applies[j] = True
         one = ledgers[slot, k]
-        budget.spent[j], budget.before[j], budget.costs.open[j] = one.spent, one.before, one.open
+        budget.spent[j], budget.before[j] = one.spent, one.before
+        budget.costs.open[j], budget.costs.open_before[j] = one.open, one.open_before
         windows.amount[j] = rule.amount[j] if one.amount == NO_AMOUNT else one.amount
         windows.requests[j], windows.requests_before[j] = one.requests, one.requests_before
         windows.first[j, 0], windows.first[j, 1] = one.first, one.first_before
@@ -73,11 +75,8 @@ def store_rows(guard: Guard, budget: Budget, ledgers: Ledgers, slot: int) -> Non
             continue
         if slot >= 0:
             one = ledgers[slot, k]
-            one.spent, one.before, one.open = (
-                budget.spent[j],
-                budget.before[j],
-                budget.costs.open[j],
-            )
+            one.spent, one.before = budget.spent[j], budget.before[j]
+            one.open, one.open_before = budget.costs.open[j], budget.costs.open_before[j]
             one.requests = windows.requests[j]
             one.first, one.first_before = windows.first[j, 0], windows.first[j, 1]
         clear_row(guard, budget, j)
@@ -88,7 +87,8 @@ def store_rows(guard: Guard, budget: Budget, ledgers: Ledgers, slot: int) -> Non
 def clear_row(guard: Guard, budget: Budget, j: int) -> None:
     """Leave the row of a limit for each tenant empty."""
     windows = budget.windows
-    budget.spent[j] = budget.before[j] = budget.costs.open[j] = 0.0
+    budget.spent[j] = budget.before[j] = 0.0
+    budget.costs.open[j] = budget.costs.open_before[j] = 0.0
     windows.requests[j] = windows.requests_before[j] = 0
     windows.first[j, 0] = windows.first[j, 1] = 0
     windows.amount[j], windows.share[j] = guard.windows.amount[j], 1.0

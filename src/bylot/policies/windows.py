@@ -76,6 +76,7 @@ class WindowState(NamedTuple):
     begun: Bools  # has a window begun since bounds were set?
     first: Ints  # (d, 2) decisions before this window, and before the one before
     history: Floats  # (d, 768) what the last hours cost under each TOTAL; (0, 768) without windows
+    held: Floats  # (d, 768) what is reserved for decisions of these hours; (0, 768) likewise
     hour_first: Ints  # (768,) decisions before each of these hours; (0,) without windows
     hour: Ints  # the last of these hours, since 1970
     traffic: TrafficState
@@ -104,6 +105,7 @@ class WindowState(NamedTuple):
                 i = find_source(change.old.limits, limit)
                 if limit.is_total and i is not None:
                     new.history[j] = self.history[i] * (units[0][i] / units[1][j])
+                    new.held[j] = self.held[i] * (units[0][i] / units[1][j])
         if self.offsets.size and new.offsets.size:
             for known, array in zip(self.traffic, new.traffic, strict=True):
                 array[:] = known
@@ -219,6 +221,7 @@ def make_window_state(rule: WindowRule, contexts: int) -> WindowState:
         begun=np.zeros(1, np.bool_),
         first=np.zeros((d, 2), np.int64),
         history=np.zeros((d if calendars else 0, HISTORY_HOURS)),
+        held=np.zeros((d if calendars else 0, HISTORY_HOURS)),
         hour_first=np.zeros(HISTORY_HOURS if calendars else 0, np.int64),
         hour=np.zeros(1, np.int64),
         traffic=make_traffic(rule.traffic, WEEK_HOURS if calendars else 0),
@@ -257,11 +260,19 @@ def fill_tables(state: WindowState, tables: Sequence[Sequence[int]]) -> None:
 
 
 def begin_new_windows(
-    old: Problem, problem: Problem, rule: WindowRule, state: WindowState, spent: Floats, t: int
+    old: Problem,
+    problem: Problem,
+    rule: WindowRule,
+    state: WindowState,
+    spent: Floats,
+    reserved: Floats,
+    t: int,
 ) -> None:
-    """After an edit: what the current windows of new limits have spent so far, by the hours of the
-    history. The hour in which a window began counts as a whole. Decisions before the edit are
-    not of these windows for anything that is reported about them later.
+    """After an edit, write what the current windows of new limits have spent and reserved so far.
+
+    That is known by the hours of the history; the hour in which a window began counts as a whole.
+    What is reported later about decisions of these hours is booked in the window. Without a history
+    of the cost, a window has the decisions after the edit only.
 
     t: decisions so far
     """
@@ -271,8 +282,12 @@ def begin_new_windows(
             continue
         start = int(state.edges[rule.calendar[j], 0]) // HOUR_US
         hours = range(max(start, int(state.hour[0]) - HISTORY_HOURS + 1), int(state.hour[0]) + 1)
-        spent[j] = sum(float(state.history[j, hour % HISTORY_HOURS]) for hour in hours)
-        state.requests[j], state.first[j] = 0, t
+        places = [hour % HISTORY_HOURS for hour in hours]
+        spent[j] = sum(state.history[j, places].tolist())
+        reserved[j] = max(sum(state.held[j, places].tolist()), 0.0)
+        has_history = limit.is_total and find_source(old.limits, limit) is not None
+        state.first[j] = state.hour_first[places[0]] if has_history and places else t
+        state.requests[j] = 0 if limit.where else t - state.first[j, 0]
 
 
 @jit
@@ -282,18 +297,19 @@ def enter_hour(windows: WindowState, at: int, decisions: int) -> None:
     for passed in range(max(windows.hour[0] + 1, hour - size + 1), hour + 1):
         for j in range(windows.history.shape[0]):
             windows.history[j, passed % size] = 0.0
+            windows.held[j, passed % size] = 0.0
         windows.hour_first[passed % size] = decisions
     windows.hour[0] = max(hour, windows.hour[0])
 
 
 @jit
-def book_hour(windows: WindowState, j: int, t: int, cost: float) -> None:
-    """Add to what the hour of decision t costs; nothing if that is too long ago."""
-    size = windows.history.shape[1]
-    if windows.history.shape[0] > 0:
+def book_hour(windows: WindowState, table: Floats, j: int, t: int, cost: float) -> None:
+    """Add to the hour of decision t, in `history` or `held`; nothing if that is too long ago."""
+    size = table.shape[1]
+    if table.shape[0] > 0:
         for hour in range(windows.hour[0], max(windows.hour[0] - size, -1), -1):
             if t >= windows.hour_first[hour % size]:
-                windows.history[j, hour % size] += cost
+                table[j, hour % size] += cost
                 break
 
 

@@ -128,6 +128,10 @@ class RouterCore:
         self.counts_apart = bool(problem.calendars) or problem.needs_labels
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self.prices = [PriceAverage() for _ in problem.limits]
+        self._excess = {
+            name: (largest - problem.costs[name]).tolist()
+            for name, largest in problem.max_costs.items()
+        }
         self._set_state(state)
         self._fill_groups()
 
@@ -229,7 +233,7 @@ class RouterCore:
     def _begin_tenant(self, tenant: str) -> int:
         """Load the ledger of a tenant for a decision; its slot."""
         tenants = self.get_tenants()
-        slot = tenants.open(tenant, self.rule.guard.windows, self.state.budget.windows)
+        slot = tenants.open(tenant, self.rule.guard.windows, self.state.budget.windows, self.t)
         self._entries.begin_ledger(self._handle, tenants.ledgers, slot, tenants.count)
         return slot
 
@@ -327,7 +331,12 @@ class RouterCore:
         draws, q, learned, share, feasible, p, weight, replaced, propensity = drawn
         q, learned = NO_FLOATS if q is None else q, NO_FLOATS if learned is None else learned
         ticket = Ticket(t, row, draws, q, learned, available, share, feasible, p, weight, replaced)
-        return compiled.BookedDecision(ticket, costs, inclusion, propensity)
+        return compiled.BookedDecision(ticket, costs, inclusion, propensity, self._hold(draws))
+
+    def _hold(self, draws: Ints) -> dict[str, float]:
+        """Return what a panel can cost beyond what is declared, by name of the cost."""
+        members = dict.fromkeys(draws.tolist()) if self._excess else ()
+        return {name: sum([row[i] for i in members]) for name, row in self._excess.items()}
 
     def _note_draw(self, t: int) -> None:
         """Note where a period ends, and the prices from time to time, after decision t."""
@@ -366,6 +375,8 @@ class RouterCore:
         *,
         t: int | None = None,
         labels: RequestLabels = NO_LABELS,
+        panel: Iterable[str] = (),
+        held: CostsByName | None = None,
     ) -> None:
         """Book what a panel cost beyond what is booked for it, by name; guards continue from there.
 
@@ -374,6 +385,9 @@ class RouterCore:
         spend_by_member: what each member cost, by name of the cost, where that was reported
         t:      number of the decision, if there is no ticket; None: it counts as of now
         labels: of the request
+        panel:  without a ticket, the names of those whose costs are reported for the first time
+        held:   what is reserved for the decision, by name of the cost, and is released for these
+                costs; None: what a decision of now would reserve if there is a ticket, else nothing
         """
         self.totals.spent[:] += [corrections.get(name, 0.0) for name in self.problem.costs]
         if getattr(self.rule, "guard", None) is None:
@@ -382,14 +396,31 @@ class RouterCore:
         if t is not None and t < self.state.budget.rounds[1]:  # of an earlier period
             for name, (n, cost) in self.before_period.items():
                 self.before_period[name] = n, cost + float(corrections.get(name, 0.0))
+        reserve = NO_FLOATS if held is None else settlement.scale_reserve(self.problem, held)
         with self._counting(labels):
             if ticket is None:
                 settlement.correct_spend(self.problem, self.rule, self.state, corrections, t)
+                if t is not None and held is not None:
+                    limits = enumerate(self.problem.limits)
+                    rows = [j for j, limit in limits if limit.name in corrections]
+                    members = self._find_members(panel)
+                    settlement.release_calls(self.rule, self.state, t, rows, members, reserve)
             else:
                 amounts = ticket.draws, corrections, spend_by_member or {}
                 with announce_compilation(self.policy.name):
                     settled = settlement.scale_spend(self.problem, *amounts)
-                    self._entries.settle_spend(self._handle, ticket.t, *settled)
+                    self._entries.settle_spend(self._handle, ticket.t, *settled, reserve)
+
+    def _find_members(self, panel: Iterable[str]) -> Ints:
+        """Return the numbers of those in a panel who are still experts."""
+        known = [self._index[name] for name in dict.fromkeys(panel) if name in self._index]
+        return np.array(known, np.int64)
+
+    def list_certain_costs(self) -> set[str]:
+        """Return the names of the costs under limits that hold whatever calls cost."""
+        guard = getattr(self.rule, "guard", None)
+        rows = () if guard is None else np.flatnonzero(guard.risk.certain).tolist()
+        return {self.problem.limits[j].name for j in rows}
 
     def cancel(
         self,
@@ -398,8 +429,10 @@ class RouterCore:
         expected: CostsByName,
         panel: Iterable[str] = (),
         labels: RequestLabels = NO_LABELS,
+        held: CostsByName | None = None,
     ) -> dict[str, float]:
         """Exclude decision t, of these costs, from all averages; returns the costs it had booked.
+        What was reserved for it (held, by name of the cost) is released.
 
         If it is of the current period, that has one more decision to come (`cancel_round`); a
         decision of an earlier period, or from before a change, leaves the current one as it is.
@@ -415,10 +448,11 @@ class RouterCore:
         first = self.period.first if self.period.offset == offset else offset
         in_period = bool(rounds and t >= first)
         if getattr(self.rule, "guard", None) is not None:
-            members = np.array([self._index[name] for name in dict.fromkeys(panel)], np.int64)
+            members = self._find_members(panel)
+            reserve = settlement.scale_reserve(self.problem, held or {})
             bound = self.problem, self.rule, self.state
             with self._counting(labels):
-                settlement.cancel_round(*bound, t, spend, members, in_period)
+                settlement.cancel_round(*bound, t, spend, members, reserve, in_period)
         if in_period:
             self.period = PeriodStart(first, offset + 1)
         else:
@@ -444,9 +478,9 @@ class RouterCore:
 
     def exchange_call(
         self, t: int, failed: int, added: int, labels: RequestLabels = NO_LABELS
-    ) -> dict[str, float]:
+    ) -> tuple[dict[str, float], dict[str, float]]:
         """Book a call of one expert instead of another in decision t, of which nothing was
-        reported; returns by how much its stated costs change.
+        reported; returns by how much its stated costs change, and what is reserved for it.
         """
         costs, since = self.problem.costs, self.uncounted.since
         more = {
@@ -454,11 +488,13 @@ class RouterCore:
             for name, row in costs.items()
             if t >= since.get(name, 0)
         }
+        held = {name: row[added] - row[failed] for name, row in self._excess.items()}
         self.settle(None, more, t=t, labels=labels)
         if getattr(self.rule, "guard", None) is not None:
+            reserve = settlement.scale_reserve(self.problem, held)
             with self._counting(labels):
-                settlement.exchange_call(self.rule, self.state, t, failed, added)
-        return more
+                settlement.exchange_call(self.rule, self.state, t, failed, added, reserve)
+        return more, held
 
     def keep_traffic(self, problem: Problem) -> Problem:
         """The problem at the traffic that was learned, if it has limits of the calendar."""
@@ -530,7 +566,7 @@ class RouterCore:
         elif self.tenants is None:
             self.tenants = Tenants(problem)
         else:
-            self.tenants.migrate(problem, max(at, self.at))
+            self.tenants.migrate(problem, max(at, self.at), self.t)
 
     def _begin_windows(
         self, problem: Problem, rule: Any, state: Any, at: int, tables: Tables | None
@@ -543,8 +579,8 @@ class RouterCore:
         self.tables = tables or list_tables(problem.calendars, windows, now)  # may raise an error
         self.at = now
         fill_tables(windows, self.tables)
-        begin = self.problem, problem, guard.windows, windows, state.budget.spent, self.t
-        begin_new_windows(*begin)
+        spent, reserved = state.budget.spent, state.budget.costs.open
+        begin_new_windows(self.problem, problem, guard.windows, windows, spent, reserved, self.t)
         if old.offsets.size:
             offset = int(windows.offsets[0] - old.offsets[old.place[0]])
             same = problem.calendars[0].zone == self.problem.calendars[0].zone

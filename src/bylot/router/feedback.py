@@ -5,7 +5,7 @@ counts is left to the callers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -224,6 +224,19 @@ def check_spend_range(spend: Mapping[str, float] | None, problem: Problem) -> No
                 expected=f"at most {MAX_SPEND_FACTOR * dearest:g}, {MAX_SPEND_FACTOR:,} times the "
                 "stated cost of the dearest panel",
                 remedy=f"check the unit; {NOTHING_CHANGED}",
+            )
+
+
+def check_corrections(corrections: Mapping[str, float], certain: Container[str], id: str) -> None:
+    """Refuse to raise a cost that was reported before, if a limit on it is certain: the reserve of
+    the decision was released with the first report.
+    """
+    for name, more in corrections.items():
+        if more > 0.0 and name in certain:
+            raise RewardConflict(
+                f"decision {id} already has its spend on {name!r}, which cannot be raised by "
+                f"{more:g} under a limit that is certain",
+                remedy=f"report all of a cost at first, and lower it if need be; {NOTHING_CHANGED}",
             )
 
 

@@ -27,9 +27,18 @@ from bylot.router.feedback import RewardReport
 from bylot.router.price_average import PriceAverage
 from bylot.router.tenants import TenantsData
 
-SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 5
+SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 6
 
-OpenDecisionsByT = dict[int, BookedDecision | RewardReport | float]
+
+class EarlierDecision(Struct):
+    """A decision of an earlier pool: nothing is learned from it, but what it cost is booked."""
+
+    panel: tuple[str, ...]  # the name of each draw
+    spend: dict[str, float]  # its stated cost
+    held: dict[str, float]  # by cost: reserved beyond that until it is reported
+
+
+OpenDecisionsByT = dict[int, BookedDecision | EarlierDecision | RewardReport | float]
 """A decision until its reward arrives, then the report about it, or its reward alone."""
 
 SettledByT = dict[int, RewardReport]
@@ -226,25 +235,27 @@ def load_router(path: Path) -> RouterParts:
 
 
 def open_decision_to_data(
-    t: int, one: BookedDecision | RewardReport | float, core: RouterCore
+    t: int, one: BookedDecision | EarlierDecision | RewardReport | float, core: RouterCore
 ) -> dict[str, Any]:
     """A decision that waits for its reward, or what was reported about it."""
     if isinstance(one, float):
         return {"t": t, "reward": one}
     if isinstance(one, RewardReport):
         return {"t": t, "report": msgspec.to_builtins(one)}
+    if isinstance(one, EarlierDecision):
+        return {"t": t, "earlier": msgspec.to_builtins(one)}
     ticket, spend = one.ticket, core.name_costs(one.costs[0])
     data = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in ticket._asdict().items()
     }
     propensity = None if math.isnan(ticket.propensity) else ticket.propensity
-    return {**data, "propensity": propensity, "spend": spend}
+    return {**data, "propensity": propensity, "spend": spend, "held": one.held}
 
 
 def open_decision_from_data(
     data: dict[str, Any], core: RouterCore
-) -> tuple[int, BookedDecision | RewardReport | float]:
+) -> tuple[int, BookedDecision | EarlierDecision | RewardReport | float]:
     """Inverse of `open_decision_to_data`; a ticket must fit the router it belongs to."""
     t = data["t"]
     if type(t) is not int or not 0 <= t < core.t:
@@ -253,11 +264,15 @@ def open_decision_from_data(
         return t, float(data["reward"])
     if "report" in data:
         return t, msgspec.convert(data["report"], RewardReport)
+    if "earlier" in data:
+        return t, msgspec.convert(data["earlier"], EarlierDecision)
     ticket = ticket_from_data(t, data, core)
     spend = [float(data["spend"][name]) for name in core.problem.costs]
     if not all(0 <= cost <= MAX_COST * core.problem.draws for cost in spend):
         raise SavedFileError(f"decision {t} has the impossible costs {spend}")
-    return t, BookedDecision(ticket, np.array([spend, spend]), NO_SCORES, ticket.propensity)
+    held = msgspec.convert(data["held"], dict[str, float])
+    costs = np.array([spend, spend])
+    return t, BookedDecision(ticket, costs, NO_SCORES, ticket.propensity, held)
 
 
 def ticket_from_data(t: int, data: dict[str, Any], core: RouterCore) -> Ticket:

@@ -4,7 +4,7 @@ import copy
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +321,12 @@ class Router:
                 return Receipt.UNKNOWN if t is None or t >= self.t else Receipt.LATE
             if report is not None and report.value is None:
                 return self._settle_costs(t, booked, report)
+            if isinstance(booked, persistence.EarlierDecision):
+                if report is not None and report.spend:
+                    self._book_spend(t, booked, report)
+                    costs = report.spend, report.member_spend
+                    self.settled[t] = reports.RewardReport(None, None, None, *costs)
+                return Receipt.LATE
             if not isinstance(booked, BookedDecision):
                 was = reports.RewardReport(booked) if isinstance(booked, float) else booked
                 reports.check_same_report(was, report or reports.RewardReport(score), id)
@@ -329,7 +335,7 @@ class Router:
                 core.learn(booked.ticket, score)
                 self.open[t] = score
             else:
-                self._book_spend(booked, report)
+                self._book_spend(t, booked, report)
                 self._learn_report(booked.ticket, report)
                 self.open[t] = report
             return Receipt.LEARNED
@@ -337,35 +343,52 @@ class Router:
     def _settle_costs(
         self,
         t: int,
-        booked: BookedDecision | reports.RewardReport | float,
+        booked: BookedDecision | persistence.EarlierDecision | reports.RewardReport | float,
         report: reports.RewardReport,
     ) -> Receipt:
         """Book costs that were reported without a reward; once, and not after it."""
         if t in self.settled:
             reports.check_same_report(self.settled[t], report, f"d{t}")
             return Receipt.DUPLICATE
-        if not isinstance(booked, BookedDecision):
+        if isinstance(booked, float | reports.RewardReport):
             remedy = f"report costs with the reward, or before it; {reports.NOTHING_CHANGED}"
             raise RewardConflict(f"decision d{t} already has its reward", remedy=remedy)
-        self._book_spend(booked, report)
+        self._book_spend(t, booked, report)
         self.settled[t] = report
         return Receipt.SETTLED
 
-    def _book_spend(self, booked: BookedDecision, report: reports.RewardReport) -> None:
+    def _book_spend(
+        self,
+        t: int,
+        booked: BookedDecision | persistence.EarlierDecision,
+        report: reports.RewardReport,
+    ) -> None:
         """Check a report, and book its costs; the first report of each cost teaches."""
-        core, ticket = self.core, booked.ticket
-        reports.check_panel_names(report, self._name_panel(ticket), f"d{ticket.t}")
+        core = self.core
+        ticket = booked.ticket if isinstance(booked, BookedDecision) else None
+        panel, stated = self._describe_booked(booked)
+        reports.check_panel_names(report, panel, f"d{t}")
         reports.check_spend_range(report.spend, core.problem)
-        known = self.settled[ticket.t].spend or {} if ticket.t in self.settled else {}
-        before = {**core.name_costs(booked.costs[0]), **known}
-        more = {name: cost - before[name] for name, cost in (report.spend or {}).items()}
-        new = {name: one for name, one in more.items() if name not in known}
-        again = {name: one for name, one in more.items() if name in known}
-        labels = self.labels.get(ticket.t, NO_LABELS)
+        known = self.settled[t].spend or {} if t in self.settled else {}
+        before = {**stated, **known}
+        more = {name: cost - before.get(name, 0.0) for name, cost in (report.spend or {}).items()}
+        new = {name: cost for name, cost in more.items() if name not in known}
+        again = {name: cost for name, cost in more.items() if name in known}
+        reports.check_corrections(again, core.list_certain_costs(), f"d{t}")
+        labels = self.labels.get(t, NO_LABELS)
         if new:
-            core.settle(ticket, new, report.member_spend, labels=labels)
+            by_member, held = report.member_spend, booked.held
+            core.settle(ticket, new, by_member, t=t, labels=labels, panel=panel, held=held)
         if again:
-            core.settle(None, again, t=ticket.t, labels=labels)
+            core.settle(None, again, t=t, labels=labels)
+
+    def _describe_booked(
+        self, booked: BookedDecision | persistence.EarlierDecision
+    ) -> tuple[Sequence[str], Mapping[str, float]]:
+        """Return the name of each draw, and the stated cost of the panel."""
+        if isinstance(booked, persistence.EarlierDecision):
+            return booked.panel, booked.spend
+        return self._name_panel(booked.ticket), self.core.name_costs(booked.costs[0])
 
     def _learn_report(self, ticket: Ticket, report: reports.RewardReport) -> None:
         """Learn from all that was reported about a decision but its costs."""
@@ -381,8 +404,9 @@ class Router:
     def change(self, problem: Problem) -> None:
         """Continue under another problem, with all that was learned.
 
-        If the experts or the number of draws change, open decisions are dropped: their
-        probabilities are not those of this pool. Sums of a cost continue under its name.
+        If the experts or the number of draws change, nothing is learned from open decisions any
+        more: their probabilities are not those of this pool. What they cost is still booked. Sums
+        of a cost continue under its name.
 
         Parameters
         ----------
@@ -396,10 +420,17 @@ class Router:
         """
         with self._lock:
             old, problem = list(self.core.problem.costs), self.core.keep_traffic(problem)
+            earlier = {
+                t: persistence.EarlierDecision(
+                    tuple(self._name_panel(booked.ticket)),
+                    self.core.name_costs(booked.costs[0]),
+                    booked.held,
+                )
+                for t, booked in self.open.items()
+                if isinstance(booked, BookedDecision)
+            }
             if not self.core.change_problem(problem, at=self._read_clock()):
-                kept = self.open.items()
-                self.open = {t: one for t, one in kept if not isinstance(one, BookedDecision)}
-                self.settled = {t: one for t, one in self.settled.items() if t in self.open}
+                self.open |= earlier
             elif old != list(problem.costs):
                 for one in self.open.values():
                     if isinstance(one, BookedDecision):

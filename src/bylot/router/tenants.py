@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from bylot.errors import TenantError
-from bylot.numerics.jit import Floats
+from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
 from bylot.policies.windows import WindowRule, WindowState
@@ -107,8 +107,10 @@ class Tenants:
         """Tenants that are not archived."""
         return len(self.slots)
 
-    def open(self, name: str, rule: WindowRule, windows: WindowState) -> int:
-        """The slot of a tenant, a new one if it has none; idle ones are archived to make room."""
+    def open(self, name: str, rule: WindowRule, windows: WindowState, t: int) -> int:
+        """Return the slot of a tenant, a new one before decision t if it has none; idle tenants are
+        archived to make room.
+        """
         slot = self.slots.get(name)
         if slot is not None:
             return slot
@@ -120,6 +122,7 @@ class Tenants:
         self.slots[name], self.names[slot] = slot, name
         self.ledgers[slot] = make_ledgers(1, len(self.limits))[0]
         self.ledgers["amount"][slot] = self.list_amounts(name)
+        self.ledgers["first"][slot] = t
         return slot
 
     def look_up(self, name: str) -> tuple[Ledgers, int]:
@@ -202,16 +205,17 @@ class Tenants:
                 if new.get(limit.key, limit.bound) != old.get(limit.key, limit.bound):
                     forget_before(self.ledgers[self.slots[name] : self.slots[name] + 1, k])
 
-    def migrate(self, new: Problem, at: int) -> None:
-        """Continue under other limits with what tenants have spent.
+    def migrate(self, new: Problem, at: int, t: int) -> None:
+        """Continue under other limits with what tenants have spent and reserved, before decision t.
 
         A limit in another zone, or in longer windows, goes on from what the current window of the
         same cost has spent (`move_window`). In shorter ones tenants begin with nothing: how much of
-        it was spent in those is not known.
+        it was spent in those is not known, so reports about earlier decisions do not count there.
         """
         was, units, ledgers = self.limits, self.units, self.ledgers
         self.bind(new)
         self.ledgers = make_ledgers(len(self.names), len(self.limits))
+        self.ledgers["first"] = self.ledgers["first_before"] = t
         places = list(was)
         for k, limit in enumerate(self.limits.values()):
             found = find_ledger_source(list(was.values()), limit)
@@ -219,14 +223,14 @@ class Tenants:
                 continue
             source = was[places[found]]
             column, ratio = ledgers[:, found].copy(), units[found] / self.units[k]
-            for name in ("spent", "before", "open"):
+            for name in ("spent", "before", "open", "open_before"):
                 column[name] *= ratio
             if source.calendar != limit.calendar:
                 assert limit.calendar is not None
                 assert source.calendar is not None
                 start = find_window(source.calendar, at).start
                 before = find_window(source.calendar, start - 1).start
-                move_window(column, before, start, find_window(limit.calendar, at).start)
+                move_window(column, before, start, find_window(limit.calendar, at).start, t)
             elif source.bound != limit.bound:
                 forget_before(column)
             self.ledgers[:, k] = column
@@ -325,23 +329,29 @@ class Tenants:
         }
 
 
-def move_window(column: Ledgers, before: int, start: int, new_start: int) -> None:
-    """Let a window that began at `start` count as one that began at `new_start`. If that is
-    earlier, what was spent in the window before counts too: some of it belongs to the new one.
+def move_window(column: Ledgers, before: int, start: int, new_start: int, t: int) -> None:
+    """Let the window that began at `start` count as one that began at `new_start`.
+
+    If that is earlier, known windows from then on count too, and the one that began at `before`, as
+    some of it belongs to the new one. A ledger without such windows begins at decision t.
     """
-    now, earlier = column["start"] == start, new_start < start
-    known = now & earlier & (column["requests_before"] > 0)
-    column["spent"][known] += column["before"][known]
-    column["first"][known] = column["first_before"][known]
-    kept = now | (earlier & (column["start"] == before))
-    column["spent"][~kept] = column["open"][~kept] = 0.0
-    column["start"] = np.where(kept, new_start, 0)
+
+    def mark_counted(starts: Ints) -> Bools:
+        earlier = (starts == before) | (starts >= new_start)
+        return np.asarray((starts == start) | (earlier & (starts > 0) & (new_start < start)))
+
+    now, then = mark_counted(column["start"]), mark_counted(column["start_before"])
+    column["spent"] = column["spent"] * now + column["before"] * then
+    column["open"] = column["open"] * now + column["open_before"] * then
+    column["first"] = np.where(then, column["first_before"], np.where(now, column["first"], t))
+    column["start"] = np.where(now | then, new_start, 0)
     forget_before(column)
 
 
 def forget_before(column: Ledgers) -> None:
     """Forget the windows before the current ones."""
     column["before"], column["requests_before"], column["start_before"] = 0.0, 0, 0
+    column["open_before"] = 0.0
     column["first_before"] = column["first"]
 
 

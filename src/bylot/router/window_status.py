@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from bylot.policies.budget import compute_later_cost
+from bylot.policies.budget import compute_later_cost, compute_reserved_cost
 from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.learned_costs import compute_open_cost, get_guarded_row, is_varying
+from bylot.policies.learned_costs import get_guarded_row, is_varying
 from bylot.policies.traffic_forecast import forecast_requests
 from bylot.problem import Problem
 from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
@@ -62,8 +62,7 @@ def measure_window(
     if begun:
         requests, spent = int(windows.requests[j]), float(budget.spent[j] * unit + 0.0)
         if is_varying(guard.risk, budget.costs, j):
-            row = get_guarded_row(guard.risk, budget.costs, j)
-            reserved = max(float(compute_open_cost(budget.costs, j, row, guard.A[j]) * unit), 0.0)
+            reserved = max(float(compute_reserved_cost(guard, budget, j) * unit), 0.0)
     else:
         starts, ends = find_window(limit.calendar, at)
     offset, traffic = compute_utc_offset(limit.zone, at), windows.traffic

@@ -1,0 +1,435 @@
+"""What is reserved for open decisions: random edits while calls are out, beside another ledger."""
+
+import os
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import bylot
+from budget_ledger import Budget, Call, Ledger, WindowName
+from bylot.errors import BudgetSpent, BylotError, RewardConflict
+from bylot.eventlog.commands import ReplaceMember, SetTenant
+from bylot.problem import Limit
+from bylot.router.status import RouterStatus
+from logged_aggregate import LoggedRouter, decode_decision
+
+SEEDS = int(os.environ.get("BYLOT_EDIT_SEEDS", "8"))
+STEPS = 200
+START = 1_774_000_000.0  # in the week in which clocks change in New York and Berlin
+TOLERANCE = 1e-7
+COSTS = {"a": (1.0, 6.0), "b": (2.0, 2.5), "c": (0.5, 5.0), "d": (1.5, 9.0), "e": (3.0, 3.0)}
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo", "Asia/Kolkata"]
+PAUSES_S = [1, 1, 60, 60, 60, 600, 1_800, 20_000, 90_000]
+BOUNDS: dict[WindowName, tuple[float, float]] = {
+    "hour": (12.0, 30.0),
+    "day": (20.0, 70.0),
+    "week": (40.0, 160.0),
+    "month": (60.0, 300.0),
+}
+PANEL = 2
+TENANTS = ("t0", "t1", "t2")
+
+
+def make_pool(experts: list[str], budgets: list[Budget]) -> bylot.Problem:
+    """Some of the experts under budgets that hold whatever calls cost."""
+    limits = [
+        bylot.at_most(
+            "usd",
+            budget.bound,
+            per=budget.per,
+            zone=budget.zone,
+            scope="tenant" if budget.for_tenants else None,
+        )
+        for budget in budgets
+    ]
+    stated, most = ([COSTS[name][n] for name in experts] for n in (0, 1))
+    return bylot.Problem(
+        experts, {"usd": stated}, limits, draws=PANEL, max_costs={"usd": most}, traffic=500.0
+    )
+
+
+class MemoryRouter:
+    """A `Router` with a clock that the test sets."""
+
+    def __init__(self, problem: bylot.Problem) -> None:
+        self.now = START
+        self.router = bylot.Router(problem, "noisy-or", seed=3, clock=lambda: self.now)
+
+    def decide(self, tenant: str | None) -> tuple[str, tuple[str, ...], float]:
+        made = self.router.decide(tenant=tenant)
+        return made.id, made.subset, made.spend["usd"]
+
+    def bill(self, id: str, spend: Any, value: float | None) -> None:
+        self.router.reward(id, value, spend={"usd": spend})
+
+    def cancel(self, id: str) -> bool:
+        return False  # a router in memory cannot
+
+    def replace(self, id: str, failed: str) -> tuple[tuple[str, ...], float] | None:
+        return None  # nor this
+
+    def edit(self, problem: bylot.Problem) -> None:
+        self.router.change(problem)
+
+    def set_tenant(self, tenant: str, limits: tuple[Limit, ...]) -> None:
+        self.router.set_tenant(tenant, limits)
+
+    def status(self) -> RouterStatus:
+        return self.router.status()
+
+    def measure_tenant(self, tenant: str) -> Any:
+        return self.router.tenant(tenant)
+
+    def reopen(self, path: Any) -> None:
+        self.router.save(path)
+        self.router = bylot.Router.load(path, clock=lambda: self.now)
+
+    def check(self) -> None:
+        """Nothing to replay."""
+
+
+class StoredRouter:
+    """The same of a router with a log."""
+
+    def __init__(self, problem: bylot.Problem) -> None:
+        self.now = START
+        self.logged = LoggedRouter(problem, "noisy-or")
+
+    @property
+    def at(self) -> int:
+        return round(self.now * 1e6)
+
+    def decide(self, tenant: str | None) -> tuple[int, tuple[str, ...], float]:
+        seq = self.logged.decide(self.at, tenant=tenant)
+        made = decode_decision(self.logged.log[seq])
+        return seq, made.draws, made.spend["usd"]
+
+    def bill(self, id: int, spend: Any, value: float | None) -> None:
+        self.logged.reward(id, value, self.at, spend={"usd": spend}, key=f"bill {value}")
+
+    def cancel(self, id: int) -> bool:
+        try:
+            self.logged.append(self.logged.aggregate.cancel(self.at, id))
+        except BylotError:
+            return False
+        return True
+
+    def replace(self, id: int, failed: str) -> tuple[tuple[str, ...], float] | None:
+        try:
+            command = ReplaceMember(f"triage.1.{id}", failed)
+            self.logged.append(self.logged.aggregate.replace(self.at, id, command))
+        except BylotError:
+            return None
+        made = self.logged.aggregate.decision_body(id)
+        return made.draws, made.spend["usd"]
+
+    def edit(self, problem: bylot.Problem) -> None:
+        self.logged.edit(problem, self.at)
+
+    def set_tenant(self, tenant: str, limits: tuple[Limit, ...]) -> None:
+        self.logged.append(
+            self.logged.aggregate.set_tenant(self.at, SetTenant("triage", tenant, limits))
+        )
+
+    def status(self) -> RouterStatus:
+        return self.logged.aggregate.status(self.at)
+
+    def measure_tenant(self, tenant: str) -> Any:
+        return self.logged.aggregate.core.measure_tenant(tenant, self.at)
+
+    def reopen(self, path: Any) -> None:
+        self.logged.reopen()
+
+    def check(self) -> None:
+        replayed = self.logged.replay_log().fingerprint()
+        assert replayed == self.logged.aggregate.fingerprint()
+
+
+KINDS = [MemoryRouter, StoredRouter]
+
+
+class Fuzzer:
+    """Random requests, bills, cancellations and edits, each checked against the ledger."""
+
+    def __init__(self, kind: type[MemoryRouter | StoredRouter], seed: int, path: Any) -> None:
+        self.rng, self.path, self.ledger = random.Random(seed), path, Ledger()
+        self.has_tenants = seed % 2 == 1
+        self.experts = ["a", "b", "c"]
+        self.budgets = [Budget(50.0, "day", "UTC")]
+        if self.has_tenants:
+            self.budgets.append(Budget(30.0, "day", "UTC", for_tenants=True))
+        self.own: dict[str, float] = {}  # bounds of single tenants
+        self.router: Any = kind(make_pool(self.experts, self.budgets))
+        self.waiting: dict[Any, tuple[Call, list[str]]] = {}
+        self.refused = self.admitted = self.edits = 0
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            self.router.now += self.rng.choice(PAUSES_S)
+            draw = self.rng.random()
+            if draw < 0.5:
+                self.decide()
+            elif draw < 0.72:
+                self.settle_one()
+            elif draw < 0.76:
+                self.cancel_one()
+            elif draw < 0.79:
+                self.replace_one()
+            elif draw < 0.97:
+                self.edit()
+            else:
+                self.router.reopen(self.path)
+            self.check_status()
+        while self.waiting:
+            self.settle_one()
+        self.check_status()
+        self.check_nothing_reserved()
+        self.router.check()
+
+    def decide(self) -> None:
+        tenant = self.rng.choice(TENANTS) if self.has_tenants else None
+        try:
+            id, panel, spend = self.router.decide(tenant)
+        except BudgetSpent:
+            self.refused += 1
+            self.check_refusal(tenant)
+            return
+        self.admitted += 1
+        most = sum(COSTS[name][1] for name in panel)
+        call = Call(self.router.now, tenant, spend, most)
+        self.ledger.calls.append(call)
+        self.waiting[id] = call, list(panel)
+        for budget in self.budgets:
+            account = self.ledger.list_account(budget, tenant, self.router.now)
+            worst = sum(call.spent + call.reserved for call in account)
+            bound = self.find_bound(budget, tenant)
+            assert worst <= bound + TOLERANCE, f"{budget}: {worst} may be spent of {bound}"
+
+    def find_bound(self, budget: Budget, tenant: str | None) -> float:
+        return self.own.get(tenant or "", budget.bound) if budget.for_tenants else budget.bound
+
+    def check_refusal(self, tenant: str | None) -> None:
+        """A request is refused only if the cheapest panel does not fit into what is left."""
+        cheapest = sum(sorted(COSTS[name][1] for name in self.experts)[:PANEL])
+        windows = [limit.window for limit in self.router.status().limits]
+        left = [window.left for window in windows if window is not None]
+        if self.has_tenants:
+            left.append(self.router.measure_tenant(tenant)[0].left)
+        assert min(left) < cheapest + TOLERANCE, f"refused with {left} left of {self.budgets}"
+
+    def settle_one(self) -> None:
+        if not self.waiting:
+            return
+        id = self.rng.choice(list(self.waiting))
+        call, panel = self.waiting.pop(id)
+        part = self.rng.choice([0.0, 0.3, 1.0, 1.0, 1.0])
+        spend = {name: part * COSTS[name][1] for name in panel}
+        call.bill = sum(spend.values())
+        bill = self.rng.choice([spend, call.bill])
+        self.router.bill(id, bill, self.rng.choice([None, 0.5]))
+
+    def cancel_one(self) -> None:
+        if self.waiting:
+            id = self.rng.choice(list(self.waiting))
+            if self.router.cancel(id):
+                call, _ = self.waiting.pop(id)
+                call.is_open = False
+
+    def replace_one(self) -> None:
+        if self.waiting:
+            id = self.rng.choice(list(self.waiting))
+            call, panel = self.waiting[id]
+            found = self.router.replace(id, self.rng.choice(panel))
+            if found is not None:
+                panel[:] = found[0]
+                call.booked = found[1]
+                call.most = sum(COSTS[name][1] for name in panel)
+
+    def edit(self) -> None:
+        """Add or remove an expert, or change bound, zone or window of a budget, or a tenant's."""
+        experts, budgets = list(self.experts), list(self.budgets)
+        what = self.rng.choice(["add", "remove", "bound", "zone", "window", "tenant"])
+        n = self.rng.randrange(len(budgets))
+        old = budgets[n]
+        if what == "add":
+            experts += self.rng.sample([name for name in COSTS if name not in experts] or ["a"], 1)
+            experts = list(dict.fromkeys(experts))
+        elif what == "remove" and len(experts) > PANEL:
+            experts.remove(self.rng.choice(experts))
+        elif what == "bound":
+            bound = self.rng.uniform(*BOUNDS[old.per])
+            budgets[n] = Budget(bound, old.per, old.zone, old.for_tenants)
+        elif what == "zone":
+            budgets[n] = Budget(old.bound, old.per, self.rng.choice(ZONES), old.for_tenants)
+        elif what == "window":
+            per = self.rng.choice(list(BOUNDS))
+            budgets[n] = Budget(sum(BOUNDS[per]) / 2, per, old.zone, old.for_tenants)
+        elif what == "tenant" and self.has_tenants:
+            self.set_tenant()
+            return
+        try:
+            self.router.edit(make_pool(experts, budgets))
+        except BylotError:
+            return  # no panel fits, or the like: nothing was changed
+        self.edits += 1
+        if old.for_tenants and old != budgets[n]:
+            self.change_tenant_budget(old, budgets[n])
+        self.experts, self.budgets = experts, budgets
+
+    def change_tenant_budget(self, old: Budget, new: Budget) -> None:
+        """Forget what the ledgers of tenants do not know under another budget.
+
+        They know the last two windows as far as these are in the new one, and after another bound
+        the last one. Shorter windows begin with the edit.
+        """
+        shorter = list(BOUNDS).index(new.per) < list(BOUNDS).index(old.per)
+        same_windows = (new.per, new.zone) == (old.per, old.zone)
+        since = 0.0 if same_windows else new.find_start(self.router.now)
+        since = self.router.now if shorter else since
+        for tenant in TENANTS:
+            self.ledger.forget(tenant, old, 1 if same_windows else 2, since)
+        if old.per != new.per:
+            self.own.clear()  # they were of other windows
+
+    def set_tenant(self) -> None:
+        tenant = self.rng.choice(TENANTS)
+        budget = self.budgets[-1]
+        self.ledger.forget(tenant, budget, 1)
+        self.own.pop(tenant, None)
+        limits: tuple[Limit, ...] = ()
+        if self.rng.random() < 0.7:
+            self.own[tenant] = self.rng.uniform(*BOUNDS[budget.per])
+            more: Mapping[str, Any] = {"per": budget.per, "zone": budget.zone, "scope": "tenant"}
+            limits = (bylot.at_most("usd", self.own[tenant], **more),)
+        self.router.set_tenant(tenant, limits)
+
+    def check_status(self) -> None:
+        """Compare what the router says that it has spent and reserved with the ledger.
+
+        It is never less, and the same if windows begin with an hour and no tenant's were changed.
+        """
+        now = self.router.now
+        for budget, limit in zip(self.budgets, self.router.status().limits, strict=True):
+            if budget.for_tenants:
+                for tenant in TENANTS:
+                    window = self.router.measure_tenant(tenant)[0]
+                    exact = tenant not in self.ledger.known_since
+                    self.compare(budget, tenant, window.spent, window.reserved, exact)
+            elif limit.window is not None:  # there was a request
+                exact = budget.find_start(now) % 3_600 == 0
+                self.compare(budget, None, limit.window.spent, limit.window.reserved, exact)
+
+    def compare(
+        self, budget: Budget, tenant: str | None, spent: float, reserved: float, exact: bool
+    ) -> None:
+        account = list(self.ledger.list_account(budget, tenant, self.router.now))
+        true_spent = sum(call.spent for call in account)
+        true_reserved = sum(call.reserved for call in account)
+        found = f"{budget} of {tenant}: {spent}, {reserved} for {true_spent}, {true_reserved}"
+        assert spent >= true_spent - TOLERANCE, found
+        assert reserved >= true_reserved - TOLERANCE, found
+        if exact:
+            assert spent == pytest.approx(true_spent, abs=TOLERANCE), found
+            assert reserved == pytest.approx(true_reserved, abs=TOLERANCE), found
+
+    def check_nothing_reserved(self) -> None:
+        for limit in self.router.status().limits:
+            if limit.window is not None:
+                assert limit.window.reserved == pytest.approx(0.0, abs=TOLERANCE)
+        for tenant in TENANTS if self.has_tenants else ():
+            assert self.router.measure_tenant(tenant)[0].reserved == pytest.approx(
+                0.0, abs=TOLERANCE
+            )
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_edits_while_calls_are_out_break_no_budget(kind: Any, seed: int, tmp_path: Any) -> None:
+    fuzzer = Fuzzer(kind, seed, tmp_path / "router.json")
+    fuzzer.run()
+    assert fuzzer.admitted > 20, "the test would pass if nothing were asked"
+    assert fuzzer.refused > 0, "the test would pass if no budget were ever spent"
+    assert fuzzer.edits > 5, "the test would pass without an edit"
+
+
+def ask_until_refused(router: Any, calls: dict[Any, tuple[str, ...]]) -> int:
+    """Ask until the budget leaves no panel, and return how often that was."""
+    for n in range(1_000):
+        try:
+            id, panel, _ = router.decide(None)
+        except BudgetSpent:
+            return n
+        calls[id] = panel
+    raise AssertionError("the budget refuses nothing")
+
+
+def bill_all(router: Any, calls: dict[Any, tuple[str, ...]]) -> None:
+    """Report the largest cost of all calls."""
+    for id, panel in calls.items():
+        router.bill(id, {name: COSTS[name][1] for name in panel}, None)
+    calls.clear()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_of_a_removed_expert_stay_reserved(kind: Any) -> None:
+    day = Budget(100.0, "day", "UTC")
+    router, calls = kind(make_pool(["a", "d"], [day])), dict[Any, tuple[str, ...]]()
+    ask_until_refused(router, calls)
+    assert len(calls) == 6, "each may cost 15"
+    router.edit(make_pool(["a", "b"], [day]))
+    assert router.status().limits[0].window.reserved == pytest.approx(6 * (15.0 - 2.5))
+    assert ask_until_refused(router, calls) == 1, "the cheapest panel may cost 8.5, and 10 are left"
+    bill_all(router, calls)
+    window = router.status().limits[0].window
+    assert (window.spent, window.reserved) == (98.5, 0.0)
+
+
+@pytest.mark.parametrize("edited", ["expert", "bound", "zone", "window"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_that_are_out_at_an_edit_are_released_by_their_bills(kind: Any, edited: str) -> None:
+    day = Budget(100.0, "day", "UTC")
+    new = {
+        "bound": Budget(110.0, "day", "UTC"),
+        "zone": Budget(100.0, "day", "Europe/Berlin"),
+        "window": Budget(100.0, "month", "UTC"),
+    }.get(edited, day)
+    router, calls = kind(make_pool(["a", "d"], [day])), dict[Any, tuple[str, ...]]()
+    ask_until_refused(router, calls)
+    router.edit(make_pool(["a", "d", "c"] if edited == "expert" else ["a", "d"], [new]))
+    for id, panel in calls.items():
+        router.bill(id, dict.fromkeys(panel, 0.5), None)
+    window = router.status().limits[0].window
+    assert window.spent == pytest.approx(6.0)
+    assert window.reserved == 0.0
+    assert window.left == pytest.approx(new.bound - 6.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cost_that_was_reported_cannot_be_raised_under_a_certain_budget(kind: Any) -> None:
+    router, calls = kind(make_pool(["a", "d"], [Budget(100.0, "day", "UTC")])), dict[Any, Any]()
+    id, _, _ = router.decide(None)
+    router.bill(id, 1.0, None)
+    ask_until_refused(router, calls)
+    with pytest.raises(
+        RewardConflict, match="cannot be raised by 14 under a limit that is certain"
+    ):
+        router.bill(id, 15.0, 0.5)
+    bill_all(router, calls)
+    assert router.status().limits[0].window.spent <= 100.0
+    router.bill(id, 0.5, 0.5)  # it can be lowered
+    assert router.status().limits[0].window.spent == pytest.approx(1.0 + 6 * 15.0 - 0.5)
+
+
+def test_the_reserve_of_an_exchanged_member_is_released() -> None:
+    router = StoredRouter(make_pool(["d", "a", "c"], [Budget(1_000.0, "day", "UTC")]))
+    made = [router.decide(None) for _ in range(20)]
+    exchanged = [router.replace(seq, panel[0]) for seq, panel, _ in made]
+    assert sum(panel is not None for panel in exchanged) > 5
+    for seq, _, _ in made:
+        router.bill(seq, 3.0, None)
+    window = router.status().limits[0].window
+    assert window is not None
+    assert window.reserved == 0.0
+    router.check()
