@@ -210,13 +210,17 @@ class RouterAggregate:
         if command.failed in current.failed:
             return None
         one, core = self.find_unreported(of), self.core
+        made = current.made
         if of <= self.pool_since:
             what = f"experts were added or removed since decision {command.id} was made"
             raise errors.NoSubstitute(what, remedy="go on with the other members")
+        if made.held and made.version != self.config.version:  # at costs that may differ from these
+            what = f"the router was edited since decision {command.id} was made"
+            raise errors.NoSubstitute(what, remedy="go on with the other members")
         failed, added = substitution.choose_substitute(core, self.active, current, command)
-        labels = history.labels_from_body(current.made)
+        labels = history.labels_from_body(made)
         # nothing is refused any more
-        more, more_held = core.exchange_call(one.t, failed, added, labels)
+        more, more_held = core.exchange_call(one.t, failed, added, labels, made.held)
         for name, cost in more.items():
             self.stated[name] += cost
         self.counters.failed += 1

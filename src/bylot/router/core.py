@@ -396,7 +396,9 @@ class RouterCore:
         if t is not None and t < self.state.budget.rounds[1]:  # of an earlier period
             for name, (n, cost) in self.before_period.items():
                 self.before_period[name] = n, cost + float(corrections.get(name, 0.0))
-        reserve = NO_FLOATS if held is None else settlement.scale_reserve(self.problem, held)
+        reserve = NO_FLOATS
+        if held or (held is not None and (ticket is None or self._excess)):
+            reserve = settlement.scale_reserve(self.problem, held)
         with self._counting(labels):
             if ticket is None:
                 settlement.correct_spend(self.problem, self.rule, self.state, corrections, t)
@@ -477,10 +479,17 @@ class RouterCore:
         return substitutes.draw_substitute(q, candidates, RngKey(self.run.seed, t), number)
 
     def exchange_call(
-        self, t: int, failed: int, added: int, labels: RequestLabels = NO_LABELS
+        self,
+        t: int,
+        failed: int,
+        added: int,
+        labels: RequestLabels = NO_LABELS,
+        held: Iterable[str] = (),
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Book a call of one expert instead of another in decision t, of which nothing was
-        reported; returns by how much its stated costs change, and what is reserved for it.
+        """Book a call of one expert instead of another in decision t, before its first report.
+
+        Returns by how much its stated costs change, and what is reserved for it under the costs
+        named in `held`.
         """
         costs, since = self.problem.costs, self.uncounted.since
         more = {
@@ -488,13 +497,14 @@ class RouterCore:
             for name, row in costs.items()
             if t >= since.get(name, 0)
         }
-        held = {name: row[added] - row[failed] for name, row in self._excess.items()}
+        rows = {name: self._excess[name] for name in held}
+        more_held = {name: row[added] - row[failed] for name, row in rows.items()}
         self.settle(None, more, t=t, labels=labels)
         if getattr(self.rule, "guard", None) is not None:
-            reserve = settlement.scale_reserve(self.problem, held)
+            reserve = settlement.scale_reserve(self.problem, more_held)
             with self._counting(labels):
                 settlement.exchange_call(self.rule, self.state, t, failed, added, reserve)
-        return more, held
+        return more, more_held
 
     def keep_traffic(self, problem: Problem) -> Problem:
         """The problem at the traffic that was learned, if it has limits of the calendar."""
