@@ -164,7 +164,7 @@ def make_log_with_every_event() -> LoggedRouter:
     logged.close(3 * SECOND)
     logged.edit(make_problem_with_frank(3.0), 3 * SECOND)
     logged.append(logged.aggregate.seal_segment()[1])
-    logged.decide(4 * SECOND)
+    logged.decide(4 * SECOND, holder="gateway")
     elsewhere = {"copied", "tenant"}  # the latter needs limits for each tenant
     assert {one.kind for one in logged.log} == set(EVENT_BODIES) - elsewhere
     return logged

@@ -103,6 +103,7 @@ def list_inputs(event: Event) -> Any:
         "context",
         "available",
         "defer",
+        "holder",
         "by",
         "value",
         "spend",

@@ -82,12 +82,58 @@ def test_nobody_changes_a_decision_whose_panel_is_out(tmp_path: Path) -> None:
     ):
         statuses = asyncio.run(interfere(gateway, requests))
         wait_for_quiet(gateway)
-        assert not gateway.client.app.state.gateway.open_decisions
     assert statuses == [409, 409, 422, 200, 422, 200]
     log = read_panel_log(gateway.store)
     ((seq, reports),) = log.reports.items()
     assert sorted(one.key or "" for one in reports) == ["gateway", "user"]
     assert 0.0 < log.find_dollars(seq) < math.inf
+
+
+def test_a_hold_outlives_the_server_and_needs_no_gateway(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/routers.db"
+    with FaultUpstream(Fault.STREAM_STALL) as upstream:
+        routers = {"panel": {"problem": PROBLEM, "gateway": {"answer": "first"}}}
+        config = write_gateway_config(tmp_path, [upstream], routers)
+        with serve_store(store, log=tmp_path / "log", config=config) as server:
+            body = {"model": "bylot/panel", "stream": True, **BODY}
+            url = f"{server.url}/v1/chat/completions"
+            with httpx.stream("POST", url, json=body, timeout=60) as response:
+                id_ = response.headers["x-bylot-decision-id"]
+                server.kill()
+            with serve_store(store, log=tmp_path / "log") as other:
+                path = f"{other.url}/v1/decisions/{id_}"
+                spend = {"usd": 0.0}
+                for action, content, status, code in (
+                    ("cancel", {}, 409, "in_use"),
+                    ("replace", {"failed": "a"}, 409, "in_use"),
+                    ("reward", {"spend": spend}, 409, "in_use"),
+                    ("reward", {"value": 1, "key": "gateway"}, 422, "bad_reward"),
+                    ("reward", {"value": 1, "key": "gateway/exact"}, 422, "bad_reward"),
+                ):
+                    found = httpx.post(f"{path}/{action}", json=content, timeout=60)
+                    assert found.status_code == status, found.text
+                    assert found.json()["error"]["code"] == code
+                assert httpx.post(f"{path}/reward", json={"value": 1}).status_code == 200
+    log = read_panel_log(store)
+    assert log.compute_dollars() == pytest.approx(3e-4)
+
+
+def test_a_decision_without_costs_and_scores_is_settled_too(tmp_path: Path) -> None:
+    problem = {"experts": ["a", "b", "c"], "draws": 3}
+    unknown: Any = dict.fromkeys("abc", (None, None))
+    with (
+        ReplayUpstream() as upstream,
+        start_gateway(tmp_path, [upstream], "first", problem=problem, prices=unknown) as gateway,
+    ):
+        headers = {"authorization": f"Bearer {gateway.key}"}
+        chat = {"model": gateway.model, **BODY}
+        answer = gateway.client.post("/v1/chat/completions", json=chat, headers=headers)
+        wait_for_quiet(gateway)
+        path = f"/v1/decisions/{answer.json()['bylot']['decision']}"
+        (report,) = gateway.read(path)["rewards"]
+        cancelled = gateway.client.post(f"{path}/cancel", headers=headers)
+    assert (report["key"], report["receipt"], report["spend"]) == ("gateway", "settled", None)
+    assert cancelled.json()["error"]["code"] == "invalid_state", "it is no longer in use"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bylot.gateway.answers import Verdict
 from bylot.gateway.asking import PanelResult
-from bylot.gateway.settlement import SETTLEMENT_KEY, RouterFacts, compute_spend, make_report
+from bylot.gateway.settlement import HOLDER, RouterFacts, compute_spend, make_report
 from panel_outcomes import answer, failure
 
 DECLARED = {"a": 0.5, "b": 0.25, "c": 0.125}
@@ -37,12 +37,13 @@ def test_the_cost_of_a_replaced_member_is_booked_with_its_substitute() -> None:
 def test_without_scores_only_costs_are_reported() -> None:
     result = PanelResult([answer("a", 0.5)], [], {})
     report = make_report(("a",), result, None, 0.0, FACTS, "usd")
-    assert report == {"key": SETTLEMENT_KEY, "spend": {"usd": {"a": 0.5}}}
+    assert report == {"key": HOLDER, "spend": {"usd": {"a": 0.5}}}
 
 
-def test_nothing_is_reported_without_costs_and_scores() -> None:
+def test_without_costs_and_scores_the_report_is_that_the_decision_is_settled() -> None:
     facts = FACTS._replace(declared={})
-    assert make_report(("a",), PanelResult([], [], {}), None, 0.0, facts, "usd") is None
+    report = make_report(("a",), PanelResult([], [], {}), None, 0.0, facts, "usd")
+    assert report == {"key": HOLDER}
 
 
 def test_scores_are_reported_in_the_kind_of_feedback_of_the_router() -> None:
@@ -55,7 +56,7 @@ def test_scores_are_reported_in_the_kind_of_feedback_of_the_router() -> None:
     }
     for kind, parts in expected.items():
         facts = FACTS._replace(feedback=kind)
-        report = make_report(("a", "b", "c"), result, verdict, 0.0, facts, "usd") or {}
+        report = make_report(("a", "b", "c"), result, verdict, 0.0, facts, "usd")
         assert {k: v for k, v in report.items() if k not in ("key", "spend")} == parts
         assert report["key"] == "gateway/exact"
 
@@ -64,7 +65,6 @@ def test_scores_are_mapped_to_the_range_of_rewards() -> None:
     facts = FACTS._replace(rewards=(-1.0, 3.0))
     verdict = Verdict(scores={"a": 0.5}, source="exact")
     report = make_report(("a",), PanelResult([answer("a", 0.5)], [], {}), verdict, 0, facts, "usd")
-    assert report is not None
     assert report["members"] == {"a": 1.0}
 
 
@@ -72,7 +72,6 @@ def test_a_winner_without_merit_is_not_reported() -> None:
     facts = FACTS._replace(feedback="winner")
     verdict = Verdict(scores={"a": 0.0}, source="exact", winner="a")
     report = make_report(("a",), PanelResult([answer("a", 0.5)], [], {}), verdict, 0, facts, "usd")
-    assert report is not None
     assert report["value"] == 0.0
     assert "winner" not in report
 

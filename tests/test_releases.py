@@ -64,7 +64,7 @@ def test_releases_of_one_format_forward_to_each_other(
 
 
 def test_releases_of_two_formats_say_what_to_do(postgres_address: str, tmp_path: Path) -> None:
-    with run_two_releases(postgres_address, tmp_path, OTHER_FORMAT="2") as servers:
+    with run_two_releases(postgres_address, tmp_path, OTHER_FORMAT="other") as servers:
         found = decide_everywhere(servers)
         refused = [response for is_owner, response in found if not is_owner]
         assert {response.status_code for is_owner, response in found if is_owner} == {201}

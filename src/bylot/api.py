@@ -387,6 +387,7 @@ ERROR_CODES: tuple[tuple[type[errors.BylotError], int, str], ...] = (
     (errors.RouterExists, 409, "name_taken"),
     (errors.RewardConflict, 409, "reward_conflict"),
     (errors.NoSubstitute, 409, "no_substitute"),
+    (errors.DecisionInUse, 409, "in_use"),
     (errors.DecisionStateError, 409, "invalid_state"),
     (errors.IdempotencyKeyReused, 422, "key_reused"),
     (errors.InfeasibleLimits, 422, "infeasible_limits"),

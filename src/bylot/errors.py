@@ -269,6 +269,10 @@ class DecisionStateError(StoreError):
     """The state of the decision does not allow this; nothing was changed."""
 
 
+class DecisionInUse(DecisionStateError):
+    """The gateway uses the decision and has not settled it yet; nothing was changed."""
+
+
 class NoSubstitute(DecisionStateError):
     """Nobody can take the place of a member that failed; nothing was changed."""
 

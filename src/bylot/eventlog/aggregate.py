@@ -183,6 +183,7 @@ class RouterAggregate:
             seal=event.seal,
             labels=history.labels_from_body(body),
             held=body.held,
+            holder=body.holder,
         )
         self.open.add(event.seq, opened)
         self.timeline.add_decision(body.t, event.at, body.spend)
@@ -206,6 +207,7 @@ class RouterAggregate:
 
     def replace(self, at: int, of: int, command: commands.ReplaceMember) -> Event | None:
         """Let another expert take the place of a member that failed; None if one has already."""
+        self.check_holder(of, self.open.get(of), command.holder)
         current = history.current_from_events(self.decision_events(of))
         if command.failed in current.failed:
             return None
@@ -230,6 +232,13 @@ class RouterAggregate:
         self.fill_panel(of, one, history.exchange_member(current, body))
         return self.append(at, body, of=of)
 
+    def check_holder(self, of: int, decision: OpenDecision | None, holder: str | None) -> None:
+        """Refuse what only the holder of a decision may do before it has settled it."""
+        if decision is not None and decision.is_in_use and holder != decision.holder:
+            state = self.describe_decision(of, "in use")
+            what = f"{state}: the {decision.holder} will report its costs"
+            raise errors.DecisionInUse(what, remedy="nothing was changed")
+
     def find_unreported(self, of: int) -> OpenDecision:
         """A decision that waits for its first report, or an error."""
         one = self.open.get(of)
@@ -251,21 +260,33 @@ class RouterAggregate:
         replayed: rewards of older logs may be more, and costs higher, than new ones
         """
         id, key, problem, how = command.id, command.key, self.core.problem, self.config.aggregate
+        is_callers = command.holder is None and not replayed
         given = command.value, command.members, command.winner, command.spend
-        report = feedback.check_report(problem, self.core.run, id, *given)
+        if is_callers or any(part is not None for part in given):
+            report = feedback.check_report(problem, self.core.run, id, *given)
+        else:  # the holder has nothing to report, but that it has settled the decision
+            report = feedback.RewardReport(None)
         commands.check_storable_text("key", key)
         opened = self.open.get(of)
         one = self.read_closed(of) if opened is None else self.load_ticket(of, opened)
+        if is_callers:
+            reward_rules.check_callers_key(one, key, id)
+            if report.spend and one.holder is not None:
+                what = f"only the {one.holder} reports the costs of decision {id}"
+                raise errors.DecisionInUse(what, remedy="report without spend; nothing was changed")
+        if one.is_cancelled and report.value is not None:
+            raise make_cancelled_error(id, "report costs without a reward")
         if key in one.rewards:
             reward_rules.check_same_reward(one.rewards[key], report, id)
             return None
         feedback.check_panel_names(report, one.panel, id)
-        if not replayed:
+        if is_callers:  # whose rewards must not keep the holder from settling
             reward_rules.check_reward_count(one, id)
+        if not replayed:
             feedback.check_spend_range(report.spend, problem)
         is_open, same_pool, now = opened is not None, of > self.pool_since, self.local_time(at)
         receipt = reward_rules.choose_receipt(one, report, is_open, now, how, same_pool, id)
-        if receipt == "pending" and how == "sum":
+        if receipt == "pending" and how == "sum" and is_callers:
             reward_rules.check_reward_sum(one, report, self.core.run, id)
         if not replayed:
             raised = reward_rules.compute_later_corrections(report.spend, one.rewards.values())
@@ -357,17 +378,19 @@ class RouterAggregate:
         return one
 
     def read_closed_from_log(self, of: int) -> OpenDecision:
-        """A decision that is no longer open, unless it was cancelled."""
+        """A decision that is no longer open; of one that was cancelled nothing is booked."""
         found = self.decision_events(of)
-        if any(one.kind == "cancelled" for one in found.since):
-            id = commands.format_decision_id(self.name, found.decided)
-            remedy = "use another key for another one"
-            raise errors.DecisionStateError(f"decision {id} was cancelled", remedy=remedy)
         current = history.current_from_events(found)
         bodies = [BODY_DECODERS[one.kind](one.body) for one in found.since]
         rewards = {one.key: one for one in bodies if isinstance(one, RewardReceived)}
         one = OpenDecision(current.made.t, NO_DEADLINE, rewards=rewards, seal=found.decided.seal)
         self.fill_panel(of, one, current)  # its costs may still be learned
+        one.holder = current.made.holder
+        one.is_cancelled = any(event.kind == "cancelled" for event in found.since)
+        if one.is_cancelled:
+            one.spend = {}
+            one.held = {}
+            one.ticket = None
         return one
 
     def decision_events(self, of: int) -> DecisionEvents:
@@ -389,9 +412,10 @@ class RouterAggregate:
         self.open.start_wait(of, self.deadline(self.local_time(at)))
         return self.append(at, events.DecisionActivated(by=by), of=of)
 
-    def cancel(self, at: int, of: int, by: str | None = None) -> Event:
+    def cancel(self, at: int, of: int, by: str | None = None, holder: str | None = None) -> Event:
         """Take back a decision that was never used: it has no reward, and no average counts it."""
         one = self.open.get(of)
+        self.check_holder(of, one, holder)
         if one is None or one.rewards:
             what = self.describe_decision(of, None if one is None else one.reported)
             raise errors.DecisionStateError(f"{what}; it cannot be cancelled any more")
@@ -552,7 +576,7 @@ class RouterAggregate:
         match body:
             case DecisionMade():
                 inputs = body.context, body.available, event.key, body.defer, body.tenant
-                command = commands.MakeDecision(self.name, *inputs, by=body.by)
+                command = commands.MakeDecision(self.name, *inputs, by=body.by, holder=body.holder)
                 return self.decide(at, command, replayed=body)
             case events.DecisionClosed():
                 return self.close_due(at)
@@ -569,17 +593,20 @@ class RouterAggregate:
                 return self.begin_copy(at, body.origin, body.by)
         if of is None:
             raise TypeError("it does not name its decision")
+        opened = self.open.get(of)
+        holder = None if opened is None else opened.holder  # only it could change what it held
         match body:
             case RewardReceived():
                 reward = history.command_from_reward(self.describe_place(of), body)
                 return self.reward(at, of, reward, replayed=True)
             case events.MemberReplaced():
                 asked = self.describe_place(of), body.failed, body.available
-                return self.replace(at, of, commands.ReplaceMember(*asked, by=body.by))
+                exchange = commands.ReplaceMember(*asked, by=body.by, holder=holder)
+                return self.replace(at, of, exchange)
             case events.DecisionActivated():
                 return self.activate(at, of, body.by)
             case events.DecisionCancelled():
-                return self.cancel(at, of, body.by)
+                return self.cancel(at, of, body.by, holder)
         return None
 
     def status(self, at: int = 0) -> RouterStatus:
@@ -608,6 +635,11 @@ class RouterAggregate:
     def describe_place(self, seq: int) -> str:
         """Where an event is, for messages."""
         return f"{self.name}.{self.number}.{seq}"
+
+
+def make_cancelled_error(id: str, remedy: str) -> errors.DecisionStateError:
+    """For a reward of a decision that was cancelled, or a request with its key."""
+    return errors.DecisionStateError(f"decision {id} was cancelled", remedy=remedy)
 
 
 def make_unknown_decision_error(id: str) -> errors.DecisionNotFound:

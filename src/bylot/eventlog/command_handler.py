@@ -13,7 +13,11 @@ from typing import Any, ClassVar
 from bylot import errors
 from bylot.api import DecisionRecord, RewardReceipt, RouterView, TenantList, TenantView
 from bylot.eventlog import commands
-from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
+from bylot.eventlog.aggregate import (
+    RouterAggregate,
+    make_cancelled_error,
+    make_unknown_decision_error,
+)
 from bylot.eventlog.commands import decision_id_from_text
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.history import (
@@ -230,10 +234,11 @@ class CommandHandler:
                     what = f"key {command.key!r} was used for a decision that is no longer kept"
                     raise errors.IdempotencyKeyReused(what, remedy="use a new key")
                 check_same_request(before, command)
-                if router.open.get(before.seq) is None:
-                    router.read_closed(before.seq)  # refused if it was cancelled
                 found = router.decision_events(before.seq)  # members may have been replaced
-                return decision_from_events(router.name, found)
+                decision = decision_from_events(router.name, found)
+                if any(event.kind == "cancelled" for event in found.since):
+                    raise make_cancelled_error(decision.id, "use another key for another one")
+                return decision
         event = self.repository.add(router.decide(self.at, command))
         return make_stored_decision(router.name, event, router.decode(event))
 
@@ -262,9 +267,10 @@ class CommandHandler:
         """Start the wait of a deferred decision, or take back one that was never used."""
         router, seq = self.find_decision(command.id)
         found = router.decision_events(seq)  # a failed read must leave no event behind
-        activates = isinstance(command, commands.ActivateDecision)
-        change = router.activate if activates else router.cancel
-        self.repository.add(change(self.at, seq, command.by))
+        if isinstance(command, commands.ActivateDecision):
+            self.repository.add(router.activate(self.at, seq, command.by))
+        else:
+            self.repository.add(router.cancel(self.at, seq, command.by, command.holder))
         return decision_from_events(router.name, found)
 
     def get_decision(self, command: commands.GetDecision) -> DecisionRecord:

@@ -15,9 +15,15 @@ from bylot.store import Event
 
 
 class CommandBase(Struct, frozen=True, kw_only=True):
-    """What all commands have; by: the API key of the caller."""
+    """What all commands have.
+
+    by:     the API key of the caller
+    holder: the part of the server that sends the command, such as "gateway"; None: a caller. No
+            request of a caller has it. A decision is held by the part that made it
+    """
 
     by: str | None = None
+    holder: str | None = None
 
 
 class RouterCommand(CommandBase, frozen=True):

@@ -101,10 +101,14 @@ class DecisionMade(EventBody, frozen=True, omit_defaults=True):
     tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
     tenant: str | None = None  # whose limits count it too
     held: dict[str, float] = {}  # by cost: reserved beyond `spend` until that cost is reported
+    holder: str | None = None  # the part of the server that made it, uses it and will settle it
 
 
 class RewardReceived(EventBody, frozen=True, omit_defaults=True):
-    """A reward, or costs without one; the receipt says what the router did with it."""
+    """A reward, or costs without one; the receipt says what the router did with it.
+
+    The first report under a key of the holder settles a decision that is held, also without costs.
+    """
 
     value: float | None  # None: costs only, receipt settled
     receipt: ReceiptName  # never duplicate: those make no event
@@ -132,7 +136,7 @@ class DecisionActivated(EventBody, frozen=True):
 
 
 class DecisionCancelled(EventBody, frozen=True):
-    """A decision was never used: it costs nothing and has no reward."""
+    """A decision was never used: it has no reward, and costs nothing unless costs are reported."""
 
 
 class DecisionClosed(EventBody, frozen=True):

@@ -57,6 +57,7 @@ def body_from_ticket(
         tables=read_tables(core),
         tenant=command.tenant,
         held=booked.held,
+        holder=command.holder,
         by=command.by,
     )
 

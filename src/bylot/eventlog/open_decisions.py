@@ -30,6 +30,17 @@ class OpenDecision(Struct):
     seal: bytes = b""  # of its event; empty: it is in the log only
     labels: RequestLabels = NO_LABELS  # of the request, once the panel is known
     held: dict[str, float] = {}  # what is reserved beyond its stated cost, likewise
+    holder: str | None = None  # as in `DecisionMade`
+    is_cancelled: bool = False
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether its holder has not settled it yet."""
+        return self.holder is not None and not any(map(self.is_reserved, self.rewards))
+
+    def is_reserved(self, key: str | None) -> bool:
+        """Whether only its holder reports under this key: the holder's name, or NAME/ANYTHING."""
+        return key is not None and key.partition("/")[0] == self.holder
 
     @property
     def is_deferred(self) -> bool:
@@ -52,13 +63,14 @@ class OpenDecision(Struct):
         return [one for one in self.rewards.values() if one.receipt == "pending"]
 
 
-class OpenDecisionColumns(Struct, frozen=True):
-    """Open decisions in a snapshot: int64 columns, and rewards by seq."""
+class OpenDecisionColumns(Struct, frozen=True, omit_defaults=True):
+    """Open decisions in a snapshot: int64 columns, and rewards and holders by seq."""
 
     seq: bytes
     t: bytes
     due: bytes
     rewards: dict[int, list[RewardReceived]]
+    holders: dict[int, str] = {}  # omitted if empty: snapshots without holders keep their hashes
 
 
 class OpenDecisions:
@@ -137,7 +149,8 @@ class OpenDecisions:
         t = np.fromiter([one.t for one in held], np.int64, count)
         due = np.fromiter([one.due for one in held], np.int64, count)
         rewards = {seq: [*one.rewards.values()] for seq, one in self if one.rewards}
-        return OpenDecisionColumns(seq.tobytes(), t.tobytes(), due.tobytes(), rewards)
+        holders = {seq: decision.holder for seq, decision in self if decision.holder}
+        return OpenDecisionColumns(seq.tobytes(), t.tobytes(), due.tobytes(), rewards, holders)
 
     @classmethod
     def from_columns(cls, columns: OpenDecisionColumns) -> "OpenDecisions":
@@ -147,5 +160,6 @@ class OpenDecisions:
         numbers = (np.frombuffer(column, np.int64).tolist() for column in raw)
         for seq, t, due in zip(*numbers, strict=True):
             rewards = {one.key: one for one in columns.rewards.get(seq, ())}
-            made.add(seq, OpenDecision(t, due, rewards=rewards))
+            holder = columns.holders.get(seq)
+            made.add(seq, OpenDecision(t, due, rewards=rewards, holder=holder))
         return made

@@ -23,6 +23,13 @@ def check_reward_count(one: OpenDecision, id: str) -> None:
         )
 
 
+def check_callers_key(decision: OpenDecision, key: str | None, id: str) -> None:
+    """Refuse a caller's report under a key of the decision's holder."""
+    if decision.is_reserved(key):
+        expected = f"another one for decision {id}: reports of the {decision.holder} have it"
+        raise RewardError("key", got=key, expected=expected)
+
+
 def check_same_reward(old: RewardReceived, report: RewardReport, id: str) -> None:
     """Refuse another report under the key of an old one."""
     under = "" if old.key is None else f" under key {old.key!r}"

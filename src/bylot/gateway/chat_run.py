@@ -91,7 +91,6 @@ class ChatRun:
             await self.port.cancel(decision.id, self.by)
             message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
             raise ChatError(500, "panel_too_large", message)
-        self.route.gateway.open_decisions.add(decision.id)
         self.decision, self.facts = decision, facts  # last: from here on it must be settled
 
     async def draw(self) -> tuple[Decision, RouterFacts]:
@@ -284,7 +283,6 @@ class ChatRun:
         except Exception as error:
             log.error("decision %s was not settled", self.decision.id, exc_info=error)
         finally:
-            self.route.gateway.open_decisions.discard(self.decision.id)
             self.route.stats.add_settlement(settled)
 
     async def report(self) -> bool:
@@ -304,7 +302,7 @@ class ChatRun:
         members: Sequence[str] = self.decision.subset
         for _ in range(2):
             report = make_report(members, *given)
-            if report is None or await self.route.gateway.report(self.decision.id, report, self.by):
+            if await self.route.gateway.report(self.decision.id, report, self.by):
                 return True
             stored = await self.port.find_panel(self.decision.id)
             if set(stored) == set(members):

@@ -127,7 +127,6 @@ class Gateway:
 
     folder: for what routers keep in files, such as clusters of prompts; None: nowhere
     tasks: work that goes on although its request has ended, such as a settlement
-    open_decisions: ids of those whose panels are out, which nobody else may change
     scoring_slots: for scorers that work after their request has ended
     since: when it began to count, in seconds since 1970
     """
@@ -147,7 +146,6 @@ class Gateway:
         self.max_chats, self.max_chats_per_key = max_chats, max_chats_per_key
         self.chats: dict[str | None, int] = {}  # open requests by key
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.open_decisions: set[str] = set()
         self.scoring_slots = asyncio.Semaphore(max_chats)
         self.since = time.time()
 

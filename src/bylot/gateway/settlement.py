@@ -24,8 +24,9 @@ from bylot.router.feedback import MAX_SPEND_FACTOR
 
 log = logging.getLogger("bylot.gateway")
 
-SETTLEMENT_KEY = "gateway"
-"""The key of the gateway's reports; with a scorer, its name follows: `gateway/judge:gpt`."""
+HOLDER = "gateway"
+"""The holder of the gateway's decisions, and the key of its reports; with a scorer, the name of
+that follows: `gateway/judge:gpt`."""
 
 
 class RouterFacts(NamedTuple):
@@ -94,13 +95,14 @@ def make_report(
     judge_cost: float,
     facts: RouterFacts,
     cost_name: str,
-) -> dict[str, Any] | None:
-    """What is reported to the router, as the arguments of `RecordReward`; None: nothing.
+) -> dict[str, Any]:
+    """What is reported to the router, as the arguments of `RecordReward`; at least a key, which
+    settles the decision.
 
     Scores become rewards in the range of the router, in the kind of feedback that it was created
     for. A member that did not answer has no score: missing is not 0.
     """
-    report: dict[str, Any] = {"key": SETTLEMENT_KEY}
+    report: dict[str, Any] = {"key": HOLDER}
     if facts.declared:
         spend = compute_spend(members, result, judge_cost, facts)
         report["spend"] = {cost_name: cap_spend(spend, facts.declared)}
@@ -108,7 +110,7 @@ def make_report(
     scores = {} if verdict is None else verdict.scores
     scores = {k: low + s * (high - low) for k, s in scores.items() if k in members}
     if scores and verdict is not None:
-        report["key"] = f"{SETTLEMENT_KEY}/{verdict.source}"
+        report["key"] = f"{HOLDER}/{verdict.source}"
         best = max(scores, key=lambda name: (scores[name], name == verdict.winner))
         if facts.feedback == "members":
             report["members"] = scores
@@ -116,4 +118,4 @@ def make_report(
             report["value"] = max(scores.values())
         if facts.feedback == "winner" and scores[best] > low:
             report["winner"] = best
-    return report if len(report) > 1 else None
+    return report

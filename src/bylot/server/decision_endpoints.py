@@ -5,7 +5,6 @@ from typing import Any
 
 from bylot import api
 from bylot.eventlog import commands
-from bylot.gateway.settlement import SETTLEMENT_KEY
 from bylot.router.decision import Decision
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError, to_api_error
@@ -17,7 +16,6 @@ from bylot.server.request_parsing import (
     parse_idempotency_key,
 )
 from bylot.server.router_port import count_failure, explain_missing_tenant
-from bylot.server.state import ServerState
 
 BATCH_SLICE = 100  # commands of a batch that share a commit
 
@@ -56,15 +54,13 @@ def get_decision(request: ApiRequest[None, None]) -> commands.Command:
 @route("POST /v1/decisions/{id}/reward", "reward", 200, api.RewardReceipt, 409)
 def create_reward(request: ApiRequest[api.RewardRequest, None]) -> commands.Command:
     """Report the reward of a decision, or only its costs: at any time, in any order, once."""
-    command = make_reward_command(request.target, request.body, request.caller.id)
-    check_reward_key(request.state, command)
-    return command
+    return make_reward_command(request.target, request.body, request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/replace", "decide", 200, Decision, 409)
 def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> commands.Command:
     """Draw another expert in place of a member that failed, at no cost to any limit; once."""
-    id, body, by = check_unused(request), request.body, request.caller.id
+    id, body, by = check_decision_id(request.target), request.body, request.caller.id
     return commands.ReplaceMember(id, body.failed, body.available, by=by)
 
 
@@ -77,7 +73,7 @@ def activate_decision(request: ApiRequest[None, None]) -> commands.Command:
 @route("POST /v1/decisions/{id}/cancel", "decide", 200, Decision, 409)
 def cancel_decision(request: ApiRequest[None, None]) -> commands.Command:
     """Cancel a decision that was never used: it costs nothing and has no reward."""
-    return commands.CancelDecision(check_unused(request), by=request.caller.id)
+    return commands.CancelDecision(check_decision_id(request.target), by=request.caller.id)
 
 
 @route("POST /v1/rewards:batch", "reward", 200, api.RewardBatchResponse)
@@ -90,28 +86,10 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
         try:
             command = make_reward_command(item.decision, item, caller.id)
             caller.check("reward", command.name)
-            check_reward_key(request.state, command)
             batch.append(command)
         except Exception as error:
             batch.append(error)
     return await execute_batch(request, batch, 200, api.RewardResult)
-
-
-def check_unused(request: ApiRequest[Any, None]) -> str:
-    """The id of a decision whose panel the gateway does not ask at the moment."""
-    id = check_decision_id(request.target)
-    if id in request.state.gateway.open_decisions:
-        message = "the panel of this decision is being asked; the gateway will settle it"
-        raise ApiError(409, "in_use", message)
-    return id
-
-
-def check_reward_key(state: ServerState, command: commands.RecordReward) -> None:
-    """Refuse a key that the gateway of a router uses for its own reports."""
-    key = command.key or ""
-    if key.partition("/")[0] == SETTLEMENT_KEY and command.name in state.gateway.routers:
-        message = f"key {SETTLEMENT_KEY!r} is for reports of the gateway; use another one"
-        raise ApiError(422, "invalid", message, field="key")
 
 
 def make_decision_command(

@@ -40,7 +40,6 @@ from msgspec import Meta, Struct
 from bylot import api
 from bylot.eventlog.commands import GetDecision, RecordReward
 from bylot.gateway.settlement import RouterFacts
-from bylot.server.decision_endpoints import check_reward_key
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
 from bylot.server.request_parsing import check_decision_id, parse_idempotency_key
@@ -169,7 +168,6 @@ def make_outcome_key(body: OutcomeRequest) -> str:
 async def check_reward(request: ApiRequest[Any, None], command: RecordReward) -> None:
     """Check a reward that is not to be stored."""
     request.caller.check("reward", command.name)
-    check_reward_key(request.state, command)
     await request.state.commands.execute(GetDecision(command.id))
     low, high = (await request.state.gateway.port.describe(command.name, "")).rewards
     if command.value is not None and not low <= command.value <= high:
@@ -179,7 +177,6 @@ async def check_reward(request: ApiRequest[Any, None], command: RecordReward) ->
 async def record(request: ApiRequest[Any, None], command: RecordReward) -> api.RewardReceipt:
     """Report a reward; its router is one that the key is for."""
     request.caller.check("reward", command.name)
-    check_reward_key(request.state, command)
     receipt: api.RewardReceipt = await request.state.commands.execute(command)
     request.state.metrics.count(receipt)
     return receipt

@@ -27,7 +27,7 @@ COMMANDS_PATH = "/cluster/commands"
 MAX_COMMANDS_PER_POST = 1_000
 MAX_POSTS = 4  # to one server at once
 CONNECT_TIMEOUT_S = 1.0
-MESSAGE_FORMAT = "1"
+MESSAGE_FORMAT = "2"
 """To be changed with a command or a result that another release would read wrongly, such as a new
 field that must not be ignored; until all servers have the new release, the two do not forward.
 """

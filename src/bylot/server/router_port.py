@@ -7,7 +7,7 @@ from bylot.api import DecisionRecord
 from bylot.errors import BudgetSpent, NoSubstitute, RouterNotFound, TenantError
 from bylot.eventlog import commands
 from bylot.eventlog.loading import read_stored_config
-from bylot.gateway.settlement import RouterFacts
+from bylot.gateway.settlement import HOLDER, RouterFacts
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
 from bylot.server.http_errors import to_api_error
@@ -21,7 +21,7 @@ GATEWAY_REMEDY = "send its name as header x-bylot-tenant, or as metadata.bylot_t
 
 
 class CommandPort:
-    """`gateway.RouterPort` by the commands of a server."""
+    """`gateway.RouterPort` by the commands of a server; its decisions are held by the gateway."""
 
     def __init__(self, runner: CommandRunner, reader: Reader, metrics: ServerMetrics) -> None:
         self.runner, self.reader, self.metrics = runner, reader, metrics
@@ -52,7 +52,7 @@ class CommandPort:
     ) -> Decision:
         """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         names = None if available is None else tuple(available)
-        command = commands.MakeDecision(router, context, names, tenant=tenant, by=by)
+        command = commands.MakeDecision(router, context, names, tenant=tenant, by=by, holder=HOLDER)
         return await make_decision(self.runner, self.metrics, command, GATEWAY_REMEDY)
 
     async def replace(
@@ -62,7 +62,7 @@ class CommandPort:
         names = None if available is None else tuple(available)
         try:
             decision: Decision = await self.runner.execute(
-                commands.ReplaceMember(id, failed, names, by=by)
+                commands.ReplaceMember(id, failed, names, by=by, holder=HOLDER)
             )
         except NoSubstitute:
             return None
@@ -70,12 +70,12 @@ class CommandPort:
 
     async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> None:
         """Report scores and costs, once."""
-        command = commands.RecordReward(id, **{"value": None, **report}, by=by)
+        command = commands.RecordReward(id, **{"value": None, **report}, by=by, holder=HOLDER)
         self.metrics.count(await self.runner.execute(command))
 
     async def cancel(self, id: str, by: str | None) -> None:
         """Take back a decision of which no member was asked."""
-        await self.runner.execute(commands.CancelDecision(id, by=by))
+        await self.runner.execute(commands.CancelDecision(id, by=by, holder=HOLDER))
 
     async def find_panel(self, id: str) -> tuple[str, ...]:
         """The members of a decision, as the log has them."""
