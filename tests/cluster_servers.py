@@ -21,13 +21,26 @@ HEARTBEAT_S = 1.2  # after which all servers have read what one has written
 
 
 class ClusterServer(ServerProcess):
-    """A server that announces itself under its own URL; command: what to run instead of bylot."""
+    """A server that announces itself under its own URL.
 
-    def __init__(self, store: str, log: Path, command: str = "bylot", **more: str) -> None:
+    command: what to run instead of bylot; config: the path of its configuration file
+    """
+
+    def __init__(
+        self,
+        store: str,
+        log: Path,
+        command: str = "bylot",
+        config: str | None = None,
+        **more: str,
+    ) -> None:
         paths = os.pathsep.join([SOURCES, str(Path(__file__).parent)])
         settings = {"BYLOT_CLUSTER_KEY": CLUSTER_KEY, "BYLOT_LEAVE_S": str(LEAVE_S), **more}
         self.store, environment = store, {**os.environ, "PYTHONPATH": paths, **settings}
-        super().__init__(command, "serve", "--store", store, log=log, environment=environment)
+        words = ["serve", "--store", store]
+        if config is not None:
+            words += ["--config", config]
+        super().__init__(command, *words, log=log, environment=environment)
 
     def start(self) -> None:
         if "--advertise" not in self.command:
@@ -36,12 +49,14 @@ class ClusterServer(ServerProcess):
 
 
 @contextmanager
-def run_servers(store: str, folder: Path, count: int) -> Iterator[list[ClusterServer]]:
+def run_servers(
+    store: str, folder: Path, count: int, config: str | None = None
+) -> Iterator[list[ClusterServer]]:
     """So many servers on a store, which know each other; those that run are stopped at the end."""
     with ExitStack() as stack:
         servers = []
         for n in range(count):
-            servers.append(ClusterServer(store, folder / f"log-{n}"))
+            servers.append(ClusterServer(store, folder / f"log-{n}", config=config))
             stack.callback(stop_if_running, servers[-1])
         wait_for_members(servers)
         yield servers
