@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from bylot.errors import TenantError
-from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.numerics.jit import Floats
 from bylot.policies.constraint_rows import compute_row_units
 from bylot.policies.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
 from bylot.policies.windows import WindowRule, WindowState
@@ -228,9 +228,9 @@ class Tenants:
             if source.calendar != limit.calendar:
                 assert limit.calendar is not None
                 assert source.calendar is not None
-                start = find_window(source.calendar, at).start
-                before = find_window(source.calendar, start - 1).start
-                move_window(column, before, start, find_window(limit.calendar, at).start, t)
+                new_start = find_window(limit.calendar, at).start
+                oldest = find_window(source.calendar, new_start).start
+                move_window(column, oldest, new_start, t)
             elif source.bound != limit.bound:
                 forget_before(column)
             self.ledgers[:, k] = column
@@ -329,18 +329,13 @@ class Tenants:
         }
 
 
-def move_window(column: Ledgers, before: int, start: int, new_start: int, t: int) -> None:
-    """Let the window that began at `start` count as one that began at `new_start`.
+def move_window(column: Ledgers, oldest: int, new_start: int, t: int) -> None:
+    """Let all known windows that began at `oldest` or later count as one that began at `new_start`.
 
-    If that is earlier, known windows from then on count too, and the one that began at `before`, as
-    some of it belongs to the new one. A ledger without such windows begins at decision t.
+    The oldest is the one in which the new window begins: some of it does not belong to the new one,
+    but nobody knows how much. A ledger without such windows begins at decision t.
     """
-
-    def mark_counted(starts: Ints) -> Bools:
-        earlier = (starts == before) | (starts >= new_start)
-        return np.asarray((starts == start) | (earlier & (starts > 0) & (new_start < start)))
-
-    now, then = mark_counted(column["start"]), mark_counted(column["start_before"])
+    now, then = (column[name] >= oldest for name in ("start", "start_before"))
     column["spent"] = column["spent"] * now + column["before"] * then
     column["open"] = column["open"] * now + column["open_before"] * then
     column["first"] = np.where(then, column["first_before"], np.where(now, column["first"], t))
