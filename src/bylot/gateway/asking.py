@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.config import GatewayEntry
 from bylot.gateway.health import HealthTable
-from bylot.gateway.upstream import CALLER_STATUSES, ChatBody, ModelCall, UpstreamClient
+from bylot.gateway.upstream import ChatBody, ModelCall, UpstreamClient
 
 Outcome = Answer | Failure
 Replace = Callable[[str], Awaitable[str | None]]
@@ -148,7 +148,7 @@ class PanelRun:
             return self.is_good is not None and await self.is_good(outcome)
         coming = 0 if self.entry.ask == "together" else len(self.calls) + len(self.waiting)
         wanted = len(self.answers) + coming < self.quorum
-        if self.refills > 0 and wanted and outcome.status not in CALLER_STATUSES:
+        if self.refills > 0 and wanted:
             self.refills -= 1
             substitute = await self.replace(outcome.member)
             if substitute is not None:

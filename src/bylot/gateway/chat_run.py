@@ -266,6 +266,8 @@ class ChatRun:
 
     async def settle(self) -> None:
         """Report scores and costs; the answer waits for it a while only, and not for a scorer."""
+        if self.result.answers:
+            self.route.health.blame_refusals(self.result.failures)
         task = self.route.gateway.spawn(self.report_and_count())
         if not self.scores_later:
             await asyncio.wait([task], timeout=SETTLE_WAIT_S)

@@ -72,21 +72,34 @@ class HealthTable:
             one.trying = True
 
     def end(self, outcome: Answer | Failure) -> None:
-        """A call has ended; one that the gateway cancelled says nothing about its member."""
+        """A call has ended. One that the gateway cancelled says nothing about its member, and one
+        that was refused says nothing before it is known whether others answer the same request.
+        """
         one = self.members.setdefault(outcome.member, MemberHealth())
         one.trying = False
-        if isinstance(outcome, Answer) or outcome.status in CALLER_STATUSES:
+        if isinstance(outcome, Answer):
             if one.paused_until:
                 log.warning("%s answers again", outcome.member)
             one.failures, one.paused_until = 0, 0.0
-        elif outcome.reason != "cancelled":
-            one.failures += 1
-            usual = self.pause_s if one.failures >= self.after or one.paused_until else 0.0
-            pause = min(max(usual, outcome.retry_after_s or 0.0), MAX_PAUSE_S)
-            if pause > 0.0:
-                if not one.paused_until:
-                    log.warning("%s is paused for %g s: %s", outcome.member, pause, outcome.reason)
-                one.paused_until = self.clock() + pause
+        elif outcome.reason != "cancelled" and outcome.status not in CALLER_STATUSES:
+            self.add_failure(outcome)
+
+    def blame_refusals(self, failures: Iterable[Failure]) -> None:
+        """Count refusals of a request that another member has answered: it was not at fault."""
+        for outcome in failures:
+            if outcome.status in CALLER_STATUSES:
+                self.add_failure(outcome)
+
+    def add_failure(self, outcome: Failure) -> None:
+        """Count a failure, and pause the member after too many."""
+        one = self.members[outcome.member]
+        one.failures += 1
+        usual = self.pause_s if one.failures >= self.after or one.paused_until else 0.0
+        pause = min(max(usual, outcome.retry_after_s or 0.0), MAX_PAUSE_S)
+        if pause > 0.0:
+            if not one.paused_until:
+                log.warning("%s is paused for %g s: %s", outcome.member, pause, outcome.reason)
+            one.paused_until = self.clock() + pause
 
     def find_pause(self, name: str) -> Pause | None:
         """The pause of a member, also while it waits to be tried again; None: it has none."""

@@ -9,7 +9,7 @@ from typing import Any
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.chat_run import ChatRun, explain_failures
 from bylot.gateway.gateway import log
-from bylot.gateway.upstream import CALLER_STATUSES, ModelCall, StreamFailed
+from bylot.gateway.upstream import ModelCall, StreamFailed
 
 MAX_QUEUED_CHUNKS = 64  # of a member whose caller reads slowly
 
@@ -142,7 +142,7 @@ class StreamRun(ChatRun):
                     await self.stop_others(pump)
                     return pump
                 substitute = None
-                if refills > 0 and failure.status not in CALLER_STATUSES:
+                if refills > 0:
                     refills -= 1
                     substitute = await self.replace(failure.member)
                 if substitute is not None:
