@@ -330,7 +330,7 @@ def test_a_connection_that_ends_after_a_while_is_not_asked_again_and_is_booked()
     assert (outcome.reason, outcome.cost, received) == ("interrupted", None, 1)
 
 
-def test_a_refusal_that_quotes_the_key_is_not_passed_on() -> None:
+def test_a_refusal_that_quotes_the_key_is_passed_on_without_it() -> None:
     async def quote(request: web.Request) -> web.StreamResponse:
         message = f"wrong: {request.headers['authorization']}"
         return web.json_response({"error": {"message": message}}, status=400)
@@ -338,7 +338,7 @@ def test_a_refusal_that_quotes_the_key_is_not_passed_on() -> None:
     outcome, _ = ask_odd_model(quote)
     assert isinstance(outcome, Failure)
     assert outcome.status == 400
-    assert outcome.body is None
+    assert outcome.error == {"message": "wrong: Bearer [redacted]"}
     assert not is_request_parameter("openai_api_key")
     assert not is_request_parameter("hf_auth")
 

@@ -54,6 +54,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     reason: one word: timeout, unreachable, http_500, rate_limited, garbage, too_large, cancelled...
     sent:   whether the model may have worked for it, so that it may be billed
     cost:   dollars; None: it may be billed, so that its declared cost counts
+    error:  message, code and param of an error response that are texts, without secrets
     retry_after_s: seconds after which the model wants to be asked again
     """
 
@@ -64,7 +65,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     usage: Usage
     seconds: float
     status: int | None = None  # of the response, if there was one
-    body: Mapping[str, Any] | None = None  # of an error response
+    error: Mapping[str, str] = {}
     retry_after_s: float | None = None
 
 

@@ -362,15 +362,7 @@ def explain_failures(failures: Sequence[Failure]) -> ChatError:
 
 def relay_error(failure: Failure) -> ChatError:
     """What a model said about a wrong request."""
-    found = (failure.body or {}).get("error")
-    error = found if isinstance(found, dict) else {}
-    message = error.get("message")
-    text = message[:2_000] if isinstance(message, str) else "the models refused the request"
-    code, param = error.get("code"), error.get("param")
-    return ChatError(
-        failure.status or 400,
-        code[:100] if isinstance(code, str) else None,
-        text,
-        param[:100] if isinstance(param, str) else None,
-        is_relayed=True,
-    )
+    error = failure.error
+    message = error.get("message", "the models refused the request")[:2_000]
+    code, param = (error[name][:100] if name in error else None for name in ("code", "param"))
+    return ChatError(failure.status or 400, code, message, param, is_relayed=True)

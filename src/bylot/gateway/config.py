@@ -184,11 +184,6 @@ class Deployment(NamedTuple):
     max_tokens: int | None = None
 
     @property
-    def secrets(self) -> list[str]:
-        """What no caller may read: values of headers, and the URL."""
-        return [*(v for k, v in self.headers.items() if k != "content-type"), self.base]
-
-    @property
     def host(self) -> str:
         """Host and port, without what may be secret in the URL."""
         parts = urlsplit(self.base)

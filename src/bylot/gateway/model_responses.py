@@ -13,6 +13,7 @@ from bylot.gateway.answers import Usage, join_text
 MAX_ANSWER_BYTES = 16_000_000
 MAX_STREAM_BYTES = 64_000_000  # every chunk repeats names that a whole answer has once
 MAX_EVENT_BYTES = 4_000_000  # of one server-sent event
+MAX_ERROR_BYTES = 20_000  # of an error response whose text may be passed on
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_RETRY_AFTER_S = 86_400.0
 REASONING_FIELDS = ("reasoning_content", "reasoning")

@@ -16,6 +16,7 @@ import msgspec
 from bylot.gateway.answers import Answer, Failure, Usage, estimate_tokens
 from bylot.gateway.config import Deployment, Model
 from bylot.gateway.model_responses import (
+    MAX_ERROR_BYTES,
     REASONING_FIELDS,
     count_chars,
     decode_json,
@@ -26,12 +27,14 @@ from bylot.gateway.model_responses import (
     read_usage,
     sum_tokens,
 )
+from bylot.gateway.redaction import Redactor
 
 CONNECT_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 30.0
 FIRST_BACKOFF_S = 0.2  # doubles with each retry
 RETRIED_STATUSES = (408, 429, 502, 503, 504)
 CALLER_STATUSES = (400, 413, 415, 422)  # the request is wrong, unless another model answers it
+ERROR_TEXTS = ("message", "code", "param")  # of an error, which a caller may read
 TOKEN_BOUNDS = ("max_tokens", "max_completion_tokens")
 STALE_S = 1.0  # after which a connection that ends without a byte has not been idle for too long
 JSON_TYPES = ("application/json", "text/json", "text/plain", "application/octet-stream")
@@ -95,6 +98,8 @@ class UpstreamClient:
         self.models = models
         self.open_calls: dict[int, int] = {}  # by id of the deployment
         self.slots: dict[int, asyncio.Semaphore] = {}  # likewise
+        every = [one for model in models.values() for one in model.deployments]
+        self.redactors = {id(one): Redactor(one.headers, one.base) for one in every}
         self.session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -163,6 +168,10 @@ class ModelCall:
     @property
     def headers(self) -> Mapping[str, str]:
         return self.deployment.headers
+
+    @property
+    def redactor(self) -> Redactor:
+        return self.client.redactors[id(self.deployment)]
 
     async def run(self) -> Answer | Failure:
         """The answer, or why there is none; a cancelled call raises CancelledError."""
@@ -263,10 +272,10 @@ class ModelCall:
             return self.refuse(response, content)
         if response.content_type not in JSON_TYPES:
             return self.fail("wrong_type")
-        body = decode_json(content)
+        body = decode_json(self.redactor.hide_keys(content))
         if isinstance(body, dict) and body.get("error"):
             self.sent = False
-            return self.fail("error_inside", body=body)
+            return self.fail("error_inside")
         choice = find_choice(body)
         if choice is None:
             return self.fail("garbage")
@@ -274,14 +283,16 @@ class ModelCall:
         return self.succeed(choice, str(body.get("model") or self.deployment.model))
 
     def refuse(self, response: aiohttp.ClientResponse, content: bytes) -> Failure:
-        """An error status: nothing is billed. No text is kept that quotes our key or our URL."""
+        """An error status: nothing is billed. No text shows our key or our URL."""
         self.sent = False
         self.retry_after_s = read_retry_after(response.headers.get("retry-after"))
-        quotes = any(secret.encode() in content for secret in self.deployment.secrets)
-        body = None if quotes else decode_json(content)
+        body = decode_json(content) if len(content) <= MAX_ERROR_BYTES else None
+        found = body.get("error") if isinstance(body, dict) else None
+        error = found if isinstance(found, dict) else {}
+        texts = {name: error[name] for name in ERROR_TEXTS if isinstance(error.get(name), str)}
+        hidden = {name: self.redactor.hide(text) for name, text in texts.items()}
         reason = "rate_limited" if response.status == 429 else f"http_{response.status}"
-        body = body if isinstance(body, dict) else None
-        return self.fail(reason, status=response.status, body=body)
+        return self.fail(reason, status=response.status, error=hidden)
 
     async def stream(self) -> AsyncGenerator[dict[str, Any]]:
         """The chunks of a streamed completion; raises StreamFailed if it breaks.
@@ -335,11 +346,11 @@ class ModelCall:
 
     def read_chunk(self, event: bytes) -> dict[str, Any]:
         """One chunk, with what it adds to text and usage."""
-        chunk = decode_json(event)
+        chunk = decode_json(self.redactor.hide_keys(event))
         if not isinstance(chunk, dict) or chunk.get("error"):
             reason = "error_inside" if isinstance(chunk, dict) else "garbage"
             self.sent = self.sent and (reason == "garbage" or self.received_chars > 0)
-            raise StreamFailed(self.fail(reason, body=chunk if reason != "garbage" else None))
+            raise StreamFailed(self.fail(reason))
         choices = chunk.get("choices") or []
         if not isinstance(choices, list):
             raise StreamFailed(self.fail("garbage"))
@@ -388,7 +399,7 @@ class ModelCall:
         )
 
     def fail(
-        self, reason: str, status: int | None = None, body: Mapping[str, Any] | None = None
+        self, reason: str, status: int | None = None, error: Mapping[str, str] = {}
     ) -> Failure:
         """The failure of this call. One that was sent may be billed: its cost is not known."""
         begun, usage = self.received_chars > 0, self.usage or Usage()
@@ -403,7 +414,7 @@ class ModelCall:
             usage=usage,
             seconds=self.seconds,
             status=status,
-            body=body,
+            error=error,
             retry_after_s=self.retry_after_s,
         )
 

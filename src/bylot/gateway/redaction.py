@@ -1,0 +1,76 @@
+"""Redaction of the keys of an endpoint in what it sends: errors that quote them, and answers.
+
+An endpoint that wants to give its key away can always do so. This is about those that quote what
+they were sent, in whatever encoding.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+
+REDACTED = "[redacted]"
+MIN_SECRET_CHARS = 6  # shorter ones are placeholders, such as `none`
+MIN_KEY_CHARS = 16  # in an answer, where a shorter one may be a word
+KEY_HEADER = re.compile("auth|key|token|secret|cookie")
+
+
+class Redactor:
+    """Hides what an endpoint is sent and no caller may read.
+
+    pattern: values of headers, and the URL, in all encodings; None: there are none
+    keys:    values of headers that are keys, as they are
+    """
+
+    def __init__(self, headers: Mapping[str, str], base: str) -> None:
+        values = {name: value.partition(" ")[2] or value for name, value in headers.items()}
+        values.pop("content-type", None)
+        secrets = [one for one in (*values.values(), base) if len(one) >= MIN_SECRET_CHARS]
+        encodings = [encoding for one in secrets for encoding in list_encodings(one)]
+        self.pattern = re.compile("|".join(encodings), re.IGNORECASE) if encodings else None
+        self.keys = [
+            value.encode()
+            for name, value in values.items()
+            if KEY_HEADER.search(name) and len(value) >= MIN_KEY_CHARS
+        ]
+
+    def hide(self, text: str) -> str:
+        """A text of an error without secrets.
+
+        >>> Redactor({"authorization": "Bearer sk-1234567"}, "").hide("wrong key %73k-1234567!")
+        'wrong key [redacted]!'
+        """
+        return text if self.pattern is None else self.pattern.sub(REDACTED, text)
+
+    def hide_keys(self, content: bytes) -> bytes:
+        """An answer without keys; every one is read, so that encodings are not looked for."""
+        for key in self.keys:
+            content = content.replace(key, REDACTED.encode())
+        return content
+
+
+def list_encodings(secret: str) -> Iterator[str]:
+    """Patterns of a secret: as it is or with some of its characters escaped, in hexadecimal, and in
+    Base64 from each of the three places in a group of bytes at which it may begin.
+    """
+    yield "".join(map(escape_char, secret))
+    yield secret.encode().hex()
+    for before in range(3):
+        size = before + len(secret)
+        text = b64encode(bytes(before) + secret.encode()).decode()
+        own = text[-(-before * 8 // 6) : size * 8 // 6]  # characters without bits of neighbours
+        yield re.escape(own).replace(r"\+", "[+-]").replace("/", "[/_]")
+
+
+def escape_char(char: str) -> str:
+    """The pattern of a character: as it is, or as an escape of JSON, of a URL or of HTML.
+
+    Repetitions are bounded, so that a search takes linear time.
+    """
+    code = ord(char)
+    shapes = (
+        rf"\\{{0,4}}{re.escape(char)}",
+        rf"\\{{1,4}}u00{code:02x}",
+        rf"%(?:25){{0,2}}{code:02x}",
+        rf"&#(?:0{{0,4}}{code}|x0{{0,4}}{code:x});",
+    )
+    return f"(?:{'|'.join(shapes)})"
