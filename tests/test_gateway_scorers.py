@@ -301,7 +301,7 @@ def test_a_function_may_return_a_verdict(functions: str) -> None:
         ("broken", "KeyError: 'nothing'"),
         ("slow", "took longer than 0.1 s"),
         ("slow_async", "took longer than 0.1 s"),
-        ("wrong_winner", "winner 'z' did not answer"),
+        ("wrong_winner", "the winner did not answer: 'z'"),
     ],
 )
 def test_a_function_that_fails_is_a_scorer_error(functions: str, name: str, fault: str) -> None:

@@ -98,11 +98,18 @@ class Scorer(Protocol):
 
 
 class ScorerError(Exception):
-    """A scorer failed; cost and usage: of what it did until then."""
+    """A scorer failed.
 
-    def __init__(self, message: str, cost: float = 0.0, usage: Usage = NO_USAGE) -> None:
-        super().__init__(message)
-        self.cost, self.usage = cost, usage
+    reason: in words that callers may read
+    detail: what follows it in the log: texts of others, such as of an exception
+    cost, usage: of what it did until then
+    """
+
+    def __init__(
+        self, reason: str, cost: float = 0.0, usage: Usage = NO_USAGE, *, detail: str = ""
+    ) -> None:
+        super().__init__(f"{reason}{detail}")
+        self.reason, self.cost, self.usage = reason, cost, usage
 
 
 def join_text(content: Any) -> str:

@@ -19,6 +19,7 @@ from bylot.gateway.settlement import RouterFacts, compute_spend, make_report
 from bylot.gateway.upstream import CALLER_STATUSES, ChatBody
 from bylot.router.decision import Decision
 
+MAX_REASON_CHARS = 200  # of a scorer that failed
 SETTLE_WAIT_S = 2.0  # the longest that an answer waits for its settlement
 
 
@@ -26,6 +27,7 @@ class ChatRun:
     """The state of one request.
 
     knows_cost: the costs of all members are known when the response begins
+    scorer_fault: why no answer has a score; None: the scorer has not failed
     """
 
     facts: RouterFacts
@@ -47,6 +49,7 @@ class ChatRun:
         self.result = PanelResult([], [], {})
         self.scores: dict[str, float] = {}
         self.verdict: Verdict | None = None
+        self.scorer_fault: str | None = None
         self.judge_cost, self.judge_usage = 0.0, NO_USAGE
         self.quorum_missed = False
         self.replacing: asyncio.Task[None] | None = None
@@ -195,15 +198,22 @@ class ChatRun:
         except ScorerError as error:
             log.warning("decision %s has no scores: %s", self.decision.id, error)
             self.add_judge(error.cost, error.usage)
-            self.route.stats.unscored += 1
+            self.fail_scoring(error.reason)
             return
         except Exception as error:  # a fault of ours, or of a plug-in: the answers are still good
             log.error("decision %s has no scores", self.decision.id, exc_info=error)
-            self.route.stats.unscored += 1
+            self.fail_scoring("an unexpected error")
             return
         self.add_judge(verdict.cost, verdict.usage)
         self.scores |= verdict.scores
         self.verdict = verdict
+        self.scorer_fault = None
+
+    def fail_scoring(self, reason: str) -> None:
+        """Count that answers have no scores; others, in turn, may have some."""
+        self.route.stats.unscored += 1
+        if not self.scores:
+            self.scorer_fault = reason[:MAX_REASON_CHARS]
 
     def add_judge(self, cost: float, usage: Usage) -> None:
         """Add what a judge cost; it may be asked several times."""
@@ -211,11 +221,16 @@ class ChatRun:
         self.judge_usage += usage
 
     def choose_winner(self) -> Answer:
-        """The answer with the highest score; the first of these, and of all without scores."""
+        """The answer with the highest score, the first of these; if there are no scores, that of
+        the member with the best earlier ones.
+        """
         answers, in_turn = self.result.answers, self.entry.ask == "in_turn"
         if self.entry.answer == "first" and not in_turn:
             return answers[0]
         named = None if self.verdict is None or in_turn else self.verdict.winner
+        if not self.scores and named is None:
+            by_member = {one.member: one for one in answers}
+            return by_member[self.route.stats.order_by_score(list(by_member))[0]]
         return max(
             answers, key=lambda one: (self.scores.get(one.member, -1.0), one.member == named)
         )
@@ -261,8 +276,16 @@ class ChatRun:
             },
             "winner": self.winner,
             "scores": self.scores,
+            "scorer": self.scorer_state,
             "cost_usd": sum(spend.values()),
         }
+
+    @property
+    def scorer_state(self) -> str | None:
+        """The scorer whose scores count, or why there are none; None: nothing is scored yet."""
+        if self.scorer_fault is not None:
+            return f"failed: {self.scorer_fault}"
+        return None if self.verdict is None else self.verdict.source
 
     async def settle(self) -> None:
         """Report scores and costs; the answer waits for it a while only, and not for a scorer."""
@@ -296,7 +319,7 @@ class ChatRun:
         stats.add_panel(self.result, self.spend, verdict)
         stats.quorum_misses += self.quorum_missed
         stats.unanswered += not self.result.answers
-        if self.winner is not None:
+        if self.winner is not None and (self.scorer_fault is None or self.scores_later):
             stats.get(self.winner).won += 1
         if self.entry.keep_prompts:
             self.log_texts()

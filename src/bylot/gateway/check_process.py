@@ -82,7 +82,8 @@ class CheckProcess:
             try:
                 process = self.process = start_process()
             except OSError as error:
-                raise ScorerError(f"the process that checks answers: {error}") from error
+                reason = "the process that checks answers does not start"
+                raise ScorerError(reason, detail=f": {error}") from error
             if not self.exchange(process, None, START_S):
                 raise ScorerError("the process that checks answers does not start")
         answer = self.exchange(process, line, self.job_s)

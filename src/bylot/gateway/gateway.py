@@ -99,7 +99,11 @@ class RouterGateway:
     async def load_facts(self, version: int | None = None) -> RouterFacts:
         """What is known of the router, read again if its configuration has changed."""
         if self.facts is None or (version is not None and version != self.facts.version):
-            self.facts = await self.gateway.port.describe(self.router, self.entry.cost)
+            found = await self.gateway.port.describe(self.router, self.entry.cost)
+            if self.facts is None:  # later scores are counted here
+                for name, scores in found.scores.items():
+                    self.stats.get(name).earlier = scores
+            self.facts = found
         return self.facts
 
     @property

@@ -59,6 +59,7 @@ class MemberStats:
 
     seconds:   of its latest answers
     latencies: its answers by bucket of `ANSWER_BUCKETS_S`; the last one has no bound
+    earlier:   its scores before the server started, as far as they were read from the log
     """
 
     def __init__(self) -> None:
@@ -68,6 +69,7 @@ class MemberStats:
         self.failed: Counter[str] = Counter()
         self.seconds: deque[float] = deque(maxlen=RECENT_CALLS)
         self.latencies = [0] * (len(ANSWER_BUCKETS_S) + 1)
+        self.earlier: Sequence[float] = ()
 
     def add_call(self, outcome: Answer | Failure) -> None:
         """Count a call that has ended."""
@@ -86,7 +88,8 @@ class MemberStats:
     @property
     def expected_score(self) -> float:
         """The mean score, drawn towards one half while there are few."""
-        return (PRIOR_SCORE * PRIOR_COUNT + self.score_sum) / (PRIOR_COUNT + self.scored)
+        total = PRIOR_SCORE * PRIOR_COUNT + self.score_sum + sum(self.earlier)
+        return total / (PRIOR_COUNT + self.scored + len(self.earlier))
 
     def iterate_buckets(self) -> Iterator[tuple[str, int]]:
         """The histogram of latencies as Prometheus has it: answers of at most so many seconds."""

@@ -85,7 +85,8 @@ class PythonScorer:
         except TimeoutError:
             raise ScorerError(f"{self.source} took longer than {self.timeout_s:g} s") from None
         except Exception as error:
-            raise ScorerError(f"{self.source}: {type(error).__name__}: {error}") from error
+            reason = f"{self.source}: {type(error).__name__}"
+            raise ScorerError(reason, detail=f": {error}") from error
         if isinstance(found, Verdict):
             check_verdict_cost(self.source, found)
             scores = check_scores(self.source, found.scores, answers)
@@ -209,18 +210,19 @@ def check_scores(source: str, found: Any, answers: Sequence[Answer]) -> dict[str
         found = dict(zip(members, found, strict=True))
     if not isinstance(found, Mapping):
         wanted = f"scores by member or a list of {len(members)}"
-        raise ScorerError(f"{source}: expected {wanted}, got {describe_value(found)}")
+        got = describe_value(found)
+        raise ScorerError(f"{source}: expected {wanted}", detail=f", got {got}")
     scores = {}
     for member, score in found.items():
         if member not in members:
-            raise ScorerError(
-                f"{source}: a score of {describe_value(member)}, which did not answer"
-            )
+            reason = f"{source}: a score of somebody who did not answer"
+            raise ScorerError(reason, detail=f": {describe_value(member)}")
         if score is None:
             continue
         if not is_score(score):
             wanted = "expected a number in [0, 1]"
-            raise ScorerError(f"{source}: score of {member}: {wanted}, got {describe_value(score)}")
+            reason = f"{source}: score of {member}: {wanted}"
+            raise ScorerError(reason, detail=f", got {describe_value(score)}")
         scores[str(member)] = float(score)
     return scores
 
@@ -237,7 +239,8 @@ def is_score(value: Any) -> bool:
 def check_winner(source: str, winner: Any, answers: Sequence[Answer]) -> str | None:
     """The name of a member that answered, or None."""
     if winner is not None and winner not in [answer.member for answer in answers]:
-        raise ScorerError(f"{source}: winner {describe_value(winner)} did not answer")
+        reason = f"{source}: the winner did not answer"
+        raise ScorerError(reason, detail=f": {describe_value(winner)}")
     return None if winner is None else str(winner)
 
 

@@ -60,7 +60,7 @@ class ChatUsage(Struct, frozen=True):
 class ChatCompletion(Struct, frozen=True):
     """A chat completion; with `stream` it comes as chunks.
 
-    bylot: decision, members, winner, scores and costs
+    bylot: decision, members, winner, scores and costs; scorer: its name, or why it failed
     """
 
     id: str
@@ -85,7 +85,7 @@ class ResponseTokens(Struct, frozen=True):
 class ResponseObject(Struct, frozen=True):
     """A response, with the fields of its request; with `stream` it comes as events.
 
-    bylot: decision, members, winner, scores and costs
+    bylot: decision, members, winner, scores and costs; scorer: its name, or why it failed
     """
 
     id: str

@@ -1,11 +1,12 @@
 """How the gateway reaches stored routers: commands to their owner, configurations by the reader."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bylot.api import DecisionRecord
 from bylot.errors import BudgetSpent, NoSubstitute, RouterNotFound, TenantError
 from bylot.eventlog import commands
+from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS, RewardReceived
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.settlement import HOLDER, RouterFacts
 from bylot.router.config import RouterConfig
@@ -13,9 +14,10 @@ from bylot.router.decision import Decision
 from bylot.server.http_errors import to_api_error
 from bylot.server.metrics import ALL_REQUESTS, ServerMetrics
 from bylot.server.writer import CommandRunner, Reader
-from bylot.store import Store
+from bylot.store import Event, Store
 
 BUDGET_SPENT_CODE, BAD_TENANT_CODE = "budget_spent", "bad_tenant"
+MAX_REWARDS_READ = 1_000  # for the scores of members
 BODY_REMEDY = "give `tenant` in the body of the request"
 GATEWAY_REMEDY = "send its name as header x-bylot-tenant, or as metadata.bylot_tenant"
 
@@ -29,18 +31,22 @@ class CommandPort:
     async def describe(self, router: str, cost_name: str) -> RouterFacts:
         """Experts, declared costs and feedback of a router."""
 
-        def read(store: Store) -> RouterConfig | None:
+        def read(store: Store) -> tuple[RouterConfig | None, list[Event]]:
             row = store.find(router)
-            return None if row is None else read_stored_config(store, row)
+            if row is None:
+                return None, []
+            latest = store.latest(row.number, EVENT_KINDS[RewardReceived], MAX_REWARDS_READ)
+            return read_stored_config(store, row), latest
 
-        config = await self.reader.read(read)
+        config, rewards = await self.reader.read(read)
         if config is None:
             raise RouterNotFound(f"no router named {router!r}", remedy="create it")
         problem = config.problem
         experts = tuple(problem["experts"])
         declared = problem["costs"].get(cost_name) or ()
         costs = dict(zip(experts, declared, strict=False))
-        return RouterFacts(config.version, experts, costs, config.feedback, config.rewards)
+        scores = list_scores(rewards, config.rewards)
+        return RouterFacts(config.version, experts, costs, config.feedback, config.rewards, scores)
 
     async def decide(
         self,
@@ -85,6 +91,18 @@ class CommandPort:
     def can_retry(self, error: Exception) -> bool:
         """Whether the same command may succeed later."""
         return to_api_error(error).status == 503
+
+
+def list_scores(events: Iterable[Event], rewards: tuple[float, float]) -> dict[str, list[float]]:
+    """The scores in [0, 1] by member that scorers of gateways have reported."""
+    low, high = rewards
+    found: dict[str, list[float]] = {}
+    for event in events:
+        body: RewardReceived = BODY_DECODERS[event.kind](event.body)
+        if body.members and (body.key or "").startswith(f"{HOLDER}/"):
+            for name, score in body.members.items():
+                found.setdefault(name, []).append((score - low) / (high - low))
+    return found
 
 
 async def make_decision(
