@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -11,6 +11,26 @@ from bylot.gateway.answers import Answer, Usage
 
 MODEL_PREFIX = "bylot/"
 GATEWAY_FIELDS = {"model", "stream", "stream_options"}
+MEMBER_FIELDS = {
+    *(
+        "messages",
+        "n",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+        "seed",
+        "temperature",
+        "top_p",
+    ),
+    *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
+    *("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
+    *("response_format", "reasoning_effort", "verbosity", "metadata", "store"),
+    *("user", "safety_identifier", "prompt_cache_key"),
+}
+"""Fields of a request that members are sent: none changes what a token costs, or how many a call
+may have beyond its bound. Others must be allowed by name."""
+TOOL_KINDS = ("function", "custom")  # others are run by the provider, which bills them
+MAX_UNSENT_NAMES = 20  # that a response lists
 METADATA_PREFIX = "bylot_"
 CHUNK_CHARS = 4_000  # of a text that is sent as a stream after it is complete
 
@@ -53,7 +73,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
     router: whose panel is asked
     body:   as the caller sent it
-    fields: what is sent to the members
+    fields: what is sent to the members, whatever their router allows besides
     """
 
     router: str
@@ -66,6 +86,12 @@ class ChatRequest(msgspec.Struct, frozen=True):
     def metadata(self) -> Mapping[str, Any]:
         found = self.body.get("metadata")
         return found if isinstance(found, dict) else {}
+
+    def list_unsent(self, allowed: Container[str]) -> list[str]:
+        """Names of fields that members are not sent: neither known nor allowed."""
+        known = MEMBER_FIELDS | GATEWAY_FIELDS
+        names = [name for name in self.body if name not in known and name not in allowed]
+        return [name[:100] for name in names[:MAX_UNSENT_NAMES]]
 
     def render(self, made: "Completion") -> bytes:
         """The body of a response that is not streamed."""
@@ -107,12 +133,22 @@ def check_chat_request(body: dict[str, Any]) -> ChatRequest:
     if body.get("n") not in (None, 1):
         message = "n must be 1: the panel has several members, see `answer: all`"
         raise bad_request(message, "n")
+    check_tools(body.get("tools"))
     stream = check_stream(body)
     options = body.get("stream_options") or {}
     if not isinstance(body.get("metadata"), dict | None):
         raise bad_request("metadata must be an object", "metadata")
     include_usage = bool(options.get("include_usage"))
     return ChatRequest(router, body, select_fields(body), stream, include_usage)
+
+
+def check_tools(tools: Any) -> None:
+    """Refuse tools that the provider of a model runs; shapes are checked by the models."""
+    for number, tool in enumerate(tools if isinstance(tools, list) else ()):
+        kind = tool.get("type", "function") if isinstance(tool, dict) else "function"
+        if kind not in TOOL_KINDS:
+            place = f"tools[{number}].type"
+            raise bad_request(f"{place} must be {' or '.join(TOOL_KINDS)}", place)
 
 
 def check_stream(body: Mapping[str, Any]) -> bool:
@@ -148,8 +184,8 @@ def unknown_model(model: str) -> ChatError:
 
 
 def select_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is sent to the members: without what only the gateway uses."""
-    fields = {name: value for name, value in body.items() if name not in GATEWAY_FIELDS}
+    """What is sent to the members; names of metadata that the gateway uses are left out."""
+    fields = {name: value for name, value in body.items() if name in MEMBER_FIELDS}
     metadata = fields.pop("metadata", None)
     if metadata:
         kept = {k: v for k, v in metadata.items() if not k.startswith(METADATA_PREFIX)}

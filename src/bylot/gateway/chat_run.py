@@ -45,7 +45,10 @@ class ChatRun:
         self.route, self.request, self.context, self.by = route, request, context, by
         self.tenant = tenant
         self.entry, self.port = route.entry, route.gateway.port
-        self.body = ChatBody(request.fields)
+        allowed = {
+            name: value for name, value in request.body.items() if name in self.entry.pass_fields
+        }
+        self.body = ChatBody({**request.fields, **allowed})
         self.result = PanelResult([], [], {})
         self.scores: dict[str, float] = {}
         self.verdict: Verdict | None = None
@@ -277,6 +280,7 @@ class ChatRun:
             "winner": self.winner,
             "scores": self.scores,
             "scorer": self.scorer_state,
+            "not_sent": self.request.list_unsent(self.entry.pass_fields),
             "cost_usd": sum(spend.values()),
         }
 

@@ -143,6 +143,7 @@ class GatewayEntry(Struct, frozen=True, kw_only=True):
     retries:    of one call, if the model answers 429, 502, 503 or 504, or cannot be reached
     cooldown_s: pause of a member that failed `cooldown_after` times in a row; then one call tries
     cost:       name of the router's cost in dollars that settled calls are booked in
+    pass_fields: further fields of requests that members are sent, such as `top_k`
     keep_prompts: whether prompts and answers are written to the log file of the server
     """
 
@@ -160,6 +161,7 @@ class GatewayEntry(Struct, frozen=True, kw_only=True):
     cooldown_after: Count = 3
     cooldown_s: Seconds = 30.0
     cost: str = "usd"
+    pass_fields: tuple[str, ...] = ()
     context: dict[str, Any] = {}
     keep_prompts: bool = False
 

@@ -60,8 +60,9 @@ class ChatBody:
             extra |= {"stream": True, "stream_options": {"include_usage": True}}
         if deployment.max_tokens is not None:
             extra |= bound_tokens(deployment.max_tokens, deployment.parameters, self.fields)
-            if not extra.keys().isdisjoint(self.fields):
-                return encode({**self.fields, **extra})
+            kept = {name: self.fields[name] for name in self.fields if name not in TOKEN_BOUNDS}
+            if len(kept) < len(self.fields):
+                return encode({**kept, **extra})
         head, rest = encode(extra), self.encoded
         return head if rest == b"{}" else head[:-1] + b"," + rest[1:]
 
@@ -75,20 +76,19 @@ def find_missing(parameters: Mapping[str, Any], fields: Mapping[str, Any]) -> di
 def bound_tokens(
     most: int, parameters: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> dict[str, int]:
-    """The bound on tokens of a model, unless the caller's is lower.
+    """The bound on tokens of a model, or that of the caller if it is lower, by the name that the
+    model is configured with: it may ignore the other one.
 
     >>> bound_tokens(100, {}, {"max_tokens": 500}), bound_tokens(100, {}, {"max_tokens": 50})
-    ({'max_tokens': 100}, {})
+    ({'max_tokens': 100}, {'max_tokens': 50})
     >>> bound_tokens(100, {}, {"max_tokens": -1})  # some models take it for no bound
     {'max_tokens': 100}
-    >>> bound_tokens(100, {"max_completion_tokens": 100}, {})
-    {'max_completion_tokens': 100}
+    >>> bound_tokens(100, {"max_completion_tokens": 100}, {"max_tokens": 50})
+    {'max_completion_tokens': 50}
     """
-    given = [name for name in TOKEN_BOUNDS if fields.get(name) is not None]
-    if not given:
-        return {next((one for one in TOKEN_BOUNDS if one in parameters), TOKEN_BOUNDS[0]): most}
-    low = [name for name in given if type(fields[name]) is int and 1 <= fields[name] <= most]
-    return {name: most for name in given if name not in low}
+    name = next((one for one in TOKEN_BOUNDS if one in parameters), TOKEN_BOUNDS[0])
+    given = [fields.get(one) for one in TOKEN_BOUNDS]
+    return {name: min([most, *(one for one in given if type(one) is int and one >= 1)])}
 
 
 class UpstreamClient:

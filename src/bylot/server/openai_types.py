@@ -9,7 +9,8 @@ from msgspec import Struct
 
 
 class ChatCompletionBody(Struct, frozen=True):
-    """A request for a chat completion; fields that are not listed are sent to the members.
+    """A request for a chat completion; members are also sent other fields of OpenAI's that cannot
+    raise what a call costs, and further ones only if the router allows them by name.
 
     model: bylot/ROUTER; metadata: `bylot_context` is the context of the decision, `bylot_tenant`
     the tenant whose limits count it, `bylot_expected` the expected answer; names that begin with
