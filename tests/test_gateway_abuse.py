@@ -163,20 +163,26 @@ def test_a_chat_that_outlasts_the_shutdown_may_have_asked_members(
     assert len(read_panel_log(gateway.store).decisions) == 1
 
 
-def test_a_router_full_of_contexts_serves_requests_without_theirs(tmp_path: Path) -> None:
+def test_a_router_full_of_contexts_serves_requests_without_theirs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with (
         ReplayUpstream() as upstream,
         start_gateway(tmp_path, [upstream], entry={"max_contexts": 3}) as gateway,
     ):
-        for context in ("x", "y", "z", "one too many", "", "x"):
+        headers = {"authorization": f"Bearer {gateway.key}"}
+        for context in ("x", "y", "z", "one too many", "two", "three", "", "x"):
             response = gateway.client.post(
                 "/v1/chat/completions",
                 json={"model": gateway.model, **BODY},
-                headers={"authorization": f"Bearer {gateway.key}", "x-bylot-context": context},
+                headers={**headers, "x-bylot-context": context},
             )
             assert response.status_code == 200, response.text
             used = response.json()["bylot"]["context"]
             assert used == (context if context in ("x", "y", "z") else None)
+        metrics = gateway.client.get("/metrics", headers=headers).text
+    assert 'bylot_contexts_left_out_total{router="panel"} 3.0' in metrics
+    assert len([one for one in caplog.messages if "without their contexts" in one]) == 1
 
 
 def test_a_router_has_room_for_requests_without_a_context() -> None:

@@ -114,7 +114,10 @@ class ChatRun:
         try:
             decision = await self.port.decide(self.context, *given)
         except TooManyContexts as error:
-            log.warning("a request of %s is served without its context: %s", given[0], error)
+            if not self.route.stats.without_context:  # there may be one in every request
+                warning = "requests of %s are served without their contexts, and counted: %s"
+                log.warning(warning, given[0], error)
+            self.route.stats.without_context += 1
             self.context = None
             decision = await self.port.decide(None, *given)
         return decision, await self.load_facts(decision.version)

@@ -125,7 +125,7 @@ class StatsTable:
     def __init__(self) -> None:
         self.members: dict[str, MemberStats] = {}
         self.requests = self.quorum_misses = self.unanswered = self.unscored = 0
-        self.settlements = self.settlement_failures = 0
+        self.settlements = self.settlement_failures = self.without_context = 0
 
     def get(self, name: str) -> MemberStats:
         """The counters of a member, new ones if it has none."""
