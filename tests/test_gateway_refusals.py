@@ -12,6 +12,7 @@ from aiohttp import web
 
 from chat_replies import Body, RequestError
 from gateway_target import RunningGateway, start_gateway, wait_for_quiet
+from panel_log import read_panel_log
 from upstreams import ReplayUpstream
 
 CHATS = int(os.environ.get("BYLOT_REFUSED_CHATS", "20"))
@@ -136,3 +137,48 @@ def test_a_refusal_does_not_end_a_pause(tmp_path: Path) -> None:
         for _ in range(6):
             assert chat(gateway, stream=False).status_code == 400
         assert list_paused(gateway) == ["bad"], "it has not answered since"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_another_panel_is_drawn_if_limits_allow_no_substitute(stream: bool, tmp_path: Path) -> None:
+    """Under a limit on dollars, a substitute may not cost more than the member that it replaces."""
+    limits = [{"cost": "usd", "at_most": 3e-4}]
+    problem = {"experts": MODELS, "costs": {"usd": [1e-4, 2e-4]}, "limits": limits, "draws": 1}
+    with (
+        RefusingUpstream() as upstream,
+        start_gateway(
+            tmp_path, [upstream], "first", problem=problem, cooldown_after=3, cooldown_s=600
+        ) as gateway,
+    ):
+        upstream.statuses["bad"] = 400
+        while not list_paused(gateway):
+            assert chat(gateway, stream).status_code == 200
+            wait_for_quiet(gateway)
+        assert list_paused(gateway) == ["bad"]
+        upstream.statuses["good"] = 400
+        assert chat(gateway, stream).status_code == 400, "no other model is available"
+        wait_for_quiet(gateway)
+    log = read_panel_log(gateway.store)
+    assert log.cancelled == 3, "a decision that was refused costs nothing"
+    assert not log.replaced
+    assert set(log.reports) == set(log.decisions), "all others are settled"
+
+
+def test_a_request_that_all_refuse_is_relayed_also_if_limits_allow_no_substitute(
+    tmp_path: Path,
+) -> None:
+    limits = [{"cost": "usd", "at_most": 3e-4}]
+    problem = {"experts": MODELS, "costs": {"usd": [1e-4, 2e-4]}, "limits": limits, "draws": 1}
+    with (
+        RefusingUpstream() as upstream,
+        start_gateway(tmp_path, [upstream], "first", problem=problem, cooldown_after=1) as gateway,
+    ):
+        upstream.statuses = {"bad": 400, "good": 400}
+        for number in range(8):
+            assert chat(gateway, stream=number % 2 == 0).status_code == 400
+        wait_for_quiet(gateway)
+        assert list_paused(gateway) == []
+        assert len(upstream.bodies) == 16
+    log = read_panel_log(gateway.store)
+    assert set(log.reports) == set(log.decisions)
+    assert log.compute_dollars() == 0.0

@@ -28,6 +28,7 @@ class ChatRun:
 
     knows_cost: the costs of all members are known when the response begins
     scorer_fault: why no answer has a score; None: the scorer has not failed
+    refused_by: the member that was asked alone and refused; None: there is none
     """
 
     facts: RouterFacts
@@ -53,6 +54,7 @@ class ChatRun:
         self.scores: dict[str, float] = {}
         self.verdict: Verdict | None = None
         self.scorer_fault: str | None = None
+        self.refused_by: str | None = None
         self.judge_cost, self.judge_usage = 0.0, NO_USAGE
         self.quorum_missed = False
         self.replacing: asyncio.Task[None] | None = None
@@ -66,6 +68,8 @@ class ChatRun:
         await self.decide()
         try:
             await self.ask_panel()
+            if await self.draw_again(self.result.failures):
+                await self.ask_panel()
             if not self.result.answers:
                 raise explain_failures(self.result.failures)
             if not self.scores_later and (self.entry.ask != "in_turn" or self.writes_answer):
@@ -135,8 +139,30 @@ class ChatRun:
         """Cancel a decision whose caller has gone before a member was asked."""
         await asyncio.wait([task])
         if task.exception() is None:
-            id = task.result()[0].id
-            await self.route.gateway.persist(id, lambda: self.port.cancel(id, self.by))
+            await self.cancel(task.result()[0].id)
+
+    async def cancel(self, id: str) -> None:
+        """Cancel a decision that cost nothing."""
+        await self.route.gateway.persist(id, lambda: self.port.cancel(id, self.by))
+
+    async def draw_again(self, failures: Sequence[Failure]) -> bool:
+        """Draw another panel if only one member was asked, which has refused the request, and none
+        could take its place within the limits; return whether there is one.
+        """
+        if len(failures) != 1 or failures[0].status not in CALLER_STATUSES or self.result.answers:
+            return False
+        self.refused_by = failures[0].member
+        if self.entry.refill == 0 or not self.list_available():
+            return False
+        before = self.decision.id
+        try:
+            await self.decide()
+        except Exception as error:
+            log.warning("decision %s: no other panel was drawn: %s", before, error)
+            return False
+        self.route.gateway.open_decisions.discard(before)
+        self.route.gateway.spawn(self.cancel(before))
+        return True
 
     def list_available(self) -> list[str] | None:
         """The experts that can be asked now; None: all."""
@@ -144,6 +170,8 @@ class ChatRun:
         experts = facts.experts if facts else ()
         known = [name for name in experts if name in models]  # an edit may have added others
         found = self.route.health.list_available(known)
+        if self.refused_by is not None:
+            return [name for name in found or known if name != self.refused_by]
         return known if found is None and len(known) < len(experts) else found
 
     async def ask_panel(self) -> None:
@@ -156,6 +184,7 @@ class ChatRun:
             is_good = self.is_good
         client, health = self.route.gateway.client, self.route.health
         run = PanelRun(self.entry, client, health, self.body, members, self.replace, is_good)
+        run.failures += self.result.failures  # of a panel before this one
         self.result = run.result  # also if it is cancelled
         await run.run()
         self.quorum_missed = run.quorum_missed

@@ -109,8 +109,6 @@ class StreamRun(ChatRun):
     async def begin(self) -> None:
         """Decide, ask all members, and wait until one starts to answer; the others are stopped."""
         await self.decide()
-        for member in self.decision.subset:
-            self.ask(member)
         self.source = await self.choose_source()
         self.winner = self.source.call.member
 
@@ -122,10 +120,14 @@ class StreamRun(ChatRun):
         self.pumps.append(StreamPump(call))
 
     async def choose_source(self) -> StreamPump:
-        """The first member that starts to answer; failed ones are replaced meanwhile."""
+        """Ask the panel, and return the first member that starts to answer; failed ones are
+        replaced meanwhile.
+        """
+        for member in self.decision.subset:
+            self.ask(member)
         refills, deadline = self.entry.refill, asyncio.get_running_loop().time()
         deadline += self.entry.timeout_s
-        open_pumps = {one.begun: one for one in self.pumps}
+        open_pumps = {one.begun: one for one in self.pumps if not one.begun.done()}
         while open_pumps:
             left = max(deadline - asyncio.get_running_loop().time(), 0.0)
             done, _ = await asyncio.wait(
@@ -149,6 +151,8 @@ class StreamRun(ChatRun):
                     self.ask(substitute)
                     open_pumps[self.pumps[-1].begun] = self.pumps[-1]
         failures = [one for pump in self.pumps if isinstance(one := pump.outcome, Failure)]
+        if await self.draw_again(failures):
+            return await self.choose_source()
         raise explain_failures(failures)
 
     async def stop_others(self, chosen: StreamPump) -> None:
