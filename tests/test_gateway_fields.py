@@ -128,7 +128,7 @@ def test_a_call_has_one_bound_by_the_configured_name_whatever_a_caller_gives(
         bounds = dict(zip(("max_tokens", "max_completion_tokens"), given, strict=True))
         body = ChatBody({"messages": MESSAGES, **bounds})
         sent = msgspec.json.decode(body.encode_for(deployment, stream=False))
-        expected = 50 if any(type(one) is int and one == 50 for one in given) else 100
+        expected = 50 if any(type(value) is int and value == 50 for value in given) else 100
         assert sent == {"model": "a", "messages": MESSAGES, configured: expected}
 
 

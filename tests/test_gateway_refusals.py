@@ -66,8 +66,8 @@ def test_a_model_that_refuses_everything_fails_no_chat(policy: str, tmp_path: Pa
             upstream.statuses["bad"] = status
             for stream in (False, True):
                 answers = [chat(gateway, stream) for _ in range(CHATS)]
-                assert {one.status_code for one in answers} == {200}
-                assert not any(b"cannot read" in one.content for one in answers)
+                assert {answer.status_code for answer in answers} == {200}
+                assert not any(b"cannot read" in answer.content for answer in answers)
         wait_for_quiet(gateway)
         failed = gateway.client.app.state.gateway.find("panel").stats.get("bad").failed
         assert set(failed) == {"http_400", "http_413", "http_415", "http_422"}
@@ -88,7 +88,7 @@ def test_a_refusal_that_another_model_answers_counts_as_a_failure(
             assert chat(gateway, stream).status_code == 200
         wait_for_quiet(gateway)
         assert list_paused(gateway) == ["bad"]
-        assert [one["model"] for one in upstream.bodies].count("bad") == 2
+        assert [body["model"] for body in upstream.bodies].count("bad") == 2
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -103,9 +103,9 @@ class Quoted:
         spans = self.spans.get_finished_spans()
         assert len(spans) > len(found.members)
         self.said += [span.to_json() for span in spans]
-        self.said += [self.caplog.text, *(str(vars(one)) for one in self.caplog.records)]
+        self.said += [self.caplog.text, *(str(vars(record)) for record in self.caplog.records)]
         stored = Path(self.gateway.store.removeprefix("sqlite:///")).parent.glob("bylot.db*")
-        self.said += [one.read_bytes().decode("latin-1") for one in stored]
+        self.said += [file.read_bytes().decode("latin-1") for file in stored]
         for text in self.said:
             assert not [word for word in WORDS if word in text.replace("\\\\", "\\")], text[:1_000]
 

@@ -45,7 +45,7 @@ class JudgedUpstream(ReplayUpstream):
                 raise RequestError(500, "out of memory")
             shown = json.dumps(body["messages"])
             order = re.findall("I am (good|bad)", shown)
-            reply = json.dumps({"scores": [SCORES[one] for one in order]})
+            reply = json.dumps({"scores": [SCORES[name] for name in order]})
             completion["choices"][0]["message"]["content"] = reply
         await self.wait(request, name)
         return web.json_response(completion)
@@ -70,13 +70,13 @@ def chat(server: ServerClient, count: int) -> list[dict[str, Any]]:
     """The objects `bylot` of chats."""
     body = {"model": "bylot/panel", "messages": [{"role": "user", "content": "Who are you?"}]}
     answers = [server.post("/v1/chat/completions", json=body) for _ in range(count)]
-    assert {one.status_code for one in answers} == {200}
-    return [one.json()["bylot"] for one in answers]
+    assert {answer.status_code for answer in answers} == {200}
+    return [answer.json()["bylot"] for answer in answers]
 
 
 def count_wins(server: ServerClient) -> Counter[str]:
     stats = server.app.state.gateway.find("panel").stats
-    return Counter({name: one.won for name, one in stats.members.items() if one.won})
+    return Counter({name: member.won for name, member in stats.members.items() if member.won})
 
 
 @pytest.mark.parametrize("gateway", [{"answer": "pick"}, {"answer": "synthesise"}])
@@ -96,7 +96,7 @@ def test_a_dead_judge_leaves_the_choice_to_what_was_learned_also_after_a_restart
             after = chat(server, CHATS)
             assert not count_wins(server)
             upstream.is_dead = False
-            assert [one["scorer"] for one in chat(server, 1)] == ["judge:judge"]
+            assert [found["scorer"] for found in chat(server, 1)] == ["judge:judge"]
             assert count_wins(server) == {"good": 1}
     for found in (*during, *after):
         assert found["winner"] == "good"
@@ -107,14 +107,14 @@ def test_a_dead_judge_leaves_the_choice_to_what_was_learned_also_after_a_restart
 def test_before_anything_is_learned_the_first_answer_is_returned(tmp_path: Path) -> None:
     with JudgedUpstream() as upstream, serve(tmp_path, upstream) as server:
         upstream.is_dead = True
-        assert {one["winner"] for one in chat(server, 3)} == {"bad"}
+        assert {found["winner"] for found in chat(server, 3)} == {"bad"}
 
 
 def test_in_turn_the_best_so_far_wins_if_the_judge_fails(tmp_path: Path) -> None:
     with JudgedUpstream() as upstream, serve(tmp_path, upstream, ask="in_turn") as server:
         chat(server, 2)
         upstream.is_dead = True
-        assert {one["winner"] for one in chat(server, 3)} == {"good"}
+        assert {found["winner"] for found in chat(server, 3)} == {"good"}
 
 
 def raise_secret(request: Mapping[str, Any], answers: Sequence[Answer]) -> Any:

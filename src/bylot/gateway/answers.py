@@ -109,7 +109,9 @@ class ScorerError(Exception):
         self, reason: str, cost: float = 0.0, usage: Usage = NO_USAGE, *, detail: str = ""
     ) -> None:
         super().__init__(f"{reason}{detail}")
-        self.reason, self.cost, self.usage = reason, cost, usage
+        self.reason = reason
+        self.cost = cost
+        self.usage = usage
 
 
 def join_text(content: Any) -> str:

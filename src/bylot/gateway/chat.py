@@ -12,20 +12,11 @@ from bylot.gateway.answers import Answer, Usage
 MODEL_PREFIX = "bylot/"
 GATEWAY_FIELDS = {"model", "stream", "stream_options"}
 MEMBER_FIELDS = {
-    *(
-        "messages",
-        "n",
-        "max_tokens",
-        "max_completion_tokens",
-        "stop",
-        "seed",
-        "temperature",
-        "top_p",
-    ),
-    *("presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs"),
+    *("messages", "n", "max_tokens", "max_completion_tokens", "stop", "seed", "top_p"),
+    *("temperature", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs"),
     *("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
     *("response_format", "reasoning_effort", "verbosity", "metadata", "store"),
-    *("user", "safety_identifier", "prompt_cache_key"),
+    *("top_logprobs", "user", "safety_identifier", "prompt_cache_key"),
 }
 """Fields of a request that members are sent: none changes what a token costs, or how many a call
 may have beyond its bound. Others must be allowed by name."""
@@ -88,7 +79,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
         return found if isinstance(found, dict) else {}
 
     def list_unsent(self, allowed: Container[str]) -> list[str]:
-        """Names of fields that members are not sent: neither known nor allowed."""
+        """List fields that members are not sent: they are neither known nor allowed."""
         known = MEMBER_FIELDS | GATEWAY_FIELDS
         names = [name for name in self.body if name not in known and name not in allowed]
         return [name[:100] for name in names[:MAX_UNSENT_NAMES]]
@@ -184,7 +175,7 @@ def unknown_model(model: str) -> ChatError:
 
 
 def select_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is sent to the members; names of metadata that the gateway uses are left out."""
+    """Return what is sent to the members, without what the gateway uses of the metadata."""
     fields = {name: value for name, value in body.items() if name in MEMBER_FIELDS}
     metadata = fields.pop("metadata", None)
     if metadata:

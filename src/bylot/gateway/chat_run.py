@@ -256,7 +256,7 @@ class ChatRun:
         self.judge_usage += usage
 
     def choose_winner(self) -> Answer:
-        """The answer with the highest score, the first of these; if there are no scores, that of
+        """Return the answer with the highest score, the first of several, or without scores that of
         the member with the best earlier ones.
         """
         answers, in_turn = self.result.answers, self.entry.ask == "in_turn"
@@ -264,7 +264,7 @@ class ChatRun:
             return answers[0]
         named = None if self.verdict is None or in_turn else self.verdict.winner
         if not self.scores and named is None:
-            by_member = {one.member: one for one in answers}
+            by_member = {answer.member: answer for answer in answers}
             return by_member[self.route.stats.order_by_score(list(by_member))[0]]
         return max(
             answers, key=lambda one: (self.scores.get(one.member, -1.0), one.member == named)
@@ -318,7 +318,7 @@ class ChatRun:
 
     @property
     def scorer_state(self) -> str | None:
-        """The scorer whose scores count, or why there are none; None: nothing is scored yet."""
+        """Name the scorer whose scores count, or say why there are none; None: none yet."""
         if self.scorer_fault is not None:
             return f"failed: {self.scorer_fault}"
         return None if self.verdict is None else self.verdict.source

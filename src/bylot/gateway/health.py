@@ -92,14 +92,14 @@ class HealthTable:
 
     def add_failure(self, outcome: Failure) -> None:
         """Count a failure, and pause the member after too many."""
-        one = self.members[outcome.member]
-        one.failures += 1
-        usual = self.pause_s if one.failures >= self.after or one.paused_until else 0.0
+        member = self.members[outcome.member]
+        member.failures += 1
+        usual = self.pause_s if member.failures >= self.after or member.paused_until else 0.0
         pause = min(max(usual, outcome.retry_after_s or 0.0), MAX_PAUSE_S)
         if pause > 0.0:
-            if not one.paused_until:
+            if not member.paused_until:
                 log.warning("%s is paused for %g s: %s", outcome.member, pause, outcome.reason)
-            one.paused_until = self.clock() + pause
+            member.paused_until = self.clock() + pause
 
     def find_pause(self, name: str) -> Pause | None:
         """The pause of a member, also while it waits to be tried again; None: it has none."""

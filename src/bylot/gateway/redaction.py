@@ -24,8 +24,8 @@ class Redactor:
     def __init__(self, headers: Mapping[str, str], base: str) -> None:
         values = {name: value.partition(" ")[2] or value for name, value in headers.items()}
         values.pop("content-type", None)
-        secrets = [one for one in (*values.values(), base) if len(one) >= MIN_SECRET_CHARS]
-        encodings = [encoding for one in secrets for encoding in list_encodings(one)]
+        secrets = [text for text in (*values.values(), base) if len(text) >= MIN_SECRET_CHARS]
+        encodings = [encoding for secret in secrets for encoding in list_encodings(secret)]
         self.pattern = re.compile("|".join(encodings), re.IGNORECASE) if encodings else None
         self.keys = [
             value.encode()
@@ -34,7 +34,7 @@ class Redactor:
         ]
 
     def hide(self, text: str) -> str:
-        """A text of an error without secrets.
+        """Return a text of an error without secrets.
 
         >>> Redactor({"authorization": "Bearer sk-1234567"}, "").hide("wrong key %73k-1234567!")
         'wrong key [redacted]!'
@@ -42,15 +42,15 @@ class Redactor:
         return text if self.pattern is None else self.pattern.sub(REDACTED, text)
 
     def hide_keys(self, content: bytes) -> bytes:
-        """An answer without keys; every one is read, so that encodings are not looked for."""
+        """Return an answer without keys. Encodings are not looked for, as this reads every byte."""
         for key in self.keys:
             content = content.replace(key, REDACTED.encode())
         return content
 
 
 def list_encodings(secret: str) -> Iterator[str]:
-    """Patterns of a secret: as it is or with some of its characters escaped, in hexadecimal, and in
-    Base64 from each of the three places in a group of bytes at which it may begin.
+    """Yield patterns of a secret: as it is or with some of its characters escaped, in hexadecimal,
+    and in Base64 from each of the three places in a group of bytes at which it may begin.
     """
     yield "".join(map(escape_char, secret))
     yield secret.encode().hex()
@@ -62,7 +62,7 @@ def list_encodings(secret: str) -> Iterator[str]:
 
 
 def escape_char(char: str) -> str:
-    """The pattern of a character: as it is, or as an escape of JSON, of a URL or of HTML.
+    """Return the pattern of a character: as it is, or as an escape of JSON, of a URL or of HTML.
 
     Repetitions are bounded, so that a search takes linear time.
     """

@@ -127,7 +127,7 @@ class StreamRun(ChatRun):
             self.ask(member)
         refills, deadline = self.entry.refill, asyncio.get_running_loop().time()
         deadline += self.entry.timeout_s
-        open_pumps = {one.begun: one for one in self.pumps if not one.begun.done()}
+        open_pumps = {pump.begun: pump for pump in self.pumps if not pump.begun.done()}
         while open_pumps:
             left = max(deadline - asyncio.get_running_loop().time(), 0.0)
             done, _ = await asyncio.wait(

@@ -76,8 +76,8 @@ def find_missing(parameters: Mapping[str, Any], fields: Mapping[str, Any]) -> di
 def bound_tokens(
     most: int, parameters: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> dict[str, int]:
-    """The bound on tokens of a model, or that of the caller if it is lower, by the name that the
-    model is configured with: it may ignore the other one.
+    """Return the bound on tokens of a model, or that of the caller if it is lower, by the name that
+    the model is configured with: it may ignore the other name.
 
     >>> bound_tokens(100, {}, {"max_tokens": 500}), bound_tokens(100, {}, {"max_tokens": 50})
     ({'max_tokens': 100}, {'max_tokens': 50})
@@ -86,9 +86,9 @@ def bound_tokens(
     >>> bound_tokens(100, {"max_completion_tokens": 100}, {"max_tokens": 50})
     {'max_completion_tokens': 50}
     """
-    name = next((one for one in TOKEN_BOUNDS if one in parameters), TOKEN_BOUNDS[0])
-    given = [fields.get(one) for one in TOKEN_BOUNDS]
-    return {name: min([most, *(one for one in given if type(one) is int and one >= 1)])}
+    own = next((name for name in TOKEN_BOUNDS if name in parameters), TOKEN_BOUNDS[0])
+    given = [fields.get(name) for name in TOKEN_BOUNDS]
+    return {own: min([most, *(bound for bound in given if type(bound) is int and bound >= 1)])}
 
 
 class UpstreamClient:
@@ -98,8 +98,11 @@ class UpstreamClient:
         self.models = models
         self.open_calls: dict[int, int] = {}  # by id of the deployment
         self.slots: dict[int, asyncio.Semaphore] = {}  # likewise
-        every = [one for model in models.values() for one in model.deployments]
-        self.redactors = {id(one): Redactor(one.headers, one.base) for one in every}
+        self.redactors = {
+            id(deployment): Redactor(deployment.headers, deployment.base)
+            for model in models.values()
+            for deployment in model.deployments
+        }
         self.session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:

@@ -94,7 +94,7 @@ class CommandPort:
 
 
 def list_scores(events: Iterable[Event], rewards: tuple[float, float]) -> dict[str, list[float]]:
-    """The scores in [0, 1] by member that scorers of gateways have reported."""
+    """Return the scores in [0, 1] by member that scorers of gateways have reported."""
     low, high = rewards
     found: dict[str, list[float]] = {}
     for event in events:
