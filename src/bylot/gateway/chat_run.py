@@ -160,7 +160,6 @@ class ChatRun:
         except Exception as error:
             log.warning("decision %s: no other panel was drawn: %s", before, error)
             return False
-        self.route.gateway.open_decisions.discard(before)
         self.route.gateway.spawn(self.cancel(before))
         return True
 
