@@ -6,9 +6,10 @@ A few copies here; `make faults` damages five hundred, and prints the counts.
 import os
 import random
 import shutil
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from bylot.eventlog.repository import RouterRepository
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.store import Store, open_store
+from bylot.store.rows import ApiKey, Segment, ServerRow
 from handlers import perform_now
 from sample_problem import make_five_expert_problem
 from stores import execute_statements
@@ -216,3 +218,72 @@ def test_damage_is_noticed_or_harmless(intact: Path, tmp_path: Path) -> None:
     print(f"\n{counts.total() // 2} damages, {len(silent)} silent; {dict(counts)}")
     assert silent == []
     assert counts["noticed"] > counts["harmless"]
+
+
+def read_tables(address: str) -> None:
+    """Read every table, as a server and the command line do; StoreError at a damage."""
+    with closing(open_store(address)) as store:
+        store.keys()
+        store.servers()
+        store.owners()
+        store.lease_owners()
+        for row in store.routers():
+            store.segments(row.number)
+            store.snapshot(row.number)
+            store.events(row.number)
+            store.lease(row.number, "reader", 60.0)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_files_of_a_running_server_cut_anywhere_cause_only_store_errors(
+    intact: Path, tmp_path: Path, suffix: str
+) -> None:
+    size = (intact / f"bylot.db{suffix}").stat().st_size
+    for length in range(0, size, max(size // (DAMAGES or 50), 1)):
+        folder = tmp_path / str(length)
+        shutil.copytree(intact, folder, ignore=shutil.ignore_patterns("closed"))
+        os.truncate(folder / f"bylot.db{suffix}", length)
+        with suppress(StoreError):
+            read_tables(f"sqlite:///{folder}/bylot.db")
+
+
+@pytest.mark.parametrize("value", ["NULL", "1.5", "x'00ff'", "'text'"])
+def test_a_value_that_is_not_of_the_type_of_its_column_is_a_store_error(
+    intact: Path, tmp_path: Path, value: str
+) -> None:
+    shutil.copytree(intact / "closed", tmp_path / "store")
+    path = tmp_path / "store" / "bylot.db"
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        store.add_key(ApiKey("k", b"digest", "label", ("read",), ("triage",), 7, None))
+        store.register(ServerRow("owner", "address", "release"), 1e6)
+        store.release("owner")
+        store.lease(3, "owner", 1e6)
+        seq = store.snapshot_seqs(3)[0]
+        store.add_snapshot_part(3, seq, 0, b"part")
+        store.append([], segments=[Segment(3, 0, 1, 7, b"seal", 0, 2)])
+    read_tables(f"sqlite:///{path}")
+    noticed = set()
+    for table, column in drop_constraints(path):
+        other = tmp_path / "other.db"
+        shutil.copy(path, other)
+        with closing(sqlite3.connect(other)) as db, suppress(sqlite3.IntegrityError), db:
+            db.execute(f"UPDATE {table} SET {column} = {value}")
+        try:
+            read_tables(f"sqlite:///{other}")
+        except StoreError as error:
+            noticed.add((column, error.remedy is not None))
+    named = {"version", "created", "at", "scopes", "routers", "ended", "dropped"}
+    assert noticed > {(column, True) for column in named}
+
+
+def drop_constraints(path: Path) -> list[tuple[str, str]]:
+    """Let columns contain NULL, as those of damaged rows do; list all tables and columns."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE type = 'table'"
+        )
+        return db.execute(
+            "SELECT here.name, columns.name FROM sqlite_master here,"
+            " pragma_table_info(here.name) columns WHERE here.type = 'table'"
+        ).fetchall()

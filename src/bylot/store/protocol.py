@@ -132,8 +132,8 @@ class Store(ABC):
                 remedy="use an empty database, or a new file name",
             )
         rows = db.execute("SELECT * FROM bylot_meta").fetchall()
-        if len(rows) != 1:
-            what = f"{self.address}: table bylot_meta has {len(rows)} rows instead of one"
+        if len(rows) != 1 or not all(isinstance(number, int) for number in rows[0]):
+            what = f"{self.address}: table bylot_meta has {rows} instead of one row of numbers"
             raise errors.StoreCorrupted(what)
         version, *more = rows[0]
         shared = version > STORE_VERSION and more and more[0] <= STORE_VERSION
@@ -392,10 +392,14 @@ class Store(ABC):
     def keys(self) -> list[ApiKey]:
         """All credentials, revoked ones included, oldest first."""
         rows = self._rows("SELECT * FROM keys ORDER BY created, id")
-        return [
-            ApiKey(*row[:3], *(tuple(json.loads(names)) for names in row[3:5]), *row[5:])
-            for row in rows
-        ]
+        try:
+            return [
+                ApiKey(*row[:3], *(tuple(json.loads(names)) for names in row[3:5]), *row[5:])
+                for row in rows
+            ]
+        except (TypeError, ValueError) as error:
+            what = f"{self.address}: a credential is damaged ({error})"
+            raise errors.StoreCorrupted(what) from error
 
     def revoke(self, id: str, at: int) -> bool:
         """Revoke a credential, the first time counts; False if there is none of this id."""

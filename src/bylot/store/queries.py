@@ -17,7 +17,7 @@ WITH one AS (
     SELECT router, seq, body, seal FROM snapshots WHERE router = ?
     AND seq = coalesce(?, (SELECT max(seq) FROM snapshots WHERE router = ?))
 )
-SELECT seq, body, seal, NULL FROM one UNION ALL
+SELECT seq, body, seal AS snapshot_seal, NULL AS part FROM one UNION ALL
 SELECT seq, piece.body, NULL, part FROM one JOIN snapshot_parts piece USING (router, seq)
 """
 """The end of a snapshot and its parts in any order, of the same moment."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
@@ -68,6 +69,20 @@ SQLITE_SPARE_PAGES = 4_000  # free pages that stay, for new events
 SQLITE_WAL_PAGES, SQLITE_SHORT_WAL_PAGES = 1_000, 250  # after which it is copied
 SQLITE_SYNC_SQL = "PRAGMA synchronous = FULL"  # each commit waits for the disk
 SQLITE_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+SQLITE_COLUMN_TYPES: dict[str, type | UnionType] = {
+    name: kind
+    for kind, names in (
+        (int, "number created router seq at first last ended refers open_since dropped"),
+        (int | None, "of revoked part max(seq) max(last) min(seq)"),
+        (str, "name kind owner address release id label scopes routers"),
+        (str | None, "key"),
+        (bytes, "body seal digest"),
+        (bytes | None, "snapshot_seal"),
+        (float, "left_s"),
+    )
+    for name in names.split()
+}
+"""What a column of a result contains: SQLite returns anything from a damaged row, often NULL."""
 
 
 class SqliteStore(protocol.Store):
@@ -147,7 +162,18 @@ class SqliteStore(protocol.Store):
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._reading() as db:
-            return db.execute(query, values).fetchall()
+            return self._fetch(db.execute(query, values))
+
+    def _fetch(self, cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+        """Fetch the rows of a query; StoreCorrupted if a value is not of the type of its column."""
+        rows = cursor.fetchall()
+        names = [column[0] for column in cursor.description]
+        types = [SQLITE_COLUMN_TYPES.get(name, object) for name in names]
+        for row in rows:
+            for name, value, expected in zip(names, row, types, strict=True):
+                if not isinstance(value, expected):
+                    raise self._damage_error(f"a value of {name} is of type {type(value).__name__}")
+        return rows
 
     @contextmanager
     def _transaction(self, durable: bool = True) -> Iterator[Execute]:
@@ -157,12 +183,12 @@ class SqliteStore(protocol.Store):
     def lease(self, router: int, owner: str, seconds: float) -> float | None:
         with self._writing() as db:
             granted = db.execute(SQLITE_LEASE_SQL, (owner, seconds, router)).rowcount
-            query = f"SELECT until - {SQLITE_NOW_SQL} FROM leases WHERE router = ?"
-            left = db.execute(query, (router,)).fetchone()
-        if left is None:
+            query = f"SELECT until - {SQLITE_NOW_SQL} AS left_s FROM leases WHERE router = ?"
+            left = self._fetch(db.execute(query, (router,)))
+        if not left:
             raise RouterNotFound(f"no router has number {router}")
         if not granted:
-            return max(0.0, float(left[0]))
+            return max(0.0, float(left[0][0]))
         self.owner = owner
         return None
 
@@ -250,10 +276,14 @@ class SqliteStore(protocol.Store):
         if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             self.close()
         if code in SQLITE_DAMAGE_CODES:
-            what = f"{self.path} is not a store of bylot, or is damaged ({error})"
-            return StoreCorrupted(what, remedy="restore it from a backup, or name another file")
+            return self._damage_error(error)
         reason = SQLITE_REMEDIES.get(code, "SQLite cannot use it")
         return StoreUnavailable(f"{self.path}: {reason} ({error})")
+
+    def _damage_error(self, cause: object) -> StoreCorrupted:
+        """For a file that is damaged, or was written by another program."""
+        what = f"{self.path} is not a store of bylot, or is damaged ({cause})"
+        return StoreCorrupted(what, remedy="restore it from a backup, or name another file")
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file; initialise a new one, refuse one that is not a store."""
