@@ -3,6 +3,7 @@
 import math
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import bylot
 from bylot.environments import Noisy, Traffic
-from bylot.errors import BudgetSpent, PolicyError, ProblemError, ValuesError
+from bylot.errors import BudgetSpent, DecisionError, PolicyError, ProblemError, ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem.calendar import Calendar, list_edges
 from bylot.router.status import RouterStatus
@@ -86,6 +87,39 @@ def test_a_spent_budget_refuses_until_its_window_ends(when_spent: str) -> None:
     window = router.status().limits[0].window
     assert window is not None
     assert (window.ends - window.starts) / 3.6e9 == 23
+
+
+def test_the_seconds_until_a_reset_lead_to_it_also_after_the_clock_was_set_back() -> None:
+    router, now = make_clocked_router(bylot.at_most("usd", 5.0, per="day"))
+    spend_all(router)
+    now[0] -= 40 * 3600
+    with pytest.raises(BudgetSpent) as refused:
+        router.decide()
+    assert refused.value.reset_s is not None
+    assert now[0] + refused.value.reset_s == pytest.approx(refused.value.resets_at / 1e6)
+    now[0] += refused.value.reset_s
+    assert router.decide()
+
+
+@pytest.mark.parametrize("time", ["12:00", None, "1.8e9", [1.8e9], True, math.nan, -1.0, 1e300])
+def test_a_clock_that_returns_no_time_is_refused_and_nothing_is_lost(time: Any) -> None:
+    router, now = make_clocked_router(bylot.at_most("usd", 100.0, per="day"))
+    first = router.decide()
+    right, now[0] = now[0], time
+    for ask in (router.decide, router.status, lambda: router.change(make_problem())):
+        with pytest.raises(DecisionError, match=r"time of the clock.*seconds since 1970"):
+            ask()
+    now[0] = right
+    assert router.reward(first.id, 0.5) == "learned"
+    assert (router.decide().t, router.problem.limits[0].bound) == (1, 100.0)
+
+
+def test_a_clock_that_is_no_function_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"invalid clock 1\.8: expected a function"):
+        bylot.Router(make_problem(), clock=1.8)  # type: ignore[arg-type]
+    bylot.Router(make_problem()).save(tmp_path / "router")
+    with pytest.raises(PolicyError, match="invalid clock 'now'"):
+        bylot.Router.load(tmp_path / "router", clock="now")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

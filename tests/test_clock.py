@@ -12,7 +12,7 @@ from bylot.eventlog.commands import CreateRouter, GetDecision, GetRouter, MakeDe
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
 from bylot.store import open_store
-from live_server import live_server, wait_until
+from live_server import FIVE_EXPERTS, live_server, wait_until
 from logged_aggregate import make_config
 from sample_problem import make_five_expert_problem
 from stored_router import StoredRouter
@@ -180,3 +180,19 @@ def test_a_stored_router_has_a_steady_clock_of_its_own(tmp_path: Path) -> None:
         assert first.at is not None
         assert second.at is not None
         assert first.at < second.at
+
+
+@pytest.mark.parametrize("jump", [-2 * YEAR, -36 * HOUR, 36 * HOUR, 2 * YEAR])
+def test_the_reset_of_a_spent_budget_is_by_the_clock_although_the_router_has_another_time(
+    tmp_path: Path, jump: int
+) -> None:
+    limit = {"cost": "usd", "at_most": 9.0, "per": "day"}
+    with live_server(tmp_path) as server:
+        server.app.state.writer.clock.at += jump  # the clock was set to another time since
+        router = server.create_router(problem={**FIVE_EXPERTS, "limits": [limit]})
+        while (refused := server.post(f"{router}/decisions", json={})).status_code == 201:
+            pass
+        left_s = int(refused.headers["retry-after"])
+        reset_s = refused.json()["error"]["resets_at"] / 1e6 - now_us() / 1e6
+        assert 0 < left_s <= 25 * 3600
+        assert abs(reset_s - left_s) < 60

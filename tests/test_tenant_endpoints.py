@@ -17,6 +17,7 @@ from bylot.client.calls import quote_segment
 from bylot.errors import BudgetSpent, ProblemError, TenantError
 from bylot.eventlog.commands import GetTenant, ListTenants, MakeDecision, SetTenant
 from bylot.eventlog.copies import import_router
+from bylot.eventlog.events import now_us
 from bylot.problem import Problem, at_most
 from bylot.server import peers
 from bylot.server.config_changes import describe_limit_changes
@@ -300,10 +301,11 @@ def test_commands_about_tenants_travel_between_servers() -> None:
         MakeDecision("triage", "icu", tenant="acme"),
     ):
         assert peers.decode_command(peers.encode_command(command)) == command
-    refusal = BudgetSpent("spent", limit=own, resets_at=7_000_000, reset_s=3.0, field="tenant")
+    end = now_us() + 3_000_000
+    refusal = BudgetSpent("spent", limit=own, resets_at=end, reset_s=3.0, field="tenant")
     found = peers.decode_result(command, peers.encode_result(refusal))
-    assert (found.code, found.field, found.resets_at) == ("budget_spent", "tenant", 7_000_000)
-    assert found.body.error.resets_at == 7_000_000
+    assert (found.code, found.field, found.resets_at) == ("budget_spent", "tenant", end)
+    assert found.body.error.resets_at == end
     view = TenantView("triage", "acme", ())
     page = TenantList((view,), "acme")
     assert peers.decode_result(ListTenants("triage"), peers.encode_result(page)) == page

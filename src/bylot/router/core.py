@@ -207,7 +207,7 @@ class RouterCore:
                 remedy=f"try again after {format_instant(end, limit.zone)}, or raise it",
                 limit=limit,
                 resets_at=end,
-                reset_s=(end - now) / 1e6,
+                reset_s=(end - at) / 1e6,
                 field=limit.scope,
             )
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bylot import policies
-from bylot.errors import BudgetSpent, DecisionError, RewardConflict, RewardError
+from bylot.errors import BudgetSpent, DecisionError, PolicyError, RewardConflict, RewardError
 from bylot.numerics.jit import Bools
 from bylot.policies.base import FeedbackKind, Ticket
 from bylot.policies.compiled_handle import BookedDecision
@@ -19,7 +19,7 @@ from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts,
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import LAST_SECOND, describe_reset
-from bylot.problem.limits import check_limit_list
+from bylot.problem.limits import check_limit_list, float_from_real
 from bylot.problem.validation import check_panel_size
 from bylot.router import feedback as reports
 from bylot.router import persistence
@@ -103,7 +103,7 @@ class Router:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
         self._start(core, check_at_least_one("memory", memory), {})
-        self.clock = clock
+        self.clock = check_clock(clock)
 
     def _start(
         self,
@@ -258,10 +258,11 @@ class Router:
         """Microseconds since 1970, if any limit needs the time."""
         if not self.problem.calendars:
             return 0
-        now = self.clock()
-        if not 0 <= now <= LAST_SECOND:
-            expected = "seconds since 1970, before the year 10000"
-            raise DecisionError("time of the clock", got=now, expected=expected)
+        given = self.clock()
+        now = float_from_real(given)
+        if now is None or not 0 <= now <= LAST_SECOND:
+            expected = "seconds since 1970 as a number, before the year 10000"
+            raise DecisionError("time of the clock", got=given, expected=expected)
         return round(1e6 * now)
 
     def reward(
@@ -529,8 +530,16 @@ class Router:
         """
         router = cls.__new__(cls)
         router._start(*persistence.load_router(Path(path)))
-        router.clock = clock
+        router.clock = check_clock(clock)
         return router
+
+
+def check_clock(clock: Callable[[], float]) -> Callable[[], float]:
+    """Return the clock, if it can be called."""
+    if not callable(clock):
+        remedy = "give a function without arguments that returns the seconds since 1970"
+        raise PolicyError("clock", got=clock, expected="a function", remedy=remedy)
+    return clock
 
 
 def t_from_decision_id(id: str) -> int | None:

@@ -14,6 +14,8 @@ from msgspec import UNSET
 
 from bylot import errors
 from bylot.api import ERROR_CODES, ErrorBody, ErrorDetail
+from bylot.eventlog.clock import CLOCK_JUMP_US
+from bylot.eventlog.events import now_us
 from bylot.gateway.chat import ChatError
 from bylot.problem.calendar import describe_reset
 
@@ -80,10 +82,25 @@ def public_message(error: Exception) -> str:
     return next((text for kind, text in PRIVATE_ERRORS if isinstance(error, kind)), str(error))
 
 
+def reset_by_clock(error: errors.BudgetSpent) -> errors.BudgetSpent:
+    """Copy the error with the reset by the clock of the machine, if the time of the router is apart
+    from it: after the clock was set back or forward, a router goes on by its own time.
+    """
+    now = error.resets_at - round(1e6 * (error.reset_s or 0.0))  # by the router's time
+    apart = now_us() - now
+    if error.reset_s is None or abs(apart) < CLOCK_JUMP_US:
+        return error
+    error = copy(error)
+    error.resets_at += apart
+    return error
+
+
 def to_api_error(error: Exception) -> ApiError:
     """The response to any error."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, errors.BudgetSpent):
+        error = reset_by_clock(error)
     for kind, status, code in ERROR_CODES:
         if isinstance(error, kind) and status != 500:
             retry_after = 1.0 if status == 503 else getattr(error, "reset_s", None)
