@@ -1,6 +1,8 @@
 """Limits per hour, day, week and month: windows are kept, whatever the traffic; plays continue."""
 
 import math
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,22 @@ def test_a_clock_that_returns_no_time_is_refused_and_nothing_is_lost(time: Any) 
     now[0] = right
     assert router.reward(first.id, 0.5) == "learned"
     assert (router.decide().t, router.problem.limits[0].bound) == (1, 100.0)
+
+
+COUNT_REFUSED = """
+import bylot
+limits = [bylot.at_most("usd", 1.5)]
+router = bylot.Router(bylot.Problem(["a", "b"], {"usd": [1, 2]}, limits, draws=1))
+for hour in range(9):
+    router.core.count_refused(1_790_000_000_000_000 + hour * 3_600_000_000, 1_000_000)
+    router.reward(router.decide().id, 0.5)
+print(router.status().decisions)
+"""
+
+
+def test_refused_requests_of_a_router_without_windows_are_counted_nowhere() -> None:
+    command = [sys.executable, "-c", COUNT_REFUSED]  # it would crash the process
+    assert subprocess.check_output(command, text=True) == "9\n"
 
 
 def test_a_clock_that_is_no_function_is_refused(tmp_path: Path) -> None:

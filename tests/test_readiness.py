@@ -214,34 +214,58 @@ def test_settings_do_not_change_what_is_compiled() -> None:
 
 
 USE_ALL = """
-import sys, time
+import sys, threading, time
 from pathlib import Path
 from bylot.numerics import compile_cache
+from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
 from live_server import FIVE_EXPERTS, live_server
 
+needed = []
+load = compile_cache.SharedCache.load_overload
+
+def load_and_note(self, *given):
+    if not threading.current_thread().name.startswith(COMPILE_THREAD_PREFIX):
+        needed.append(self._name)
+    return load(self, *given)
+
+compile_cache.SharedCache.load_overload = load_and_note
+average, budget = FIVE_EXPERTS["limits"], {"cost": "usd", "at_most": 900.0, "per": "day"}
+largest = {"max_costs": {"usd": [8.0, 6.0, 2.0, 2.0, 1.0]}}
+cases = [(policy, average, {}, "panel") for policy in sys.argv[2:]]
+cases += [
+    ("noisy-or", average, largest, "members"),
+    ("noisy-or", average, {}, "winner"),
+    ("distinct", [budget], {}, "panel"),
+    ("tangent", [budget], {}, "panel"),
+    ("noisy-or", [budget], largest, "panel"),
+    ("noisy-or", [{**budget, "scope": "tenant"}], {}, "panel"),
+    ("noisy-or", [{**average[0], "where": {"context": ["1"]}}], {}, "panel"),
+]
 with live_server(Path(sys.argv[1])) as server:
-    routers = [server.create_router(policy=policy) for policy in sys.argv[2:]]
     while server.get("/readyz").status_code != 200:
         time.sleep(0.01)
-    needed = []
-    load = compile_cache.SharedCache.load_overload
-    compile_cache.SharedCache.load_overload = lambda self, *given: (
-        needed.append(self._name) or load(self, *given)
-    )
-    for path in routers:
-        body = {"decisions": [{"context": str(n % 3)} for n in range(150)]}
+    for policy, limits, more, feedback in cases:
+        problem = {**FIVE_EXPERTS, "limits": limits, **more}
+        path = server.create_router(policy=policy, problem=problem, feedback=feedback)
+        whom = {"tenant": "acme"} if "scope" in limits[0] else {}
+        assert server.get(f"{path}/status").status_code == 200
+        body = {"decisions": [{"context": str(n % 3), **whom} for n in range(150)]}
         made = server.post(f"{path}/decisions:batch", json=body).json()["results"]
         rewards = [{"decision": one["decision"]["id"], "value": 0.5} for one in made]
+        if feedback == "winner":
+            rewards[1]["winner"] = made[1]["decision"]["subset"][0]
         rewards[0]["spend"] = {name: 1.0 for name in FIVE_EXPERTS["costs"]}
         results = server.post("/v1/rewards:batch", json={"rewards": rewards}).json()["results"]
         assert {one["status"] for one in results} == {200}, results
         names = FIVE_EXPERTS["experts"]
-        server.decide(path, available=names[1:])
-        server.post(f"/v1/decisions/{server.decide(path, defer=True)['id']}/cancel")
+        server.decide(path, available=names[1:], **whom)
+        server.post(f"/v1/decisions/{server.decide(path, defer=True, **whom)['id']}/cancel")
         costs = {name: 1.0 for name in FIVE_EXPERTS["costs"]}
+        if more:
+            costs["max_costs"] = {"usd": 2.0}
         for change in ({"pause": names[:1]}, {"add": [{"name": "new", **costs}]}):
             assert server.patch(path, json=change).status_code == 200
-            server.decide(path)
+            server.decide(path, **whom)
         assert server.get(f"{path}/status").status_code == 200
         page = path.removeprefix("/v1")
         while not server.get(f"{page}.json").json()["recent"]["decisions"]:

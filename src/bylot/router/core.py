@@ -279,8 +279,9 @@ class RouterCore:
         return list_tables(self.problem.calendars, windows, now) if due else None
 
     def count_refused(self, at: int, requests: int) -> None:
-        """Count requests that were refused: they are traffic too."""
-        self._entries.note_refused_requests(self._handle, max(at, self.at), requests)
+        """Count requests that were refused: they are traffic too, of which only windows know."""
+        if self.problem.calendars:
+            self._entries.note_refused_requests(self._handle, max(at, self.at), requests)
 
     def follow_traffic(self) -> None:
         """Bind the policy again if the traffic is not what it was bound for."""

@@ -8,6 +8,7 @@ from bylot.distributions import FixedSizeSets, IidSets
 from bylot.policies.base import Policy
 from bylot.policies.validation import check_run_config
 from bylot.problem import Problem, at_most
+from bylot.problem.calendar import FULL_DAY_US
 from bylot.problem.limits import ScopeName
 from bylot.router.core import ALL_AVAILABLE, RouterCore
 from bylot.router.core_status import report_status
@@ -29,8 +30,14 @@ def exercise_policy(policy: Policy) -> None:
     if policy.keeps_windows and getattr(policy, "guard", True):
         scope: ScopeName | None = "tenant" if policy.keeps_groups else None
         budget = at_most("cost", 400.0, per="day", scope=scope)
-        RouterCore(problem.replace(limits=[budget]), policy, run, 1)  # compiles what it will need
+        core = RouterCore(problem.replace(limits=[budget]), policy, run, 1)
+        core.decide(None, ALL_AVAILABLE, FULL_DAY_US, tenant=scope)
+        core.follow_traffic()
+        report_status(core)
+    for kind in policy.feedback:
+        RouterCore(problem, policy, check_run_config(problem, 0, None, (0.0, 1.0), kind), 1)
     core = RouterCore(problem, policy, run, 1)
+    report_status(core)
     ticket = core.decide(None, ALL_AVAILABLE).ticket
     core.learn(ticket, 0.5)
     core.settle(ticket, {"cost": 0.0})
