@@ -6,7 +6,13 @@ from typing import Any
 from bylot import api
 from bylot.eventlog import commands
 from bylot.router.decision import Decision
-from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
+from bylot.server.endpoint import (
+    ApiRequest,
+    HttpResponse,
+    find_target_router,
+    json_response,
+    route,
+)
 from bylot.server.http_errors import ApiError, to_api_error
 from bylot.server.request_parsing import (
     check_decision_id,
@@ -84,8 +90,8 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
     batch: list[commands.Command | Exception] = []
     for item in items:
         try:
+            caller.check("reward", find_target_router(item.decision))
             command = make_reward_command(item.decision, item, caller.id)
-            caller.check("reward", command.name)
             batch.append(command)
         except Exception as error:
             batch.append(error)

@@ -40,7 +40,13 @@ from msgspec import Meta, Struct
 from bylot import api
 from bylot.eventlog.commands import GetDecision, RecordReward
 from bylot.gateway.settlement import RouterFacts
-from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
+from bylot.server.endpoint import (
+    ApiRequest,
+    HttpResponse,
+    find_target_router,
+    json_response,
+    route,
+)
 from bylot.server.http_errors import ApiError
 from bylot.server.request_parsing import check_decision_id, parse_idempotency_key
 
@@ -100,6 +106,7 @@ async def create_feedback(request: ApiRequest[FeedbackRequest, None]) -> HttpRes
         raise invalid("metric_name", message)
     if not isinstance(body.value, bool | int | float) or not is_finite(body.value):
         raise invalid("value", "value must be a number, true or false")
+    request.caller.check("reward", find_target_router(body.inference_id))
     command = RecordReward(
         check_decision_id(body.inference_id),
         float(body.value),
@@ -116,12 +123,13 @@ async def create_feedback(request: ApiRequest[FeedbackRequest, None]) -> HttpRes
 @route("POST /v1/router/outcomes", "reward", 201, OutcomeReceipt, 404, 409, has_key_header=True)
 async def create_outcome(request: ApiRequest[OutcomeRequest, None]) -> HttpResponse:
     """Report the outcome of a decision as its reward, in the shape of vLLM's semantic router."""
-    body, id = request.body, check_decision_id(request.body.replay_id)
+    body = request.body
     if body.target not in ("model", "route"):
         message = f"target {body.target!r} is not supported: give model, or route for the panel"
         raise invalid("target", message)
-    router = id.partition(".")[0]
+    router = find_target_router(body.replay_id)
     request.caller.check("reward", router)
+    id = check_decision_id(body.replay_id)
     found: api.DecisionRecord = await request.state.commands.execute(GetDecision(id))
     member, panel = body.target_ref if body.target == "model" else None, found.decision.subset
     if member is not None and member not in panel:
@@ -167,7 +175,6 @@ def make_outcome_key(body: OutcomeRequest) -> str:
 
 async def check_reward(request: ApiRequest[Any, None], command: RecordReward) -> None:
     """Check a reward that is not to be stored."""
-    request.caller.check("reward", command.name)
     await request.state.commands.execute(GetDecision(command.id))
     low, high = (await request.state.gateway.port.describe(command.name, "")).rewards
     if command.value is not None and not low <= command.value <= high:
@@ -175,8 +182,7 @@ async def check_reward(request: ApiRequest[Any, None], command: RecordReward) ->
 
 
 async def record(request: ApiRequest[Any, None], command: RecordReward) -> api.RewardReceipt:
-    """Report a reward; its router is one that the key is for."""
-    request.caller.check("reward", command.name)
+    """Report a reward of a router that the key is for."""
     receipt: api.RewardReceipt = await request.state.commands.execute(command)
     request.state.metrics.count(receipt)
     return receipt
