@@ -239,3 +239,93 @@ def test_the_states_that_need_attention_are_broken_limits_and_spent_budgets(
     text = server.get(script[1].replace("live", "filter")).text
     (listed,) = re.findall(r"ATTENTION_STATES = (\[.*?\]);", text)
     assert json.loads(listed) == [*BROKEN_VERDICTS, "spent", "cannot be served"]
+
+
+def make_capped(server: ServerClient, policy: str = "distinct", **limit: object) -> str:
+    """A router whose calls are declared to cost at most 2, under a limit that is then certain."""
+    problem = {
+        "experts": ["ann", "bob"],
+        "costs": {"usd": [1.0, 1.0]},
+        "max_costs": {"usd": [2.0, 2.0]},
+        "limits": [{"cost": "usd", **limit}],
+        "draws": 1,
+        "period": 10,
+    }
+    return server.create_router(problem=problem, policy=policy)
+
+
+def pay(server: ServerClient, router: str, cost: float, **labels: str) -> None:
+    """Decide once; the call of ann costs so much, and that of bob what is declared."""
+    made = server.decide(router, **labels, available=["ann" if cost > 2.0 else "bob"])
+    body = {"value": 0.5, "spend": {"usd": dict.fromkeys(made["subset"], cost)}}
+    assert server.post(f"/v1/decisions/{made['id']}/reward", json=body).status_code == 200
+
+
+def break_this_day(server: ServerClient) -> str:
+    router = make_capped(server, at_most=20.0, per="day")
+    pay(server, router, 30.0)
+    return router
+
+
+def break_an_earlier_period(server: ServerClient) -> str:
+    router = make_capped(server, at_most=2.5)
+    pay(server, router, 40.0)
+    for _ in range(11):
+        pay(server, router, 1.0)
+    return router
+
+
+def break_the_day_of_a_tenant(server: ServerClient) -> str:
+    router = make_capped(server, "noisy-or", at_most=20.0, per="day", scope="tenant")
+    pay(server, router, 30.0, tenant="acme")
+    pay(server, router, 1.0, tenant="other")
+    return router
+
+
+def lack_an_expert(server: ServerClient) -> str:
+    problem = {**FIVE_EXPERTS, "period": 10, "limits": [{"cost": "junior", "at_least": 0.9}]}
+    router = server.create_router(problem=problem)
+    play(server, router, 10, EXPENSIVE)
+    play(server, router, 2)
+    return router
+
+
+DEAR = "calls of ann cost more than max_costs declares"
+BROKEN_PROMISES: dict[str, tuple[Callable[[ServerClient], str], str]] = {
+    "this day": (break_this_day, f"broken: this day is outside; {DEAR}"),
+    "a period": (break_an_earlier_period, f"broken: 1 earlier period ended outside; {DEAR}"),
+    "a tenant": (break_the_day_of_a_tenant, f"broken: this day is outside; {DEAR}"),
+    "an outage": (lack_an_expert, "broken: 1 earlier period ended outside; calls cost more than"),
+}
+
+
+@pytest.mark.parametrize("situation", BROKEN_PROMISES)
+def test_no_surface_shows_a_promise_that_was_broken_as_certain(
+    situation: str, server: ServerClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, sentence = BROKEN_PROMISES[situation]
+    router = make(server)
+    name, url = router.rpartition("/")[2], str(server.base_url)
+    (limit,) = server.get(f"{router}/status").json()["limits"]
+    assert limit["current"]["promise"] == "broken"
+    assert limit["promise"].startswith(sentence)
+    with bylot.Client(url) as client:
+        assert client.router(name).status().limits[0].promise == limit["promise"]
+    (shown,) = server.get(f"/routers/{name}.json").json()["limits"]
+    assert shown["status"]["current"] == limit["current"]
+    assert shown["status"]["promise"] == limit["promise"]
+    page = server.get(f"/routers/{name}").text.partition("<template>")[2]
+    (card,) = [one for one in re.findall(r"<article.*?</article>", page, re.S) if find_states(one)]
+    assert html.escape(limit["promise"]) in card
+    assert main(["router", "show", name, "--server", url]) == 0
+    for text in (card, capsys.readouterr().out):
+        assert not re.search(r"\bcertain\b", text)
+
+
+def test_a_promise_that_was_kept_stays_certain(server: ServerClient) -> None:
+    router = make_capped(server, at_most=2.5)
+    for _ in range(12):
+        pay(server, router, 2.0)
+    (limit,) = server.get(f"{router}/status").json()["limits"]
+    assert (limit["current"]["missed"], limit["current"]["promise"]) == (0, "certain")
+    assert limit["promise"].startswith("certain: it holds at the end of every period")

@@ -20,10 +20,11 @@ from bylot.policies.learned_costs import CostRisk, compute_open_cost
 from bylot.policies.windows import PERIOD
 from bylot.problem import Problem
 
-PromiseName = Literal["certain", "declared", "reserve"]
+PromiseName = Literal["certain", "declared", "reserve", "broken"]
 """What the guard promises for the end of a period: that a limit holds whatever calls cost, up to
 their largest costs; that it holds if calls cost what is declared, as nothing else was reported; or
-that 3 standard errors of what calls were reported to cost are kept in reserve.
+that 3 standard errors of what calls were reported to cost are kept in reserve. Or that one of the
+first two promises was broken (`bylot.router.status`).
 """
 
 

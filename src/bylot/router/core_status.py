@@ -11,7 +11,7 @@ from bylot.policies.constraint_rows import compute_row_units
 from bylot.router import status as statuses
 from bylot.router.core import ALL_AVAILABLE, RouterCore
 from bylot.router.tenants import TenantsSummary
-from bylot.router.verdict import PeriodPosition
+from bylot.router.verdict import AVERAGE_TOLERANCE, PeriodPosition
 from bylot.router.window_status import WindowStatus, measure_cheapest_panel, measure_window
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
@@ -40,6 +40,7 @@ def report_status(
             now and measure_period(core, now, j),
             *measure_limit_window(core, j, costs[one.name], max(at, core.at), available),
             summarize_tenants(core, j, max(at, core.at)),
+            find_dear_experts(core, j),
         )
         for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
     )
@@ -86,6 +87,16 @@ def summarize_tenants(core: RouterCore, j: int, at: int) -> TenantsSummary | Non
         least = 1
     cheapest = measure_cheapest_panel(problem, core.rule, core.state, j, least)
     return core.tenants.summarize(j, at, cheapest)
+
+
+def find_dear_experts(core: RouterCore, j: int) -> tuple[str, ...]:
+    """The experts whose calls cost more on average than the most that limit j counts on."""
+    guard = getattr(core.rule, "guard", None)
+    if guard is None or not guard.risk.certain[j]:
+        return ()
+    most = guard.risk.worst[j] * (1.0 + AVERAGE_TOLERANCE)
+    over = core.state.budget.costs.means[j] > most
+    return tuple(np.array(core.problem.experts)[over].tolist())
 
 
 def measure_period(core: RouterCore, report: budget_report.BudgetReport, j: int) -> PeriodPosition:

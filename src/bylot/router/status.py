@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bylot._text import format_table
-from bylot.policies.budget_report import LimitInPeriod, describe_promise
+from bylot.policies.budget_report import LimitInPeriod
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.problem.calendar import WindowName
@@ -36,6 +36,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     counted:          what counts towards the bound in this period; differs from the mean of
                       `current`, which is measured, if the bound was edited in this period
     current:          the current period or window; None if the policy does not guard its limits
+    promise:          of the guard, in a sentence, or how it was broken; empty without a guard
     window:           of a limit per hour, day, week or month; `slack` is then what its bound leaves
     per:              the window of the calendar, also before the first decision
     where:            the contexts whose requests count; empty: all
@@ -55,6 +56,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     sentence: str
     counted: float | None
     current: LimitInPeriod | None
+    promise: str = ""
     window: WindowStatus | None = None
     per: WindowName | None = None
     where: tuple[str, ...] = ()
@@ -104,8 +106,12 @@ def make_limit_status(
     window: WindowStatus | None = None,
     is_spent: bool = False,
     tenants: TenantsSummary | None = None,
+    dear: Sequence[str] = (),
 ) -> LimitStatus:
-    """Judge a limit by its averages; the price comes with its spread."""
+    """Judge a limit by its averages; the price comes with its spread.
+
+    dear: experts whose calls cost more on average than the most that was declared
+    """
     mean = cost.settled / cost.decisions if cost.decisions else None
     if limit.where and period is not None:
         mean = period.now.mean  # of the requests that count
@@ -126,6 +132,12 @@ def make_limit_status(
         verdict = verdicts.judge_period(limit, period)
     else:
         verdict = verdicts.judge_average(limit, mean)
+    current = None if period is None else period.now
+    promise = ""
+    if current is not None:
+        if current.promise != "reserve" and (current.missed or dear or not verdict.kept):
+            current = structs.replace(current, promise="broken")
+        promise = verdicts.describe_limit_promise(limit, current, verdict.name, dear)
     return LimitStatus(
         cost=limit.name,
         side="at_most" if limit.sign < 0 else "at_least",
@@ -141,7 +153,8 @@ def make_limit_status(
         verdict=verdict.name,
         sentence=verdict.sentence,
         counted=None if period is None else period.counted,
-        current=None if period is None else period.now,
+        current=current,
+        promise=promise,
         window=window,
         per=limit.per,
         where=limit.where,
@@ -308,7 +321,7 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
         lines += [str(one) for one in self.limits if one.needs_sentence]
         lines += [
-            f"{one.label} {describe_promise(one.current.promise, one.per or 'period')}"
+            f"{one.label} {one.promise}"
             for one in self.limits
             if one.kept and one.current is not None and one.current.promise == "reserve"
         ]

@@ -3,12 +3,13 @@
 It is computed here only. Status texts, pages, metrics and evaluations show it as it is.
 """
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 from msgspec import Struct
 
-from bylot._text import format_number
-from bylot.policies.budget_report import LimitInPeriod
+from bylot._text import format_number, join_words
+from bylot.policies.budget_report import LimitInPeriod, describe_promise
 from bylot.problem import Limit
 from bylot.problem.calendar import format_instant
 from bylot.router.tenants import TenantsSummary, format_tenant
@@ -201,6 +202,29 @@ def judge_window(
             f"panels get cheaper; the {window.per} ends {until}"
         )
     return LimitVerdict("on track", f"{spent}; {lasts}")
+
+
+def describe_limit_promise(
+    limit: Limit, now: LimitInPeriod, verdict: VerdictName, dear: Sequence[str]
+) -> str:
+    """What the guard promises for a limit, or how its promise was broken.
+
+    dear: experts whose calls cost more on average than the most that was declared
+    """
+    window = limit.per or "period"
+    if now.promise != "broken":
+        return describe_promise(now.promise, window)
+    parts = [f"this {window} {'will end' if verdict == 'will be missed' else 'is'} outside"]
+    if verdict not in BROKEN_VERDICTS:
+        parts = []
+    if now.missed:
+        parts = [f"{now.missed:,} earlier {window}{'s' * (now.missed != 1)} ended outside"]
+    if dear:
+        parts.append(f"calls of {join_words(dear, 'and')} cost more than max_costs declares")
+    else:
+        why = "its bound was changed, or experts that it needs were not available"
+        parts.append(why if limit.is_derived else f"calls cost more than is declared, {why}")
+    return f"broken: {'; '.join(parts)}"
 
 
 def describe_average(limit: Limit, mean: float) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct
 
 from bylot._text import format_number
-from bylot.policies.budget_report import describe_promise
 from bylot.problem import Limit
 from bylot.problem.limits import LimitKey
 from bylot.router.config import RouterConfig
@@ -61,7 +60,6 @@ class LimitView(Struct, frozen=True, kw_only=True):
     stated: float
     expected: float
     gauge: LimitGauge
-    promise: str  # of the guard, in a sentence; empty without one
 
 
 def read_limits(config: RouterConfig) -> list[Limit]:
@@ -104,7 +102,6 @@ def view_limit(one: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView:
         stated=cost.stated / decisions,
         expected=cost.expected / decisions,
         gauge=gauge,
-        promise="" if current is None else describe_promise(current.promise, name),
     )
 
 
