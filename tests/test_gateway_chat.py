@@ -42,6 +42,7 @@ def test_the_members_get_what_the_caller_sent_without_what_is_ours() -> None:
         ({"messages": "hi"}, 400, "messages"),
         ({"messages": [{"content": "hi"}]}, 400, "messages[0]"),
         ({"n": 2}, 400, "n"),
+        ({"n": True}, 400, "n"),
         ({"stream": "yes"}, 400, "stream"),
         ({"stream_options": {"include_usage": True}}, 400, "stream_options"),
         ({"metadata": "x"}, 400, "metadata"),
@@ -61,6 +62,14 @@ def test_a_body_that_is_no_object_is_refused(content: bytes) -> None:
     with pytest.raises(ChatError) as caught:
         parse_chat_request(content)
     assert caught.value.status == 400
+
+
+def test_a_body_of_too_many_values_is_refused_before_it_is_decoded() -> None:
+    with pytest.raises(ChatError, match="more than 200000 JSON values"):
+        parse(tools=[[]] * 100_000)
+    text = '\\"[{,' * 100_000
+    request = parse(tools=[[]] * 90_000, messages=[{"role": "user", "content": text}])
+    assert request.fields["messages"][0]["content"] == text
 
 
 def join_stream(events: list[bytes]) -> dict[int, dict[str, Any]]:

@@ -269,6 +269,9 @@ def test_what_is_not_supported_is_refused_by_name(client: openai.OpenAI) -> None
         ("previous_response_id", {"previous_response_id": "resp_1"}),
         ("conversation", {"conversation": "conv_1"}),
         ("background", {"background": True}),
+        ("background", {"extra_body": {"background": 0}}),
+        ("store", {"extra_body": {"store": 1}}),
+        ("top_logprobs", {"extra_body": {"top_logprobs": False}}),
         ("tools[0].type", {"tools": [{"type": "web_search"}]}),
         ("input[0].content[0].type", {"input": image}),
         ("truncation", {"truncation": "auto"}),
@@ -307,3 +310,34 @@ def test_models_are_listed_in_the_shape_of_openai(
     ):
         assert answer.status_code == 400
         assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("chat/completions", b'"messages": [{"role": "user", "content": "Hi"}]'),
+        ("responses", b'"input": [{"role": "user", "content": "Hi"}]'),
+    ],
+)
+def test_what_is_given_twice_is_refused(gateway: ServerClient, path: str, fields: bytes) -> None:
+    body = b'{"model": "bylot/plain", ' + fields + b"}"
+    repeated = {
+        "model": body.replace(b"{", b'{"model": "bylot/all", ', 1),
+        "role": body.replace(b'"role"', b'"role": "system", "\\u0072ole"'),
+        "x-bylot-context": body,
+    }
+    for param, content in repeated.items():
+        contexts = ["a", "b"] if content == body else ["a"]
+        headers = [("x-bylot-context", context) for context in contexts]
+        answer = gateway.post(f"/v1/{path}", content=content, headers=headers)
+        assert answer.status_code == 400, answer.text
+        error = answer.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["type"] == "invalid_request_error"
+        assert error["param"] == param
+        assert "duplicate" in error["message"]
+    assert gateway.post(f"/v1/{path}", content=body).status_code == 200
+    for depth in range(940, 1_000):
+        deep = body[:-1] + b', "metadata": {"a": ' + b"[" * depth + b"1" + b"]" * depth + b"}}"
+        answer = gateway.post(f"/v1/{path}", content=deep)
+        assert answer.status_code in (200, 400), (depth, answer.text)

@@ -24,6 +24,7 @@ TOOL_KINDS = ("function", "custom")  # others are run by the provider, which bil
 MAX_UNSENT_NAMES = 20  # that a response lists
 METADATA_PREFIX = "bylot_"
 CHUNK_CHARS = 4_000  # of a text that is sent as a stream after it is complete
+MAX_REQUEST_VALUES = 200_000  # in JSON; decoding a body holds the interpreter's lock
 
 encode = msgspec.json.Encoder().encode
 
@@ -100,6 +101,8 @@ def parse_chat_request(content: bytes) -> ChatRequest:
 
 def decode_object(content: bytes) -> dict[str, Any]:
     """The JSON object of a body."""
+    if has_too_many_values(content, MAX_REQUEST_VALUES):
+        raise bad_request(f"the body has more than {MAX_REQUEST_VALUES} JSON values")
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -109,6 +112,25 @@ def decode_object(content: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise bad_request("the body must be a JSON object")
     return body
+
+
+def has_too_many_values(content: bytes, most: int) -> bool:
+    r"""Whether a JSON document has more than `most` values, an even number, without decoding it.
+
+    They are counted by commas and opening brackets, outside of the first `most / 2` texts.
+
+    >>> content = b'{"a": [1, 2], "b, \\"[": {}}'
+    >>> has_too_many_values(content, 6), has_too_many_values(content, 4)
+    (False, True)
+    """
+    if count_separators(content) <= most:
+        return False
+    bare = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return count_separators(b"".join(bare.split(b'"', most)[::2])) > most
+
+
+def count_separators(content: bytes) -> int:
+    return sum(map(content.count, (b",", b"[", b"{")))
 
 
 def check_chat_request(body: dict[str, Any]) -> ChatRequest:
@@ -121,7 +143,7 @@ def check_chat_request(body: dict[str, Any]) -> ChatRequest:
         if not is_message(one):
             expected = "an object with a role, and content or tool_calls"
             raise bad_request(f"messages[{number}] must be {expected}", f"messages[{number}]")
-    if body.get("n") not in (None, 1):
+    if encode(body.get("n")) not in (b"null", b"1"):  # in Python, True is 1
         message = "n must be 1: the panel has several members, see `answer: all`"
         raise bad_request(message, "n")
     check_tools(body.get("tools"))

@@ -97,7 +97,7 @@ def check_supported(name: str, value: Any) -> None:
     allowed = IGNORED_VALUES.get(name)
     if allowed is None:
         raise unsupported(name, f"{name[:100]} is not supported by this endpoint")
-    if value not in allowed:
+    if encode(value) not in map(encode, allowed):  # in Python, True is 1
         expected = " or ".join(encode(one).decode() for one in allowed)
         raise unsupported(name, f"{name} must be {expected}: nothing else is supported")
 

@@ -40,7 +40,12 @@ from bylot.server.endpoint import (
     send_response,
 )
 from bylot.server.http_errors import RawHeaders, to_chat_error
-from bylot.server.request_parsing import AsgiReceive, check_duplicate_headers, read_body
+from bylot.server.request_parsing import (
+    AsgiReceive,
+    check_duplicate_fields,
+    check_duplicate_headers,
+    read_body,
+)
 from bylot.server.state import ServerState
 
 KEEP_ALIVE_S = 5.0
@@ -118,6 +123,7 @@ class ChatEndpoint:
         caller.check("decide")
         content = await read_body(receive, headers, state.settings.max_chat_body_bytes)
         request: ChatRequest = self.route.function(content)
+        check_duplicate_fields(content)
         with state.gateway.admit(caller.id):
             work = asyncio.create_task(self.serve(request, headers, caller, exchange))
             leaving = asyncio.create_task(wait_for_disconnect(receive))

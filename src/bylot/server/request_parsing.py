@@ -23,7 +23,7 @@ AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 UNIQUE_HEADERS = (
     *(b"idempotency-key", b"authorization", b"content-type", b"content-length", b"host"),
-    b"x-bylot-tenant",
+    *(b"x-bylot-tenant", b"x-bylot-context"),
 )
 ROUTERS_REMEDY = "GET /v1/routers lists the routers"
 KEY_REGEX = re.compile(KEY_PATTERN)
@@ -126,15 +126,14 @@ def parse_json_body(
         raise ApiError(415, "unsupported_media_type", f"{message} (or application/yaml, for files)")
     try:
         value = decoder.decode(body)
-        if body.count(b":") > 1:  # otherwise there is at most one field
-            DUPLICATE_FIELD_DECODER.decode(body.decode())
+        check_duplicate_fields(body)
     except msgspec.ValidationError as error:
         raise invalid_field_error(error, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = "" if body.lstrip()[:1] in b"{[" else "; send a YAML file as application/yaml"
         raise ApiError(400, "malformed", f"the body is not valid JSON: {error}{hint}") from None
     except RecursionError:
-        raise ApiError(400, "malformed", "the body is nested too deeply") from None
+        raise nested_too_deeply() from None
     return value
 
 
@@ -193,6 +192,20 @@ def reject_duplicate_fields(pairs: list[tuple[str, Any]]) -> None:
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)[:MAX_TEXT_CHARS]
         raise ApiError(422, "invalid", f"duplicate field {twice!r}", field=twice)
+
+
+def check_duplicate_fields(body: bytes) -> None:
+    """Reject valid JSON of which an object has two fields of one name."""
+    if body.count(b":") < 2:  # there is at most one field
+        return
+    try:
+        DUPLICATE_FIELD_DECODER.decode(body.decode())
+    except RecursionError:  # msgspec, which has decoded it, allows some levels more
+        raise nested_too_deeply() from None
+
+
+def nested_too_deeply() -> ApiError:
+    return ApiError(400, "malformed", "the body is nested too deeply")
 
 
 DUPLICATE_FIELD_DECODER = json.JSONDecoder(
