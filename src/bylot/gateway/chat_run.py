@@ -12,6 +12,7 @@ from bylot.errors import TooManyContexts
 from bylot.gateway.answers import NO_USAGE, Answer, Failure, ScorerError, Usage, Verdict
 from bylot.gateway.asking import PanelResult, PanelRun
 from bylot.gateway.chat import ChatError, ChatRequest, Completion, list_choices, make_completion
+from bylot.gateway.check_process import CALLER
 from bylot.gateway.config import MAX_MEMBERS
 from bylot.gateway.gateway import RouterGateway, log
 from bylot.gateway.judge import Judge
@@ -224,6 +225,7 @@ class ChatRun:
         scorer = self.route.scorer
         if scorer is None:
             return
+        CALLER.set(self.by)
         try:
             if writes and self.writes_answer and isinstance(scorer, Judge):
                 verdict = await scorer.synthesise(self.request.body, answers)

@@ -2,8 +2,9 @@
 
 A pattern can take exponential time on a hostile text, and so can a schema that came with a request.
 Python cannot interrupt either: `re` keeps the interpreter lock, and a thread cannot be ended. In a
-child process, they do not stop the event loop. Jobs wait for each other, for a while only: a job
-that would have to wait for too long is refused.
+child process, they do not stop the event loop. Jobs wait for each other, for a while only, and
+callers take turns: however many jobs one has, one of them is before those of others. Schemas that
+come with requests have a process apart from patterns and schemas of the configuration.
 """
 
 import asyncio
@@ -14,14 +15,17 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from bylot.gateway.answers import ScorerError
 
 PROGRAM = Path(__file__).with_name("check_program.py")
 JOB_S, START_S = 2.0, 60.0
-MAX_WAIT_S, MAX_WAITING_JOBS = 2.0, 100
+CALLER_JOB_S = 0.5  # with a schema of the request
+MAX_WAIT_S = 2.0
 MAX_CHECKED_CHARS = 200_000  # of a text; the rest is not looked at
 
 
@@ -29,13 +33,14 @@ class CheckProcess:
     """Runs jobs one after the other; the process starts with the first one and after an end.
 
     job_s: seconds that a job may take
+    turns: held by the job of a caller that runs or is the next one
     """
 
     def __init__(self, job_s: float = JOB_S) -> None:
         self.job_s = job_s
         self.process: subprocess.Popen[str] | None = None
         self.executor: ThreadPoolExecutor | None = None
-        self.waiting = 0  # jobs without a result
+        self.turns: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
 
     async def find(
         self, pattern: str, texts: Sequence[str], ignore_case: bool = False
@@ -53,26 +58,18 @@ class CheckProcess:
             return []
         if self.executor is None:
             self.executor = ThreadPoolExecutor(1, "bylot-checks")
-        if self.waiting >= MAX_WAITING_JOBS:
-            raise ScorerError(f"{self.waiting} checks of answers are waiting already")
-        line = json.dumps({**job, "texts": [text[:MAX_CHECKED_CHARS] for text in texts]})
-        self.waiting += 1
-        work = asyncio.get_running_loop().run_in_executor(self.executor, self.ask, line)
-        work.add_done_callback(self.end_waiting)
+        loop = asyncio.get_running_loop()
+        turn = self.turns.setdefault((loop, CALLER.get()), asyncio.Lock())
         try:
-            answer = await asyncio.wait_for(asyncio.shield(work), self.job_s + MAX_WAIT_S)
+            async with asyncio.timeout(self.job_s + MAX_WAIT_S), turn:
+                line = json.dumps({**job, "texts": [text[:MAX_CHECKED_CHARS] for text in texts]})
+                answer = await loop.run_in_executor(self.executor, self.ask, line)
         except TimeoutError:
             raise ScorerError(f"no check of answers within {self.job_s + MAX_WAIT_S:g} s") from None
         result = json.loads(answer)
         if "error" in result:
             raise ScorerError(result["error"])
         return list(result["results"])
-
-    def end_waiting(self, work: "asyncio.Future[str]") -> None:
-        """A job has ended, also if nobody waits for it any more."""
-        self.waiting -= 1
-        if not work.cancelled():
-            work.exception()
 
     def ask(self, line: str) -> str:
         """Send a job and wait for its result; only the thread of the executor calls this."""
@@ -142,5 +139,10 @@ def start_process() -> subprocess.Popen[str]:
 
 
 CHECKS = CheckProcess()
-"""The process that all scorers share."""
+"""The process of all patterns and schemas of the configuration."""
+CALLER_CHECKS = CheckProcess(CALLER_JOB_S)
+"""The process of all schemas that come with requests."""
+CALLER: ContextVar[str | None] = ContextVar("bylot_caller", default=None)
+"""The API key whose request is scored."""
 atexit.register(CHECKS.close)
+atexit.register(CALLER_CHECKS.close)

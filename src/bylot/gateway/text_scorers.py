@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from bylot.errors import BylotError, install_command
 from bylot.gateway.answers import Answer, ScorerError, Verdict
-from bylot.gateway.check_process import CHECKS, CheckProcess
+from bylot.gateway.check_process import CALLER_CHECKS, CHECKS, CheckProcess
 
 MAX_SCHEMA_CHARS = 100_000  # of a schema that comes with a request
 
@@ -113,13 +113,14 @@ class JsonSchemaScorer:
     source = "json_schema"
 
     def __init__(
-        self, what: str, settings: JsonSchemaSettings, checks: CheckProcess = CHECKS
+        self, what: str, settings: JsonSchemaSettings, checks: CheckProcess | None = None
     ) -> None:
         if find_spec("jsonschema") is None:
             raise BylotError(f"{what} needs jsonschema", remedy=install_command("serve"))
         if settings.schema is not None:
             check_schema(f"{what}.schema", settings.schema)
-        self.schema, self.checks = settings.schema, checks
+        self.schema = settings.schema
+        self.checks = checks or (CALLER_CHECKS if self.schema is None else CHECKS)
 
     async def score(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Verdict:
         """Validate each text."""
