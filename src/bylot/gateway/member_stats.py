@@ -20,7 +20,8 @@ ANSWER_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0)
 ANSWERED = "answered"
 FAILURE_REASONS = {
     *("timeout", "unreachable", "rate_limited", "interrupted", "cancelled", "garbage"),
-    *("wrong_type", "too_large", "error_inside", *(f"http_{one.value}" for one in HTTPStatus)),
+    *("wrong_type", "too_large", "too_many_responses", "too_many_tool_calls", "error_inside"),
+    *(f"http_{one.value}" for one in HTTPStatus),
 }
 """Reasons that are counted by their name; others, which a model may make up, as `other`."""
 PRIOR_SCORE, PRIOR_COUNT = 0.5, 4.0  # of a member without scores

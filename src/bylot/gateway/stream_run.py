@@ -73,10 +73,7 @@ class StreamPump:
             return self.failure
         if not self.task.done() or self.task.cancelled():
             return self.call.fail("cancelled")
-        message: dict[str, Any] = {"role": "assistant", "content": self.call.received}
-        if self.call.tool_calls:
-            message["tool_calls"] = [self.call.tool_calls[n] for n in sorted(self.call.tool_calls)]
-            message["content"] = self.call.received or None
+        message = self.call.join_message()
         choice = {"index": 0, "message": message, "finish_reason": self.finish_reason}
         return self.call.succeed(choice, self.call.deployment.model)
 

@@ -14,10 +14,16 @@ import aiohttp
 import msgspec
 
 from bylot.gateway.answers import Answer, Failure, Usage, estimate_tokens
+from bylot.gateway.chat import has_too_many_values
 from bylot.gateway.config import Deployment, Model
 from bylot.gateway.model_responses import (
+    MAX_ANSWER_BYTES,
     MAX_ERROR_BYTES,
+    MAX_EVENT_VALUES,
+    MAX_TOOL_CALLS,
     REASONING_FIELDS,
+    BoundExceeded,
+    ModelResponse,
     count_chars,
     decode_json,
     find_choice,
@@ -91,6 +97,10 @@ def bound_tokens(
     return {own: min([most, *(bound for bound in given if type(bound) is int and bound >= 1)])}
 
 
+def is_word(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
 class UpstreamClient:
     """All models of a server, with one pool of connections."""
 
@@ -113,6 +123,7 @@ class UpstreamClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             auto_decompress=False,
+            response_class=ModelResponse,
             headers={"accept-encoding": "identity", "user-agent": "bylot"},
         )
         for model in self.models.values():
@@ -144,7 +155,8 @@ class ModelCall:
     """One call to a member.
 
     sent:     the model may be working for it, so that it may be billed
-    received: text of a stream so far; finished: the model has said that it is complete
+    texts:    of a stream so far; finished: the model has said that it is complete
+    tool_calls, arguments: of a stream so far, by index
     received_chars: of all that a stream has brought, reasoning and tool calls included
     usage:    as far as the model has reported it
     """
@@ -157,9 +169,12 @@ class ModelCall:
         self.client, self.model, self.body = client, model, body
         self.deployment = model.deployments[0]
         self.timeout_s, self.retries = timeout_s, retries
-        self.sent, self.received, self.finished = False, "", False
+        self.sent = False
+        self.finished = False
         self.received_chars = 0
+        self.texts: list[str] = []
         self.tool_calls: dict[int, dict[str, Any]] = {}
+        self.arguments: dict[int, list[str]] = {}
         self.usage: Usage | None = None
         self.retry_after_s: float | None = None
         self.started = self.sent_at = time.perf_counter()
@@ -252,6 +267,8 @@ class ModelCall:
                 if content is None:
                     return self.fail("too_large")
                 return self.read_response(response, content)
+        except BoundExceeded as error:
+            return self.fail(str(error))
         except aiohttp.ClientPayloadError:
             return self.fail("interrupted")
         except (aiohttp.ClientConnectionError, OSError) as error:
@@ -340,6 +357,8 @@ class ModelCall:
                     yield self.read_chunk(event)
                 if not done or not self.finished:
                     raise StreamFailed(self.fail("interrupted"))
+        except BoundExceeded as error:
+            raise StreamFailed(self.fail(str(error))) from None
         except aiohttp.ClientPayloadError:
             raise StreamFailed(self.fail("interrupted")) from None
         except (aiohttp.ClientConnectionError, OSError) as error:
@@ -349,6 +368,8 @@ class ModelCall:
 
     def read_chunk(self, event: bytes) -> dict[str, Any]:
         """One chunk, with what it adds to text and usage."""
+        if has_too_many_values(event, MAX_EVENT_VALUES):
+            raise BoundExceeded("too_large")
         chunk = decode_json(self.redactor.hide_keys(event))
         if not isinstance(chunk, dict) or chunk.get("error"):
             reason = "error_inside" if isinstance(chunk, dict) else "garbage"
@@ -363,6 +384,8 @@ class ModelCall:
             if isinstance(delta, dict):
                 self.add_delta(delta)
             self.finished |= isinstance(choice, dict) and bool(choice.get("finish_reason"))
+        if self.received_chars > MAX_ANSWER_BYTES:
+            raise BoundExceeded("too_large")
         return chunk
 
     def add_delta(self, delta: Mapping[str, Any]) -> None:
@@ -371,7 +394,8 @@ class ModelCall:
             text = delta.get(name)
             if isinstance(text, str):
                 self.received_chars += len(text)
-                self.received += text if name == "content" else ""
+                if name == "content":
+                    self.texts.append(text)
         self.add_tool_calls(delta.get("tool_calls"))
 
     def add_tool_calls(self, parts: Any) -> None:
@@ -379,14 +403,27 @@ class ModelCall:
         for part in parts if isinstance(parts, list) else ():
             if not isinstance(part, dict) or not isinstance(part.get("index"), int):
                 continue
-            call = self.tool_calls.setdefault(part["index"], {"function": {"arguments": ""}})
+            index = part["index"]
+            if index not in self.tool_calls and len(self.tool_calls) == MAX_TOOL_CALLS:
+                raise BoundExceeded("too_many_tool_calls")
+            call = self.tool_calls.setdefault(index, {"function": {}})
+            call |= {name: part[name] for name in ("id", "type") if is_word(part.get(name))}
             function = part.get("function")
             function = function if isinstance(function, dict) else {}
             arguments = str(function.get("arguments") or "")
-            call["function"]["arguments"] += arguments
+            self.arguments.setdefault(index, []).append(arguments)
             self.received_chars += len(arguments)
-            call["function"] |= {"name": function["name"]} if function.get("name") else {}
-            call |= {name: part[name] for name in ("id", "type") if part.get(name)}
+            call["function"] |= {"name": function["name"]} if is_word(function.get("name")) else {}
+
+    def join_message(self) -> dict[str, Any]:
+        """The message of a stream."""
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(self.texts)}
+        if self.tool_calls:
+            for index, call in self.tool_calls.items():
+                call["function"]["arguments"] = "".join(self.arguments[index])
+            message["tool_calls"] = [self.tool_calls[n] for n in sorted(self.tool_calls)]
+            message["content"] = message["content"] or None
+        return message
 
     def succeed(self, choice: Mapping[str, Any], model: str) -> Answer:
         """The answer of this call, with its cost by the usage that the model reported."""

@@ -84,7 +84,7 @@ class TracedCall(ModelCall):
             async with contextlib.aclosing(super().stream()) as chunks:
                 async for chunk in chunks:
                     yield chunk
-            outcome = self.succeed({"message": {"content": self.received}}, self.deployment.model)
+            outcome = self.succeed({"message": self.join_message()}, self.deployment.model)
         except StreamFailed as error:
             outcome = error.failure
             raise
