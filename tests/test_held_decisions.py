@@ -189,6 +189,8 @@ def test_costs_of_a_cancelled_decision_are_booked_in_full(
     logged.reward(used, 0.5, spend={"usd": 1.0})
     of = logged.decide(holder=holder)
     logged.append(logged.aggregate.cancel(0, of, None, holder))
+    others = [logged.decide(1) for _ in range(3)]
+    waiting = logged.aggregate.core.state.budget.costs.waiting.copy()
     means = logged.aggregate.core.state.budget.costs.means.copy()
     with pytest.raises(DecisionStateError, match="was cancelled; report costs without a reward"):
         logged.reward(of, 0.5, **COSTS, key=GATEWAY, holder=holder)
@@ -196,10 +198,12 @@ def test_costs_of_a_cancelled_decision_are_booked_in_full(
     assert logged.reward(of, **COSTS, key=GATEWAY, holder=holder) == "duplicate"
     assert logged.reward(of, spend={"usd": 3.0}, key=f"{GATEWAY}/more", holder=holder) == "settled"
     status = logged.aggregate.status(1)
-    assert_allclose(status.costs["usd"].settled, 4.0)
-    assert status.costs["usd"].decisions == 1
+    stated = sum(decode_decision(logged.log[seq]).spend["usd"] for seq in others)
+    assert_allclose(status.costs["usd"].settled, 4.0 + stated)
+    assert status.costs["usd"].decisions == 4
     window = status.limits[0].window
-    assert window is None or window.spent == pytest.approx(4.0)
+    assert window is None or window.spent == pytest.approx(4.0 + stated)
+    assert (logged.aggregate.core.state.budget.costs.waiting == waiting).all()
     assert (logged.aggregate.core.state.budget.costs.means == means).all()
     assert logged.record(of).state == "cancelled"
     assert logged.record(of).learned is None

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bylot
 from bylot.environments import CallCosts, Noisy
 from bylot.environments.call_costs import draw_call_costs
-from bylot.errors import ProblemError, RewardError, ValuesError
+from bylot.errors import InfeasibleLimits, ProblemError, RewardError, ValuesError
 from bylot.eventlog.events import BODY_DECODERS
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
@@ -152,7 +152,10 @@ def random_rows(draw: st.DrawFn) -> tuple[Problem, int]:
     limits.append(at_least("group", 0.5 * min(float(costs["group"] @ p), 1.0)))
     fewest = draw(st.integers(1, M))
     names = [f"e{i}" for i in range(K)]
-    return Problem(names, costs, limits, draws=M, min_draws=fewest), fewest
+    try:
+        return Problem(names, costs, limits, draws=M, min_draws=fewest), fewest
+    except InfeasibleLimits:
+        reject()
 
 
 @given(random_rows())

@@ -32,7 +32,9 @@ PANEL = 2
 TENANTS = ("t0", "t1", "t2")
 
 
-def make_pool(experts: list[str], budgets: list[Budget]) -> bylot.Problem:
+def make_pool(
+    experts: list[str], budgets: list[Budget], costs: Mapping[str, tuple[float, float]] = COSTS
+) -> bylot.Problem:
     """Some of the experts under budgets that hold whatever calls cost."""
     limits = [
         bylot.at_most(
@@ -44,7 +46,7 @@ def make_pool(experts: list[str], budgets: list[Budget]) -> bylot.Problem:
         )
         for budget in budgets
     ]
-    stated, most = ([COSTS[name][n] for name in experts] for n in (0, 1))
+    stated, most = ([costs[name][n] for name in experts] for n in (0, 1))
     return bylot.Problem(
         experts, {"usd": stated}, limits, draws=PANEL, max_costs={"usd": most}, traffic=500.0
     )
@@ -162,7 +164,8 @@ class Fuzzer:
             self.budgets.append(Budget(30.0, "day", "UTC", for_tenants=True))
         self.own: dict[str, float] = {}  # bounds of single tenants
         self.router: Any = kind(make_pool(self.experts, self.budgets))
-        self.waiting: dict[Any, tuple[Call, list[str]]] = {}
+        self.costs = dict(COSTS)
+        self.waiting: dict[Any, tuple[Call, dict[str, float]]] = {}  # the largest cost by member
         self.refused = self.admitted = self.edits = 0
 
     def run(self) -> None:
@@ -197,10 +200,10 @@ class Fuzzer:
             self.check_refusal(tenant)
             return
         self.admitted += 1
-        most = sum(COSTS[name][1] for name in panel)
-        call = Call(self.router.now, tenant, spend, most)
+        largest = {name: self.costs[name][1] for name in panel}
+        call = Call(self.router.now, tenant, spend, sum(largest.values()))
         self.ledger.calls.append(call)
-        self.waiting[id] = call, list(panel)
+        self.waiting[id] = call, largest
         for budget in self.budgets:
             account = self.ledger.list_account(budget, tenant, self.router.now)
             worst = sum(call.spent + call.reserved for call in account)
@@ -212,7 +215,7 @@ class Fuzzer:
 
     def check_refusal(self, tenant: str | None) -> None:
         """A request is refused only if the cheapest panel does not fit into what is left."""
-        cheapest = sum(sorted(COSTS[name][1] for name in self.experts)[:PANEL])
+        cheapest = sum(sorted(self.costs[name][1] for name in self.experts)[:PANEL])
         windows = [limit.window for limit in self.router.status().limits]
         left = [window.left for window in windows if window is not None]
         if self.has_tenants:
@@ -223,9 +226,9 @@ class Fuzzer:
         if not self.waiting:
             return
         id = self.rng.choice(list(self.waiting))
-        call, panel = self.waiting.pop(id)
+        call, largest = self.waiting.pop(id)
         part = self.rng.choice([0.0, 0.3, 1.0, 1.0, 1.0])
-        spend = {name: part * COSTS[name][1] for name in panel}
+        spend = {name: part * most for name, most in largest.items()}
         call.bill = sum(spend.values())
         bill = self.rng.choice([spend, call.bill])
         self.router.bill(id, bill, self.rng.choice([None, 0.5]))
@@ -240,17 +243,18 @@ class Fuzzer:
     def replace_one(self) -> None:
         if self.waiting:
             id = self.rng.choice(list(self.waiting))
-            call, panel = self.waiting[id]
-            found = self.router.replace(id, self.rng.choice(panel))
+            call, largest = self.waiting[id]
+            found = self.router.replace(id, self.rng.choice(list(largest)))
             if found is not None:
-                panel[:] = found[0]
+                self.waiting[id] = call, {name: self.costs[name][1] for name in found[0]}
                 call.booked = found[1]
-                call.most = sum(COSTS[name][1] for name in panel)
+                call.most = sum(self.waiting[id][1].values())
 
     def edit(self) -> None:
-        """Add or remove an expert, or change bound, zone or window of a budget, or a tenant's."""
+        """Change experts, costs, bound, zone or window of a budget, or the bound of a tenant."""
         experts, budgets = list(self.experts), list(self.budgets)
-        what = self.rng.choice(["add", "remove", "bound", "zone", "window", "tenant"])
+        costs = dict(self.costs)
+        what = self.rng.choice(["add", "remove", "costs", "bound", "zone", "window", "tenant"])
         n = self.rng.randrange(len(budgets))
         old = budgets[n]
         if what == "add":
@@ -258,6 +262,9 @@ class Fuzzer:
             experts = list(dict.fromkeys(experts))
         elif what == "remove" and len(experts) > PANEL:
             experts.remove(self.rng.choice(experts))
+        elif what == "costs":
+            stated = self.rng.uniform(0.5, 3.0)
+            costs[self.rng.choice(experts)] = stated, stated * self.rng.choice([1.0, 2.0, 5.0])
         elif what == "bound":
             bound = self.rng.uniform(*BOUNDS[old.per])
             budgets[n] = Budget(bound, old.per, old.zone, old.for_tenants)
@@ -270,13 +277,13 @@ class Fuzzer:
             self.set_tenant()
             return
         try:
-            self.router.edit(make_pool(experts, budgets))
+            self.router.edit(make_pool(experts, budgets, costs))
         except BylotError:
             return  # no panel fits, or the like: nothing was changed
         self.edits += 1
         if old.for_tenants and old != budgets[n]:
             self.change_tenant_budget(old, budgets[n])
-        self.experts, self.budgets = experts, budgets
+        self.experts, self.budgets, self.costs = experts, budgets, costs
 
     def change_tenant_budget(self, old: Budget, new: Budget) -> None:
         """Forget what the ledgers of tenants do not know under another budget.
@@ -413,7 +420,7 @@ def test_a_cost_that_was_reported_cannot_be_raised_under_a_certain_budget(kind: 
     router.bill(id, 1.0, None)
     ask_until_refused(router, calls)
     with pytest.raises(
-        RewardConflict, match="cannot be raised by 14 under a limit that is certain"
+        RewardConflict, match="cannot be raised from 1 to 15 under a limit that is certain"
     ):
         router.bill(id, 15.0, 0.5)
     bill_all(router, calls)
@@ -433,3 +440,58 @@ def test_the_reserve_of_an_exchanged_member_is_released() -> None:
     assert window is not None
     assert window.reserved == 0.0
     router.check()
+
+
+def test_calls_that_were_out_when_largest_costs_were_declared_are_reserved() -> None:
+    day = Budget(40.0, "day", "UTC")
+    capped = make_pool(["a", "d"], [day])
+    router = MemoryRouter(capped.replace(max_costs={}))
+    calls = {id: panel for id, panel, _ in (router.decide(None) for _ in range(3))}
+    router.edit(capped)
+    window = router.status().limits[0].window
+    assert window is not None
+    assert window.reserved == pytest.approx(3 * 12.5)
+    with pytest.raises(BudgetSpent):
+        router.decide(None)
+    assert len(calls) == 3
+
+
+def test_a_new_limit_in_periods_counts_the_calls_that_are_out() -> None:
+    costs, names = {"usd": [1.0, 1.0, 1.0]}, ["a", "b", "c"]
+    plain = bylot.Problem(names, costs, draws=2, period=20, max_costs={"usd": [6.0, 6.0, 2.0]})
+    for calls, bound in ((2, 8.5), (5, 9.5), (10, 10.5)):
+        router = bylot.Router(plain, "distinct", seed=1)
+        made = [router.decide() for _ in range(calls)]
+        router.change(plain.replace(limits=[bylot.at_most("usd", bound)]))
+        made += [router.decide() for _ in range(40)]
+        for decision in made:
+            most = {"a": 6.0, "b": 6.0, "c": 2.0}
+            router.reward(decision.id, spend={"usd": sum(most[name] for name in decision.subset)})
+        current = router.status().limits[0].current
+        assert current is not None
+        assert current.missed == 0
+
+
+def test_bills_are_booked_against_the_costs_that_their_decision_was_booked_at() -> None:
+    day = Budget(100.0, "day", "UTC")
+    router = MemoryRouter(make_pool(["a", "d"], [day]))
+    calls = [router.decide(None)[0] for _ in range(3)]
+    router.edit(make_pool(["a", "d"], [day], {"a": (3.0, 6.0), "d": (4.0, 9.0)}))
+    for id in calls:
+        router.bill(id, {"a": 2.0, "d": 2.0}, None)
+    window = router.status().limits[0].window
+    assert window is not None
+    assert window.spent == pytest.approx(12.0)
+
+
+def test_costs_of_an_earlier_pool_are_booked_once_in_any_order() -> None:
+    costs = {"usd": [1.0, 2.0], "lat": [1.0, 1.0]}
+    problem = bylot.Problem(["a", "b"], costs, [bylot.at_most("usd", 3.5)], draws=1)
+    router = bylot.Router(problem, "distinct", seed=1)
+    made = router.decide()
+    more = {name: [*row, 1.0] for name, row in costs.items()}
+    router.change(problem.replace(experts=["a", "b", "c"], costs=more))
+    for spend in ({"usd": 3.0}, {"lat": 2.0}, {"usd": 3.0}, {"lat": 2.0}):
+        assert router.reward(made.id, 0.5, spend=spend) == "late"
+    settled = router.status().costs
+    assert (settled["usd"].settled, settled["lat"].settled) == (3.0, 2.0)

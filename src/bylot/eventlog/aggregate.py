@@ -288,9 +288,9 @@ class RouterAggregate:
         receipt = reward_rules.choose_receipt(one, report, is_open, now, how, same_pool, id)
         if receipt == "pending" and how == "sum" and is_callers:
             reward_rules.check_reward_sum(one, report, self.core.run, id)
-        if not replayed:
-            raised = reward_rules.compute_later_corrections(report.spend, one.rewards.values())
-            feedback.check_corrections(raised, self.core.list_certain_costs(), id)
+        if not replayed and report.spend:
+            known = reward_rules.collect_costs(one.rewards.values())
+            feedback.check_corrections(report.spend, known, self.core.list_certain_costs(), id)
         body = RewardReceived(
             receipt=receipt,
             key=key,
@@ -321,7 +321,7 @@ class RouterAggregate:
                     body.member_spend,
                     t=one.t,
                     labels=one.labels,
-                    panel=one.panel,
+                    panel=() if one.is_cancelled else one.panel,
                     held=one.held,
                 )
             if again:

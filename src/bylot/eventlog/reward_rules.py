@@ -129,14 +129,12 @@ def aggregate_rewards(
     return RewardReport(value, scores or None, winner)
 
 
-def compute_later_corrections(
-    spend: Mapping[str, float] | None, rewards: Iterable[RewardReceived]
-) -> dict[str, float]:
-    """Return the difference to what was reported before, for costs of which something was."""
+def collect_costs(rewards: Iterable[RewardReceived]) -> dict[str, float]:
+    """Return the costs that were reported, the last report of each."""
     known: dict[str, float] = {}
     for reward in rewards:
         known.update(reward.spend or {})
-    return {name: cost - known[name] for name, cost in (spend or {}).items() if name in known}
+    return known
 
 
 def compute_cost_corrections(
@@ -147,7 +145,5 @@ def compute_cost_corrections(
     >>> compute_cost_corrections({"usd": 5.0}, {"usd": 2.0, "ms": 9.0}, [])
     {'usd': 3.0}
     """
-    booked = dict(stated)
-    for one in rewards:
-        booked.update(one.spend or {})
+    booked = {**stated, **collect_costs(rewards)}
     return {name: cost - booked.get(name, 0.0) for name, cost in spend.items()}

@@ -22,6 +22,7 @@ from bylot.policies.learned_costs import (
     start_learned_costs,
 )
 from bylot.policies.windows import (
+    HISTORY_HOURS,
     MEAN,
     PERIOD,
     TOTAL,
@@ -80,8 +81,8 @@ class Budget(NamedTuple):
         scoped = np.array([limit.scope is not None for limit in change.new.limits], np.bool_)
         new.windows.first[~scoped] = self.rounds[0]
         migrate_learned_costs(self.costs, new.costs, change)
-        migrate_reserves(self.costs, new.costs, change)
         self.windows.migrate(new.windows, change)
+        migrate_reserves(self.costs, new, change)
 
     def is_valid(self, rule: Any) -> bool:
         place, sets = self.place[0], get_schedule(rule.guard, self).sets
@@ -90,22 +91,28 @@ class Budget(NamedTuple):
         return bool(placed and counted and self.windows.is_valid(rule))
 
 
-def migrate_reserves(old: LearnedCosts, new: LearnedCosts, change: ProblemChange) -> None:
+def migrate_reserves(old: LearnedCosts, new: Budget, change: ProblemChange) -> None:
     """Keep the reserves of decisions without a report, which no edit changes.
 
-    A new limit in periods takes over the largest reserve of another limit on the same cost. That of
-    a new window is computed by `begin_new_windows`; those of tenants are in their ledgers.
+    That of a new window is computed by `begin_new_windows`; those of tenants are in their ledgers.
+    A new limit in periods, or the first largest costs of a limit, count all calls that are out.
     """
     units, new_units = compute_row_units(change.old), compute_row_units(change.new)
+    known = {limit.key for limit in change.old.limits if limit.name in change.old.max_costs}
     for i, j in zip(*(places.tolist() for places in change.limits), strict=True):
-        new.open[j] = old.open[i] * units[i] / new_units[j]
-        new.open_before[j] = old.open_before[i] * units[i] / new_units[j]
-    known = {limit.key for limit in change.old.limits}
+        new.costs.open[j] = old.open[i] * units[i] / new_units[j]
+        new.costs.open_before[j] = old.open_before[i] * units[i] / new_units[j]
+    matched = change.limits[1].tolist()
     for j, limit in enumerate(change.new.limits):
-        if limit.per is None and not limit.where and limit.key not in known:
-            same_cost = [i for i, was in enumerate(change.old.limits) if was.name == limit.name]
-            reserves = (old.open[same_cost] * units[same_cost] / new_units[j]).tolist()
-            new.open[j] = max(reserves, default=0.0)
+        in_periods = limit.per is None and not limit.where
+        largest = change.new.max_costs.get(limit.name)
+        is_new = limit.key not in known and (in_periods or j in matched)
+        if largest is not None and limit.sign < 0 and limit.scope is None and is_new:
+            excess = (largest - change.new.costs[limit.name]) / new_units[j]
+            more = max(float(new.costs.waiting[j] @ excess) - float(new.costs.open[j]), 0.0)
+            new.costs.open[j] += more
+            if len(new.windows.held):
+                new.windows.held[j, new.windows.hour[0] % HISTORY_HOURS] += more
 
 
 def open_budget(guard: Guard, contexts: int) -> Budget:

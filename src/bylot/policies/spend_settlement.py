@@ -104,8 +104,8 @@ def settle_calls(
     for j in range(more.size):
         if math.isnan(more[j]) or not risk.varies[j]:
             continue
-        beyond = learn_calls(guard, budget, j, members, more[j], spend[j])
-        book_correction(guard, budget, t, j, beyond)
+        learn_calls(guard, budget, j, members, more[j], spend[j])
+        book_correction(guard, budget, t, j, more[j])
         for i in members:
             sign = 1.0 if guard.b[j] >= 0.0 else -1.0
             costs.means[j, i] = clip_mean(costs.means[j, i], guard.A[j, i], sign)
@@ -145,17 +145,13 @@ dispatch_by_type(settle, default=ignore_settlement)
 @jit
 def learn_calls(
     guard: Guard, budget: Budget, j: int, members: Ints, more: float, spend: Floats
-) -> float:
-    """Learn the cost of each member that was reported, and of the others together by the rest.
-
-    Returns what all cost beyond the declared costs: `more`, or exactly what the members add up to.
-    """
-    total, beyond, n, rest = more, 0.0, 0, np.empty(members.size, np.int64)
+) -> None:
+    """Learn the cost of each member that was reported, and of the others together by the rest."""
+    total, n, rest = more, 0, np.empty(members.size, np.int64)
     error, squares, largest = 0.0, 0.0, 0.0
     for place in range(members.size):
         i = members[place]
         total += guard.A[j, i]
-        beyond += spend[place] - guard.A[j, i]
         if math.isnan(spend[place]):
             rest[n] = i
             n += 1
@@ -170,7 +166,6 @@ def learn_calls(
         error, squares = error + found.error, squares + found.squares
         largest = max(largest, found.largest)
     learn_noise(budget.costs, j, CostSurprise(error, squares, largest))
-    return beyond if n == 0 else more
 
 
 @jit

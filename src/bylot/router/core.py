@@ -397,9 +397,7 @@ class RouterCore:
         if t is not None and t < self.state.budget.rounds[1]:  # of an earlier period
             for name, (n, cost) in self.before_period.items():
                 self.before_period[name] = n, cost + float(corrections.get(name, 0.0))
-        reserve = NO_FLOATS
-        if held or (held is not None and (ticket is None or self._excess)):
-            reserve = settlement.scale_reserve(self.problem, held)
+        reserve = NO_FLOATS if held is None else settlement.scale_reserve(self.problem, held)
         with self._counting(labels):
             if ticket is None:
                 settlement.correct_spend(self.problem, self.rule, self.state, corrections, t)

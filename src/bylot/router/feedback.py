@@ -22,6 +22,7 @@ from bylot.problem.validation import suggest_known_name
 MAX_ABS_REWARD = 1e300
 MAX_SPEND_FACTOR = 1_000  # actual costs may be so many times the stated ones of the dearest panel
 NOTHING_CHANGED = "nothing was changed"
+ROUNDING = 1e-9  # relative, of sums of costs
 
 SpendReport = Mapping[str, float | Mapping[str, float]]
 """Actual costs by name: the total of the panel, or what each member cost."""
@@ -227,15 +228,18 @@ def check_spend_range(spend: Mapping[str, float] | None, problem: Problem) -> No
             )
 
 
-def check_corrections(corrections: Mapping[str, float], certain: Container[str], id: str) -> None:
-    """Refuse to raise a cost that was reported before, if a limit on it is certain: the reserve of
-    the decision was released with the first report.
+def check_corrections(
+    spend: Mapping[str, float], known: Mapping[str, float], certain: Container[str], id: str
+) -> None:
+    """Refuse to raise a known cost if a limit on it is certain: the reserve of the decision was
+    released with the first report.
     """
-    for name, more in corrections.items():
-        if more > 0.0 and name in certain:
+    for name, cost in spend.items():
+        most = known.get(name, math.inf)
+        if name in certain and cost > most * (1.0 + ROUNDING):
             raise RewardConflict(
-                f"decision {id} already has its spend on {name!r}, which cannot be raised by "
-                f"{more:g} under a limit that is certain",
+                f"decision {id} already has its spend on {name!r}, which cannot be raised from "
+                f"{most:g} to {cost:g} under a limit that is certain",
                 remedy=f"report all of a cost at first, and lower it if need be; {NOTHING_CHANGED}",
             )
 

@@ -325,8 +325,12 @@ class Router:
             if isinstance(booked, persistence.EarlierDecision):
                 if report is not None and report.spend:
                     self._book_spend(t, booked, report)
-                    costs = report.spend, report.member_spend
-                    self.settled[t] = reports.RewardReport(None, None, None, *costs)
+                    known = self.settled.get(t, reports.RewardReport(None))
+                    costs = {**(known.spend or {}), **report.spend}
+                    by_member = {**(known.member_spend or {}), **(report.member_spend or {})}
+                    self.settled[t] = reports.RewardReport(
+                        None, spend=costs, member_spend=by_member or None
+                    )
                 return Receipt.LATE
             if not isinstance(booked, BookedDecision):
                 was = reports.RewardReport(booked) if isinstance(booked, float) else booked
@@ -375,7 +379,7 @@ class Router:
         more = {name: cost - before.get(name, 0.0) for name, cost in (report.spend or {}).items()}
         new = {name: cost for name, cost in more.items() if name not in known}
         again = {name: cost for name, cost in more.items() if name in known}
-        reports.check_corrections(again, core.list_certain_costs(), f"d{t}")
+        reports.check_corrections(report.spend or {}, known, core.list_certain_costs(), f"d{t}")
         labels = self.labels.get(t, NO_LABELS)
         if new:
             by_member, held = report.member_spend, booked.held

@@ -122,7 +122,7 @@ class Tenants:
         self.slots[name], self.names[slot] = slot, name
         self.ledgers[slot] = make_ledgers(1, len(self.limits))[0]
         self.ledgers["amount"][slot] = self.list_amounts(name)
-        self.ledgers["first"][slot] = t
+        self.ledgers["first"][slot] = self.ledgers["first_before"][slot] = t
         return slot
 
     def look_up(self, name: str) -> tuple[Ledgers, int]:
@@ -339,7 +339,7 @@ def move_window(column: Ledgers, oldest: int, new_start: int, t: int) -> None:
     column["spent"] = column["spent"] * now + column["before"] * then
     column["open"] = column["open"] * now + column["open_before"] * then
     column["first"] = np.where(then, column["first_before"], np.where(now, column["first"], t))
-    column["start"] = np.where(now | then, new_start, 0)
+    column["start"] = np.where(now, new_start, 0)
     forget_before(column)
 
 
