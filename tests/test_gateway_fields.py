@@ -139,3 +139,17 @@ def test_the_page_lists_every_field_that_is_passed_on() -> None:
     assert not missing
     unlisted = [name for name in DEARER if f"`{name}`" not in section]
     assert {"service_tier", "prediction", "web_search_options", "audio"}.isdisjoint(unlisted)
+
+
+def test_marks_of_caches_are_left_out_and_sound_is_refused() -> None:
+    marked = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
+    message = {"role": "user", "content": [marked], "cache_control": {"type": "ephemeral"}}
+    tool = {"type": "function", "function": {"name": "f"}, "cache_control": {"type": "ephemeral"}}
+    request = check_chat_request({"model": "bylot/r", "messages": [message], "tools": [tool]})
+    assert b"cache_control" not in msgspec.json.encode(request.fields)
+    assert request.fields["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+    ]
+    sound = {"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}
+    with pytest.raises(ChatError, match="has sound, whose tokens have another price"):
+        check_chat_request({"model": "bylot/r", "messages": [sound]})

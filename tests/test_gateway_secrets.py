@@ -201,3 +201,12 @@ def test_answers_keep_words_that_are_short_keys_or_no_keys() -> None:
     redactor = Redactor(headers, "https://api.openai.com/v1")
     text = b"a placeholder, a title of some length, https://api.openai.com/v1"
     assert redactor.hide_keys(text) == text
+
+
+def test_secrets_of_other_shapes_are_hidden_in_linear_time() -> None:
+    two_words = Redactor({"x-key": "secretone secrettwo"}, "")
+    assert two_words.hide("got secretone secrettwo!") == "got [redacted]!"
+    slashes = Redactor({"x-key": "\\" * 6 + "secret"}, "")
+    assert slashes.hide("\\" * 12 + "secret") == "[redacted]"
+    hostile = "\\" * 5_000 + "x"
+    assert slashes.hide(hostile) == hostile  # which took seconds if each backslash was optional

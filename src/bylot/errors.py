@@ -270,7 +270,7 @@ class DecisionStateError(StoreError):
 
 
 class DecisionInUse(DecisionStateError):
-    """The gateway uses the decision and has not settled it yet; nothing was changed."""
+    """Only the gateway may do this to its decision; nothing was changed."""
 
 
 class NoSubstitute(DecisionStateError):

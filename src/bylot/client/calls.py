@@ -345,8 +345,8 @@ class RouterCalls:
         NoSubstitute
             If nobody can take its place; the panel stays.
         DecisionStateError
-            If the decision does not wait for its first report; DecisionInUse if the gateway has
-            not settled it yet.
+            If the decision does not wait for its first report; DecisionInUse if it is one of the
+            gateway.
         """
         if available is not None and not isinstance(available, str):  # the server rejects a str
             available = tuple(available)

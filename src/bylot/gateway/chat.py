@@ -140,10 +140,13 @@ def check_chat_request(body: dict[str, Any]) -> ChatRequest:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise bad_request("messages must be a list of at least one message", "messages")
-    for number, one in enumerate(messages):
-        if not is_message(one):
+    for number, message in enumerate(messages):
+        place = f"messages[{number}]"
+        if not is_message(message):
             expected = "an object with a role, and content or tool_calls"
-            raise bad_request(f"messages[{number}] must be {expected}", f"messages[{number}]")
+            raise bad_request(f"{place} must be {expected}", place)
+        if has_sound(message):
+            raise bad_request(f"{place} has sound, whose tokens have another price", place)
     if encode(body.get("n")) not in (b"null", b"1"):  # in Python, True is 1
         message = "n must be 1: the panel has several members, see `answer: all`"
         raise bad_request(message, "n")
@@ -183,6 +186,13 @@ def is_message(data: Any) -> bool:
     return any(data.get(name) is not None for name in ("content", "tool_calls", "function_call"))
 
 
+def has_sound(message: Mapping[str, Any]) -> bool:
+    """Whether a message has a part that is sound."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ()
+    return any(isinstance(part, dict) and part.get("type") == "input_audio" for part in parts)
+
+
 def check_model_name(model: Any) -> str:
     """The router of a model `bylot/ROUTER`."""
     if not isinstance(model, str) or not model:
@@ -200,12 +210,34 @@ def unknown_model(model: str) -> ChatError:
 def select_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is sent to the members, without what the gateway uses of the metadata."""
     fields = {name: value for name, value in body.items() if name in MEMBER_FIELDS}
+    for name in fields.keys() & {"messages", "tools"}:
+        fields[name] = drop_cache_marks(fields[name])
     metadata = fields.pop("metadata", None)
     if metadata:
         kept = {k: v for k, v in metadata.items() if not k.startswith(METADATA_PREFIX)}
         if kept:
             fields["metadata"] = kept
     return fields
+
+
+def drop_cache_marks(items: Any) -> Any:
+    """Return messages, parts or tools without marks by which a provider bills what it caches.
+
+    >>> drop_cache_marks([{"content": [{"text": "hi", "cache_control": {"type": "ephemeral"}}]}])
+    [{'content': [{'text': 'hi'}]}]
+    """
+    if not isinstance(items, list):
+        return items
+    return [
+        {
+            name: drop_cache_marks(value) if name == "content" else value
+            for name, value in item.items()
+            if name != "cache_control"
+        }
+        if isinstance(item, dict)
+        else item
+        for item in items
+    ]
 
 
 class Completion(msgspec.Struct, frozen=True):

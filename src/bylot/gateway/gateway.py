@@ -6,7 +6,7 @@ It reaches the routers through a `RouterPort`, which the server implements by it
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -36,6 +36,12 @@ class RouterPort(Protocol):
 
     async def describe(self, router: str, cost_name: str) -> RouterFacts:
         """Experts, declared costs and feedback of a router."""
+        ...
+
+    async def read_scores(
+        self, router: str, rewards: tuple[float, float]
+    ) -> Mapping[str, Sequence[float]]:
+        """Return the last scores in [0, 1] by expert that scorers have reported."""
         ...
 
     async def decide(
@@ -100,8 +106,9 @@ class RouterGateway:
         """What is known of the router, read again if its configuration has changed."""
         if self.facts is None or (version is not None and version != self.facts.version):
             found = await self.gateway.port.describe(self.router, self.entry.cost)
-            if self.facts is None:  # later scores are counted here
-                for name, scores in found.scores.items():
+            if self.facts is None and self.scorer is not None:  # later scores are counted here
+                earlier = await self.gateway.port.read_scores(self.router, found.rewards)
+                for name, scores in earlier.items():
                     self.stats.get(name).earlier = scores
             self.facts = found
         return self.facts

@@ -12,6 +12,7 @@ REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 6  # shorter ones are placeholders, such as `none`
 MIN_KEY_CHARS = 16  # in an answer, where a shorter one may be a word
 KEY_HEADER = re.compile("auth|key|token|secret|cookie")
+SCHEME = re.compile("^(bearer|basic|token) +", re.IGNORECASE)
 
 
 class Redactor:
@@ -22,7 +23,7 @@ class Redactor:
     """
 
     def __init__(self, headers: Mapping[str, str], base: str) -> None:
-        values = {name: value.partition(" ")[2] or value for name, value in headers.items()}
+        values = {name: SCHEME.sub("", value) for name, value in headers.items()}
         values.pop("content-type", None)
         secrets = [text for text in (*values.values(), base) if len(text) >= MIN_SECRET_CHARS]
         encodings = [encoding for secret in secrets for encoding in list_encodings(secret)]
@@ -52,23 +53,27 @@ def list_encodings(secret: str) -> Iterator[str]:
     """Yield patterns of a secret: as it is or with some of its characters escaped, in hexadecimal,
     and in Base64 from each of the three places in a group of bytes at which it may begin.
     """
-    yield "".join(map(escape_char, secret))
-    yield secret.encode().hex()
+    yield "".join(map(escape_chars, re.findall(r"\\+|[^\\]", secret)))
+    content = secret.encode()
+    yield content.hex()
     for before in range(3):
-        size = before + len(secret)
-        text = b64encode(bytes(before) + secret.encode()).decode()
+        size = before + len(content)
+        text = b64encode(bytes(before) + content).decode()
         own = text[-(-before * 8 // 6) : size * 8 // 6]  # characters without bits of neighbours
         yield re.escape(own).replace(r"\+", "[+-]").replace("/", "[/_]")
 
 
-def escape_char(char: str) -> str:
+def escape_chars(chars: str) -> str:
     """Return the pattern of a character: as it is, or as an escape of JSON, of a URL or of HTML.
 
-    Repetitions are bounded, so that a search takes linear time.
+    Repetitions are bounded, and a run of backslashes is one of them, so that a search takes linear
+    time.
     """
-    code = ord(char)
+    if chars.startswith("\\"):
+        return rf"(?:\\{{{len(chars)},{4 * len(chars)}}}|(?:%(?:25){{0,2}}5c){{{len(chars)}}})"
+    code = ord(chars)
     shapes = (
-        rf"\\{{0,4}}{re.escape(char)}",
+        rf"\\{{0,4}}{re.escape(chars)}",
         rf"\\{{1,4}}u00{code:02x}",
         rf"%(?:25){{0,2}}{code:02x}",
         rf"&#(?:0{{0,4}}{code}|x0{{0,4}}{code:x});",

@@ -10,7 +10,7 @@ from typing import Any
 
 from bylot._text import join_words
 from bylot.errors import BylotError
-from bylot.gateway.chat import GATEWAY_FIELDS
+from bylot.gateway.chat import GATEWAY_FIELDS, MEMBER_FIELDS
 from bylot.gateway.config import MAX_MEMBERS, GatewayEntry, ModelEntry, name_entry
 from bylot.gateway.prices import (
     CallPrice,
@@ -204,9 +204,10 @@ def list_gateway_faults(
     if gateway.quorum is not None and gateway.quorum > problem.draws:
         expected = f"at most {problem.draws}, as many as there are draws"
         yield ("quorum",), BylotError("quorum", got=gateway.quorum, expected=expected)
-    own = [name for name in gateway.pass_fields if name in GATEWAY_FIELDS]
+    known = GATEWAY_FIELDS | MEMBER_FIELDS
+    own = [name for name in gateway.pass_fields if name in known]
     if own:
-        expected = "fields that the gateway does not use itself"
+        expected = "fields that the gateway neither uses itself nor sends already"
         yield ("pass_fields",), BylotError("pass_fields", got=own[0], expected=expected)
     priced = [name for name in problem.experts if any(x.is_known for x in prices.get(name, ()))]
     if priced and gateway.cost not in problem.costs:

@@ -33,7 +33,6 @@ class RouterFacts(NamedTuple):
     """What the gateway must know of a router, as of a version of its configuration.
 
     declared: cost in dollars of one call by expert; empty if the router has no such cost
-    scores:   in [0, 1] by expert, which scorers gave until now, as far as the log was read
     """
 
     version: int
@@ -41,7 +40,6 @@ class RouterFacts(NamedTuple):
     declared: Mapping[str, float]
     feedback: str
     rewards: tuple[float, float]
-    scores: Mapping[str, Sequence[float]] = {}
 
 
 def compute_spend(

@@ -85,7 +85,10 @@ def fill_tenant_bounds(bounds: Floats, guard: Guard, budget: Budget, pace: Pace)
 
 @jit
 def compute_known_cost(guard: Guard, budget: Budget, j: int) -> float:
-    """What was spent under a limit, with what open calls are expected to cost, and a reserve."""
+    """Return what was spent under a limit, what open calls are expected to cost, and a reserve.
+
+    Calls of single tenants are not counted by expert, so they count at their largest costs.
+    """
     spent, costs = budget.spent[j], budget.costs
     if guard.windows.scoped[j] and guard.risk.certain[j]:
         spent += costs.open[j]

@@ -214,11 +214,11 @@ def describe_limit_promise(
     window = limit.per or "period"
     if now.promise != "broken":
         return describe_promise(now.promise, window)
-    parts = [f"this {window} {'will end' if verdict == 'will be missed' else 'is'} outside"]
-    if verdict not in BROKEN_VERDICTS:
-        parts = []
+    parts = []
     if now.missed:
-        parts = [f"{now.missed:,} earlier {window}{'s' * (now.missed != 1)} ended outside"]
+        parts.append(f"{now.missed:,} earlier {window}{'s' * (now.missed != 1)} ended outside")
+    elif verdict in BROKEN_VERDICTS:
+        parts.append(f"this {window} {'will end' if verdict == 'will be missed' else 'is'} outside")
     if dear:
         parts.append(f"calls of {join_words(dear, 'and')} cost more than max_costs declares")
     else:

@@ -7,7 +7,7 @@ TensorZero, `POST /feedback`:
 | `inference_id` | the id of the decision |
 | `metric_name` | the key of the reward; `comment` and `demonstration` are no rewards: refused |
 | `value` | the reward, in the range of the router; true is 1 and false is 0 |
-| `dryrun` | everything is checked, nothing is stored |
+| `dryrun` | decision and value are checked, nothing is stored |
 | `episode_id` | refused: decisions have no episodes |
 | `tags` | ignored |
 

@@ -31,22 +31,30 @@ class CommandPort:
     async def describe(self, router: str, cost_name: str) -> RouterFacts:
         """Experts, declared costs and feedback of a router."""
 
-        def read(store: Store) -> tuple[RouterConfig | None, list[Event]]:
+        def read(store: Store) -> RouterConfig | None:
             row = store.find(router)
-            if row is None:
-                return None, []
-            latest = store.latest(row.number, EVENT_KINDS[RewardReceived], MAX_REWARDS_READ)
-            return read_stored_config(store, row), latest
+            return None if row is None else read_stored_config(store, row)
 
-        config, rewards = await self.reader.read(read)
+        config = await self.reader.read(read)
         if config is None:
             raise RouterNotFound(f"no router named {router!r}", remedy="create it")
         problem = config.problem
         experts = tuple(problem["experts"])
         declared = problem["costs"].get(cost_name) or ()
         costs = dict(zip(experts, declared, strict=False))
-        scores = list_scores(rewards, config.rewards)
-        return RouterFacts(config.version, experts, costs, config.feedback, config.rewards, scores)
+        return RouterFacts(config.version, experts, costs, config.feedback, config.rewards)
+
+    async def read_scores(
+        self, router: str, rewards: tuple[float, float]
+    ) -> dict[str, list[float]]:
+        """Return the last scores in [0, 1] by expert that scorers have reported."""
+
+        def read(store: Store) -> list[Event]:
+            row = store.find(router)
+            kind = EVENT_KINDS[RewardReceived]
+            return [] if row is None else store.latest(row.number, kind, MAX_REWARDS_READ)
+
+        return list_scores(await self.reader.read(read), rewards)
 
     async def decide(
         self,
