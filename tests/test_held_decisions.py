@@ -225,3 +225,18 @@ def test_a_log_has_the_holder_of_a_decision() -> None:
     of = hold(logged)
     assert decode_decision(logged.log[of]).holder == GATEWAY
     assert MakeDecision("triage").holder is None
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-4])
+def test_an_edit_of_costs_does_not_keep_the_holder_from_settling(factor: float) -> None:
+    logged = make_day_router()
+    of = hold(logged)
+    costs = {"usd": [2.0 * factor, factor, 1.5 * factor]} if factor else {"tok": [1.0, 1.0, 1.0]}
+    limits = [at_most(next(iter(costs)), 100, per="day")]
+    logged.edit(Problem(["ann", "bob", "eve"], costs, limits, draws=1), at=1)
+    assert logged.reward(of, at=2, **PAID) == "settled"
+    status = logged.aggregate.status(3)
+    assert status.costs.keys() == costs.keys()
+    if factor:
+        assert_allclose(status.costs["usd"].settled, 2.5)
+    assert_log_gives_the_state(logged)

@@ -495,3 +495,30 @@ def test_costs_of_an_earlier_pool_are_booked_once_in_any_order() -> None:
         assert router.reward(made.id, 0.5, spend=spend) == "late"
     settled = router.status().costs
     assert (settled["usd"].settled, settled["lat"].settled) == (3.0, 2.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bills_of_calls_that_a_later_budget_never_counted_free_nothing(kind: Any) -> None:
+    def make_problem(*limits: Limit) -> bylot.Problem:
+        return bylot.Problem(
+            ["a", "b"],
+            {"usd": [1.0, 1.0], "tok": [1.0, 1.0]},
+            [bylot.at_most("tok", 1e6, per="day"), *limits],
+            draws=1,
+            max_costs={"usd": [6.0, 6.0]},
+        )
+
+    router, calls = kind(make_problem()), dict[Any, tuple[str, ...]]()
+    early = [router.decide(None)[0] for _ in range(40)]
+    router.now += 60
+    router.edit(make_problem(bylot.at_most("usd", 100.0, per="day")))
+    router.now += 60
+    router.edit(make_problem(bylot.at_most("usd", 100.0, per="week")))
+    asked = ask_until_refused(router, calls)
+    assert asked == 16
+    for id in early:
+        router.bill(id, 0.0, None)
+    assert ask_until_refused(router, calls) == 0
+    window = router.status().limits[1].window
+    assert window is not None
+    assert (window.spent, window.reserved) == (16.0, 80.0)

@@ -261,7 +261,10 @@ class RouterAggregate:
         """
         id, key, problem, how = command.id, command.key, self.core.problem, self.config.aggregate
         is_callers = command.holder is None and not replayed
-        given = command.value, command.members, command.winner, command.spend
+        spend = command.spend
+        if command.holder is not None and spend is not None:  # an edit may have removed a cost
+            spend = {name: cost for name, cost in spend.items() if name in problem.costs} or None
+        given = command.value, command.members, command.winner, spend
         if is_callers or any(part is not None for part in given):
             report = feedback.check_report(problem, self.core.run, id, *given)
         else:  # the holder has nothing to report, but that it has settled the decision
@@ -280,9 +283,8 @@ class RouterAggregate:
             reward_rules.check_same_reward(one.rewards[key], report, id)
             return None
         feedback.check_panel_names(report, one.panel, id)
-        if is_callers:  # whose rewards must not keep the holder from settling
+        if is_callers:  # whose rewards, and edits of costs, must not keep the holder from settling
             reward_rules.check_reward_count(one, id)
-        if not replayed:
             feedback.check_spend_range(report.spend, problem)
         is_open, same_pool, now = opened is not None, of > self.pool_since, self.local_time(at)
         receipt = reward_rules.choose_receipt(one, report, is_open, now, how, same_pool, id)

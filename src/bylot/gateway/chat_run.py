@@ -16,7 +16,7 @@ from bylot.gateway.check_process import CALLER
 from bylot.gateway.config import MAX_MEMBERS
 from bylot.gateway.gateway import RouterGateway, log
 from bylot.gateway.judge import Judge
-from bylot.gateway.settlement import RouterFacts, compute_spend, make_report
+from bylot.gateway.settlement import HOLDER, RouterFacts, compute_spend, make_report
 from bylot.gateway.upstream import CALLER_STATUSES, ChatBody
 from bylot.router.decision import Decision
 
@@ -140,11 +140,15 @@ class ChatRun:
         """Cancel a decision whose caller has gone before a member was asked."""
         await asyncio.wait([task])
         if task.exception() is None:
-            await self.cancel(task.result()[0].id)
+            await self.cancel(task.result()[0])
 
-    async def cancel(self, id: str) -> None:
-        """Cancel a decision that cost nothing."""
-        await self.route.gateway.persist(id, lambda: self.port.cancel(id, self.by))
+    async def cancel(self, decision: Decision) -> None:
+        """Cancel a decision that cost nothing, or settle it at 0 if a caller has rewarded it."""
+        id, facts = decision.id, self.route.facts
+        cancelled = await self.route.gateway.persist(id, lambda: self.port.cancel(id, self.by))
+        if not cancelled and facts is not None and facts.declared:
+            spend = {self.entry.cost: dict.fromkeys(decision.subset, 0.0)}
+            await self.route.gateway.report(id, {"key": HOLDER, "spend": spend}, self.by)
 
     async def draw_again(self, failures: Sequence[Failure]) -> bool:
         """Draw another panel if only one member was asked, which has refused the request, and none
@@ -155,13 +159,13 @@ class ChatRun:
         self.refused_by = failures[0].member
         if self.entry.refill == 0 or not self.list_available():
             return False
-        before = self.decision.id
+        before = self.decision
+        await asyncio.shield(self.route.gateway.spawn(self.cancel(before)))
         try:
             await self.decide()
         except Exception as error:
-            log.warning("decision %s: no other panel was drawn: %s", before, error)
+            log.warning("decision %s: no other panel was drawn: %s", before.id, error)
             return False
-        self.route.gateway.spawn(self.cancel(before))
         return True
 
     def list_available(self) -> list[str] | None:

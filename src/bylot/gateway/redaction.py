@@ -5,8 +5,9 @@ they were sent, in whatever encoding.
 """
 
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 REDACTED = "[redacted]"
 MIN_SECRET_CHARS = 6  # shorter ones are placeholders, such as `none`
@@ -25,7 +26,8 @@ class Redactor:
     def __init__(self, headers: Mapping[str, str], base: str) -> None:
         values = {name: SCHEME.sub("", value) for name, value in headers.items()}
         values.pop("content-type", None)
-        secrets = [text for text in (*values.values(), base) if len(text) >= MIN_SECRET_CHARS]
+        parts = [part for name in values for part in list_secrets(headers[name])]
+        secrets = [text for text in (*parts, base) if len(text) >= MIN_SECRET_CHARS]
         encodings = [encoding for secret in secrets for encoding in list_encodings(secret)]
         self.pattern = re.compile("|".join(encodings), re.IGNORECASE) if encodings else None
         self.keys = [
@@ -47,6 +49,24 @@ class Redactor:
         for key in self.keys:
             content = content.replace(key, REDACTED.encode())
         return content
+
+
+def list_secrets(value: str) -> Iterator[str]:
+    """Yield a header value without its scheme, the parts of a cookie, and a password.
+
+    >>> list(list_secrets("id=s3cret-1; x=s3cret-2"))
+    ['id=s3cret-1; x=s3cret-2', 's3cret-1', 's3cret-2']
+    >>> list(list_secrets("Basic YW5uOnMzY3JldA=="))
+    ['YW5uOnMzY3JldA==', 'ann:s3cret', 's3cret']
+    """
+    plain = SCHEME.sub("", value)
+    yield plain
+    yield from re.findall("=([^=;]{6,})(?:;|$)", plain)
+    if value[:6].lower() == "basic ":
+        with suppress(ValueError):  # it is not Base64 of a text
+            login = b64decode(plain, validate=True).decode()
+            yield login
+            yield login.partition(":")[2]
 
 
 def list_encodings(secret: str) -> Iterator[str]:

@@ -80,6 +80,7 @@ class Budget(NamedTuple):
         new.rounds[:] = self.rounds
         scoped = np.array([limit.scope is not None for limit in change.new.limits], np.bool_)
         new.windows.first[~scoped] = self.rounds[0]
+        new.windows.since[:] = self.rounds[0]
         migrate_learned_costs(self.costs, new.costs, change)
         self.windows.migrate(new.windows, change)
         migrate_reserves(self.costs, new, change)

@@ -77,6 +77,7 @@ class WindowState(NamedTuple):
     first: Ints  # (d, 2) decisions before this window, and before the one before
     history: Floats  # (d, 768) what the last hours cost under each TOTAL; (0, 768) without windows
     held: Floats  # (d, 768) what is reserved for decisions of these hours; (0, 768) likewise
+    since: Ints  # (d,) the first decision that is counted in them
     hour_first: Ints  # (768,) decisions before each of these hours; (0,) without windows
     hour: Ints  # the last of these hours, since 1970
     traffic: TrafficState
@@ -106,6 +107,7 @@ class WindowState(NamedTuple):
                 if limit.is_total and i is not None:
                     new.history[j] = self.history[i] * (units[0][i] / units[1][j])
                     new.held[j] = self.held[i] * (units[0][i] / units[1][j])
+                    new.since[j] = self.since[i]
         if self.offsets.size and new.offsets.size:
             for known, array in zip(self.traffic, new.traffic, strict=True):
                 array[:] = known
@@ -222,6 +224,7 @@ def make_window_state(rule: WindowRule, contexts: int) -> WindowState:
         first=np.zeros((d, 2), np.int64),
         history=np.zeros((d if calendars else 0, HISTORY_HOURS)),
         held=np.zeros((d if calendars else 0, HISTORY_HOURS)),
+        since=np.zeros(d, np.int64),
         hour_first=np.zeros(HISTORY_HOURS if calendars else 0, np.int64),
         hour=np.zeros(1, np.int64),
         traffic=make_traffic(rule.traffic, WEEK_HOURS if calendars else 0),
@@ -286,7 +289,8 @@ def begin_new_windows(
         spent[j] = sum(state.history[j, places].tolist())
         reserved[j] = max(sum(state.held[j, places].tolist()), 0.0)
         has_history = limit.is_total and find_source(old.limits, limit) is not None
-        state.first[j] = state.hour_first[places[0]] if has_history and places else t
+        begun = max(state.hour_first[places[0]], state.since[j]) if places else t
+        state.first[j] = begun if has_history else t
         state.requests[j] = 0 if limit.where else t - state.first[j, 0]
 
 
@@ -304,9 +308,9 @@ def enter_hour(windows: WindowState, at: int, decisions: int) -> None:
 
 @jit
 def book_hour(windows: WindowState, table: Floats, j: int, t: int, cost: float) -> None:
-    """Add to the hour of decision t, in `history` or `held`; nothing if that is too long ago."""
+    """Add to the hour of decision t, in `history` or `held`; nothing if they do not count it."""
     size = table.shape[1]
-    if table.shape[0] > 0:
+    if table.shape[0] > 0 and t >= windows.since[j]:
         for hour in range(windows.hour[0], max(windows.hour[0] - size, -1), -1):
             if t >= windows.hour_first[hour % size]:
                 table[j, hour % size] += cost
