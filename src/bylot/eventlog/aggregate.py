@@ -312,7 +312,7 @@ class RouterAggregate:
         if body.spend is not None and one.spend is not None:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
-            known = {name for reward in rewards for name in reward.spend or ()}
+            known = reward_rules.collect_costs(rewards)
             new = {name: more for name, more in corrections.items() if name not in known}
             again = {name: more for name, more in corrections.items() if name in known}
             if new:  # the first report of a cost teaches what calls cost

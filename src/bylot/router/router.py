@@ -425,17 +425,14 @@ class Router:
         """
         with self._lock:
             old, problem = list(self.core.problem.costs), self.core.keep_traffic(problem)
-            earlier = {
-                t: persistence.EarlierDecision(
-                    tuple(self._name_panel(booked.ticket)),
-                    self.core.name_costs(booked.costs[0]),
-                    booked.held,
-                )
-                for t, booked in self.open.items()
-                if isinstance(booked, BookedDecision)
-            }
+            experts = self.core.problem.experts
             if not self.core.change_problem(problem, at=self._read_clock()):
-                self.open |= earlier
+                for t, booked in self.open.items():
+                    if isinstance(booked, BookedDecision):
+                        panel = tuple(experts[i] for i in booked.ticket.draws.tolist())
+                        spend = dict(zip(old, booked.costs[0].tolist(), strict=True))
+                        earlier = persistence.EarlierDecision(panel, spend, booked.held)
+                        self.open[t] = earlier
             elif old != list(problem.costs):
                 for one in self.open.values():
                     if isinstance(one, BookedDecision):
