@@ -131,7 +131,7 @@ def has_too_many_values(content: bytes, most: int) -> bool:
 
 def count_separators(content: bytes) -> int:
     """Count the commas and opening brackets of JSON, of which every value but the first has one."""
-    return sum(map(content.count, (b",", b"[", b"{")))
+    return len(content) - len(content.translate(None, b",[{"))
 
 
 def check_chat_request(body: dict[str, Any]) -> ChatRequest:

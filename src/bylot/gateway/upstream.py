@@ -33,6 +33,7 @@ from bylot.gateway.model_responses import (
     read_usage,
     sum_tokens,
 )
+from bylot.gateway.paced_connections import PacedConnector
 from bylot.gateway.redaction import Redactor
 
 CONNECT_TIMEOUT_S = 10.0
@@ -117,7 +118,7 @@ class UpstreamClient:
 
     async def start(self) -> None:
         """Open the pool, in the event loop that uses it."""
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
+        connector = PacedConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
         self.session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -401,19 +402,25 @@ class ModelCall:
     def add_tool_calls(self, parts: Any) -> None:
         """Add parts of tool calls of a stream: by their index, arguments joined."""
         for part in parts if isinstance(parts, list) else ():
-            if not isinstance(part, dict) or not isinstance(part.get("index"), int):
+            index = part.get("index") if isinstance(part, dict) else None
+            if not isinstance(index, int):
                 continue
-            index = part["index"]
-            if index not in self.tool_calls and len(self.tool_calls) == MAX_TOOL_CALLS:
-                raise BoundExceeded("too_many_tool_calls")
-            call = self.tool_calls.setdefault(index, {"function": {}})
-            call |= {name: part[name] for name in ("id", "type") if is_word(part.get(name))}
+            call = self.tool_calls.get(index)
+            if call is None:
+                if len(self.tool_calls) == MAX_TOOL_CALLS:
+                    raise BoundExceeded("too_many_tool_calls")
+                call = self.tool_calls[index] = {"function": {}}
+                self.arguments[index] = []
+            for name in ("id", "type"):
+                if is_word(part.get(name)):
+                    call[name] = part[name]
             function = part.get("function")
-            function = function if isinstance(function, dict) else {}
-            arguments = str(function.get("arguments") or "")
-            self.arguments.setdefault(index, []).append(arguments)
-            self.received_chars += len(arguments)
-            call["function"] |= {"name": function["name"]} if is_word(function.get("name")) else {}
+            if isinstance(function, dict):
+                if is_word(function.get("name")):
+                    call["function"]["name"] = function["name"]
+                arguments = str(function.get("arguments") or "")
+                self.arguments[index].append(arguments)
+                self.received_chars += len(arguments)
 
     def join_message(self) -> dict[str, Any]:
         """The message of a stream."""

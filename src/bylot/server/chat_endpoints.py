@@ -102,15 +102,18 @@ class ChatEndpoint:
             await exchange.fail(ChatError(503, "timeout", message, retry_after_s=1.0))
             raise
         except Exception as error:
-            failure = to_chat_error(error)
-            code = REFUSED if failure.is_relayed else failure.code
-            self.state.metrics.errors.labels(code).inc()
-            await exchange.fail(failure)
+            await self.fail(exchange, to_chat_error(error))
         finally:
             if trace:
                 trace.end(exchange.status)
         seconds = time.perf_counter() - start  # until the last byte of a stream
         self.state.metrics.record_request(self.label, exchange.status, seconds)
+
+    async def fail(self, exchange: "Exchange", error: ChatError) -> None:
+        """Count an error and send it."""
+        code = REFUSED if error.is_relayed else error.code
+        self.state.metrics.errors.labels(code).inc()
+        await exchange.fail(error)
 
     async def respond(
         self, scope: Mapping[str, Any], receive: AsgiReceive, exchange: "Exchange"
@@ -141,7 +144,10 @@ class ChatEndpoint:
                 if not work.cancelled():
                     work.exception()  # that of a caller who does not read is no fault
             elif not work.cancelled():
-                work.result()
+                try:
+                    work.result()
+                finally:
+                    del work  # with its error it would be a cycle, and keep the whole answer
 
     async def serve(
         self,
@@ -202,7 +208,10 @@ async def keep_alive_while(task: "asyncio.Task[Any]", exchange: "Exchange", run:
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
-    return task.result()
+    try:
+        return task.result()
+    finally:
+        del task  # with its error it would be a cycle
 
 
 class Exchange:

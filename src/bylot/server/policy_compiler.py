@@ -4,6 +4,7 @@ Compiling takes up to a minute, and in a thread of the server it would delay eve
 process compiles into the cache on disk, and a thread loads the result from there.
 """
 
+import gc
 import json
 import logging
 import os
@@ -183,6 +184,8 @@ class PolicyCompiler:
                     return
                 exercise_policy(policy)  # compiles what the child could not, or not keep
                 how = "compiled"
+            gc.collect()
+            gc.freeze()  # compiled code lives as long as the server: no collection visits it
             log.info("policy %s is ready, %s in %.1f s", name, how, time.monotonic() - start)
         except Exception as error:
             log.error("policy %s cannot be compiled: %s", name, error, exc_info=error)
