@@ -1,7 +1,8 @@
-"""Connections to models that pass data on in small parts, one in each turn of the event loop.
+"""Connections to models that pass data on in small parts, with pauses for other work.
 
 A transport may read 256 kB at once. aiohttp parses all of it in one call, which takes 10 ms if it
-consists of tiny messages or chunks, and every other request waits meanwhile.
+consists of tiny messages or chunks, and every other request waits meanwhile. An event loop that
+goes on at once with the next part would hardly leave the interpreter's lock to other threads.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Any
 import aiohttp
 
 PART_BYTES = 16_384  # takes aiohttp at most 1 ms
+PAUSE_S = 0.001  # between two parts of one connection, which may send 8 to 16 MB/s
 
 
 class PacedConnector(aiohttp.TCPConnector):
@@ -47,7 +49,7 @@ class PacedTransport(asyncio.Protocol):
         self.protocol = protocol
         self.parts: deque[bytes] = deque()
         self.is_paused = False
-        self.turn: asyncio.Handle | None = None
+        self.turn: asyncio.TimerHandle | None = None
         self.end: tuple[Exception | None] | None = None  # the first None: closed in order
         transport.set_protocol(self)
         protocol.connection_made(self)  # type: ignore[arg-type]  # the rest is of `transport`
@@ -61,7 +63,7 @@ class PacedTransport(asyncio.Protocol):
         self.go_on()
 
     def resume_reading(self) -> None:
-        """Pass on data again, from the next turn of the event loop on."""
+        """Pass on data again, after a pause."""
         self.is_paused = False
         self.go_on()
 
@@ -81,7 +83,7 @@ class PacedTransport(asyncio.Protocol):
         self.go_on()
 
     def data_received(self, data: bytes) -> None:
-        """Pass on the first part now, the others one in each turn."""
+        """Pass on the first part now, the others one after the other."""
         self.parts.extend(data[n : n + PART_BYTES] for n in range(0, len(data), PART_BYTES))
         if self.turn is None:
             self.pass_on()
@@ -98,10 +100,10 @@ class PacedTransport(asyncio.Protocol):
         self.go_on()
 
     def go_on(self) -> None:
-        """Plan the next turn if something waits for it; read more only if nothing does."""
+        """Plan the next turn if something waits for it, and read more only if nothing does."""
         waits = bool(self.parts) and not self.is_paused
         if self.turn is None and (waits or (self.end is not None and not self.parts)):
-            self.turn = asyncio.get_running_loop().call_soon(self.pass_on)
+            self.turn = asyncio.get_running_loop().call_later(PAUSE_S, self.pass_on)
         if self.is_open:
             if self.parts or self.is_paused:
                 self.transport.pause_reading()
