@@ -4,6 +4,9 @@ import asyncio
 import contextlib
 import gc
 import random
+import shutil
+import ssl
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -26,10 +29,21 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def serve(answer: Serve) -> AsyncIterator[int]:
+async def serve(answer: Serve, secure: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Serve connections on a loopback port."""
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=secure) as server:
         yield server.sockets[0].getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the key and the certificate of a server."""
+    folder = tmp_path_factory.mktemp("certificate")
+    options = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=x"]
+    files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem"]
+    command = ["openssl", "req", "-x509", *options, *files]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
 
 
 class PausingProtocol(asyncio.Protocol):
@@ -76,8 +90,17 @@ class Turns:
 turn = Turns()
 
 
-async def receive(seed: int) -> None:
-    """Receive random data of a peer that closes the connection, and compare."""
+async def receive(seed: int, certificate: Path | None = None) -> None:
+    """Receive random data of a peer that closes the connection, and compare.
+
+    certificate: of the server, if the connection is encrypted
+    """
+    secure = trusting = None
+    if certificate is not None:
+        secure = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        secure.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+        trusting = ssl.create_default_context(cafile=certificate / "cert.pem")
+        trusting.check_hostname = False
     chance = random.Random(seed)
     sent = chance.randbytes(chance.randrange(1, 2_000_000))
 
@@ -91,9 +114,11 @@ async def receive(seed: int) -> None:
         writer.close()
 
     turn.step()
-    async with serve(answer) as port:
+    async with serve(answer, secure) as port:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", port)
+        transport, _ = await loop.create_connection(
+            asyncio.Protocol, "127.0.0.1", port, ssl=trusting
+        )
         protocol = PausingProtocol(seed)
         paced = PacedTransport(transport, protocol)
         async with asyncio.timeout(30):
@@ -109,6 +134,13 @@ async def receive(seed: int) -> None:
 def test_data_is_passed_on_in_small_parts_one_a_turn(run: Any) -> None:
     for seed in range(12):
         run(receive(seed))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_encrypted_data_is_passed_on_in_the_same_way(run: Any, certificate: Path) -> None:
+    for seed in range(6):
+        run(receive(seed, certificate))
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])

@@ -22,16 +22,17 @@ class PacedConnector(aiohttp.TCPConnector):
         """Return a connection of the pool, or a new one, on which nothing was sent unasked."""
         while True:
             connection = await super().connect(*args, **kwargs)
-            transport = connection.transport
+            transport: Any = connection.transport
+            protocol = connection.protocol
             if isinstance(transport, PacedTransport):
                 if not transport.parts:
                     return connection
                 connection.close()
-            elif transport is None or connection.protocol.should_close:
+            elif transport is None or protocol is None or protocol.should_close:
                 connection.close()
                 raise aiohttp.ServerDisconnectedError
             else:
-                PacedTransport(transport, connection.protocol)
+                PacedTransport(transport, protocol)
                 return connection
 
 
