@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
@@ -31,6 +32,7 @@ MAX_CONFIG_VERSIONS = 50  # shown besides the first
 MAX_CACHED_LOGS = 20
 LOG_REFRESH_S = 30.0
 LOG_WAIT_S = 0.5
+Found = TypeVar("Found", bound=RouterView | Exception | None)
 
 
 ListedRouters = Mapping[str, RouterView | Exception | None]
@@ -86,7 +88,7 @@ class ServerSource:
             recent = [name for name in self.recent if name in set(names)]
             names = recent[-MAX_POLLED_ROUTERS:]
         views = await self.runner.show_routers(names)
-        return {row.name: views.get(row.name) for row in rows}
+        return {row.name: self.judge(views.get(row.name)) for row in rows}
 
     async def show_router(self, name: str) -> RouterView | None:
         """A router as it is now, None if there is none of this name."""
@@ -94,7 +96,13 @@ class ServerSource:
             view: RouterView = await self.runner.execute(GetRouter(name))
         except RouterNotFound:
             return None
-        return view
+        return self.judge(view)
+
+    def judge(self, found: Found) -> Found:
+        """Return a router with its state, in which what its gateway has seen counts."""
+        if self.gateway is None or not isinstance(found, RouterView):
+            return found
+        return self.gateway.judge(found)
 
     @property
     def chat_routers(self) -> Collection[str]:
