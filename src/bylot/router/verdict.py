@@ -198,7 +198,7 @@ def judge_window(
         return LimitVerdict("spent", f"{spent}; requests are refused until {until}")
     if window.refused_from is not None:
         start = format_instant(window.refused_from, window.zone)
-        forecast = f"{format_number(round(window.to_come))} more are forecast until {until}"
+        forecast = f"about {float(f'{window.to_come:.2g}'):,.0f} more are forecast until {until}"
         sentence = f"{spent}; requests will be refused from {start}, as {forecast}"
         return LimitVerdict("will run out", sentence)
     assert window.projected is not None

@@ -70,10 +70,16 @@ def measure_window(
     offset, traffic = compute_utc_offset(limit.zone, at), windows.traffic
     share = float(windows.share[j])  # of all requests, that count
 
+    to_come = 0.0
+    if traffic.hour[0] >= 0:
+        to_come = share * float(forecast_requests(traffic, at + offset, ends + offset))
+
     def count_until(end: int) -> float:
+        """Return the requests of `to_come` until an instant; evenly before an hour is known."""
+        if not traffic.weeks.any():
+            return to_come * (end - at) / (ends - at)
         return share * float(forecast_requests(traffic, at + offset, end + offset))
 
-    to_come = count_until(ends) if traffic.hour[0] >= 0 else 0.0
     shown: dict[str, Any] = {}
     if limit.is_total:
         cost = spent / requests if requests >= FEW_REQUESTS else usual_cost
