@@ -30,13 +30,13 @@ from bylot.router.state import (
     LEVELS,
     REASON_KINDS,
     RECENT_US,
-    LimitVerdict,
     PanelHealth,
     RecentCounts,
     RewardArrivals,
     RouterHealth,
     judge_state,
 )
+from bylot.router.verdict import LimitVerdict
 from bylot.server.dashboard import source
 from bylot.server.settings import RouterEntry
 from chat_models import PROBLEM, ChatModels, FixedScorer, ask_panel, chat_models
@@ -283,11 +283,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         models = stack.enter_context(chat_models())
         declared = models.list_models("judge")
         create_routers(f"sqlite:///{folder}/bylot.db", declared, routers)
-        options = {"routers": routers, "model_list": declared}
-        server = stack.enter_context(live_server(folder, **options))
+        server = stack.enter_context(live_server(folder, routers=routers, model_list=declared))
         wait_until(lambda: server.get("/readyz").status_code == 200, 300)
         state = server.app.state
-        state.writer.clock = clock.read_us
+        state.writer.clock = clock.read_us  # type: ignore[assignment]
         for name in CHAT_ROUTERS:
             state.gateway.find(name).health.clock = clock.read_s
             if name not in ("judge-dead", "quiet"):

@@ -77,7 +77,7 @@ def measure_window(
     def count_until(end: int) -> float:
         """Return the requests of `to_come` until an instant; evenly before an hour is known."""
         if not traffic.weeks.any():
-            return to_come * (end - at) / (ends - at)
+            return float(to_come * (end - at) / (ends - at))
         return share * float(forecast_requests(traffic, at + offset, end + offset))
 
     shown: dict[str, Any] = {}

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
@@ -32,7 +31,6 @@ MAX_CONFIG_VERSIONS = 50  # shown besides the first
 MAX_CACHED_LOGS = 20
 LOG_REFRESH_S = 30.0
 LOG_WAIT_S = 0.5
-Found = TypeVar("Found", bound=RouterView | Exception | None)
 
 
 ListedRouters = Mapping[str, RouterView | Exception | None]
@@ -88,7 +86,10 @@ class ServerSource:
             recent = [name for name in self.recent if name in set(names)]
             names = recent[-MAX_POLLED_ROUTERS:]
         views = await self.runner.show_routers(names)
-        return {row.name: self.judge(views.get(row.name)) for row in rows}
+        for name, found in views.items():
+            if isinstance(found, RouterView):
+                views[name] = self.judge(found)
+        return {row.name: views.get(row.name) for row in rows}
 
     async def show_router(self, name: str) -> RouterView | None:
         """A router as it is now, None if there is none of this name."""
@@ -98,11 +99,9 @@ class ServerSource:
             return None
         return self.judge(view)
 
-    def judge(self, found: Found) -> Found:
+    def judge(self, view: RouterView) -> RouterView:
         """Return a router with its state, in which what its gateway has seen counts."""
-        if self.gateway is None or not isinstance(found, RouterView):
-            return found
-        return self.gateway.judge(found)
+        return view if self.gateway is None else self.gateway.judge(view)
 
     @property
     def chat_routers(self) -> Collection[str]:
