@@ -70,7 +70,7 @@ def test_a_burst_of_seconds_is_not_extrapolated_to_the_whole_day() -> None:
         cost += router.decide().spend["usd"]
     cheapest = sum(sorted(COSTS["usd"])[:2])
     assert cost / 60 > 1.3 * cheapest
-    assert read_forecast(router) < 15_000, "an hour later, half of it"
+    assert read_forecast(router) < 16_000, "an hour later, about half of it"
 
 
 def test_a_budget_that_a_burst_would_exceed_will_run_out() -> None:
@@ -79,6 +79,8 @@ def test_a_budget_that_a_burst_would_exceed_will_run_out() -> None:
     for _ in range(600):
         router.decide()
         now[0] += 7 / 600
+        if router.status().decisions == 10:
+            assert router.status().limits[0].verdict == "on track", "a few say nothing yet"
     (limit,) = router.status().limits
     assert (limit.verdict, limit.kept) == ("will run out", True)
     assert "; requests will be refused from 2026-03-02 " in limit.sentence

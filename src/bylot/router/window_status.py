@@ -14,7 +14,7 @@ from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
 
 LASTS_HALVINGS, MINUTE_US = 30, 60_000_000
 NEARLY_OVER = 50  # a budget that lasts until a 50th of its window before the end lasts long enough
-FEW_REQUESTS = 20  # of a window, whose mean cost says little yet
+FEW_REQUESTS = 20  # of a window, whose mean cost and first traffic say little yet
 
 
 class WindowStatus(Struct, frozen=True, kw_only=True):
@@ -71,12 +71,13 @@ def measure_window(
     share = float(windows.share[j])  # of all requests, that count
 
     to_come = 0.0
+    is_known = bool(traffic.weeks.any())  # some hours are, so that the forecast is no first guess
     if traffic.hour[0] >= 0:
         to_come = share * float(forecast_requests(traffic, at + offset, ends + offset))
 
     def count_until(end: int) -> float:
         """Return the requests of `to_come` until an instant; evenly before an hour is known."""
-        if not traffic.weeks.any():
+        if not is_known:
             return float(to_come * (end - at) / (ends - at))
         return share * float(forecast_requests(traffic, at + offset, end + offset))
 
@@ -104,7 +105,7 @@ def measure_window(
             "used": spent / limit.bound if limit.bound > 0 else float(np.sign(spent)),
             "projected": min(projected, max(limit.bound, spent)),
             "lasts_until": find_end(cost),
-            "refused_from": find_end(least),
+            "refused_from": find_end(least) if is_known or requests >= FEW_REQUESTS else None,
         }
     return WindowStatus(
         per=limit.per,
