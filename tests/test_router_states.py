@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,6 +23,7 @@ from browsers import launch_chromium
 from bylot.cli import main
 from bylot.eventlog.events import now_us
 from bylot.gateway.config import GatewayEntry, ScorerEntry
+from bylot.gateway.gateway import RouterGateway
 from bylot.problem import at_least, at_most
 from bylot.problem.calendar import Calendar, find_window
 from bylot.router.persistence import problem_to_data
@@ -38,7 +40,8 @@ from bylot.router.state import (
 )
 from bylot.router.verdict import LimitVerdict
 from bylot.server.dashboard import source
-from bylot.server.settings import RouterEntry
+from bylot.server.settings import RouterEntry, ServerSettings
+from bylot.server.state import ServerState
 from chat_models import PROBLEM, ChatModels, FixedScorer, ask_panel, chat_models
 from gateway_target import create_routers
 from live_server import ServerClient, live_server, wait_until
@@ -455,6 +458,17 @@ def test_what_only_one_server_of_several_has_seen_is_said_as_such() -> None:
         "not answered: 9 of the last 9 panels, as this server has seen",
         "1 of 3 models down: a, as this server has seen",
     ]
+
+
+def test_the_gateway_of_a_cluster_knows_that_other_servers_count_too(tmp_path: Path) -> None:
+    alone = ServerSettings(store=f"sqlite:///{tmp_path}/bylot.db")
+    several = msgspec.structs.replace(
+        alone, advertise="http://127.0.0.1:8001", cluster_key="k" * 40
+    )
+    for settings in (alone, several):
+        gateway = ServerState(settings).gateway
+        route = RouterGateway(gateway, "panel", GatewayEntry(), None)
+        assert bool(route.measure_health(["a"]).seen_by) == (settings is several)
 
 
 def test_recent_counts_forget_after_five_minutes_and_stay_small() -> None:
