@@ -178,6 +178,7 @@ class StateServer(DirectServer):
     def source(self, *recent: str) -> ServerSource:
         """The source of a dashboard."""
         gateway = make_gateway(self.panels.get("chat", ()))
+        add_blind(gateway, self.panels.get("blind", ()))
         return ServerSource(self, self, recent, gateway)  # type: ignore[arg-type]
 
 
@@ -200,6 +201,7 @@ def make_gateway(panels: Iterable[Sequence[str]], seed: int = 0) -> Gateway:
         spend = {one.member: costs[one.member] for one in answers}
         chat.stats.add_panel(PanelResult(answers, failures, {}), spend, verdict)
         chat.stats.add_settlement(settled=True)
+        chat.note_panel(failed=not answers, scored=True)
         chat.stats.quorum_misses += not answers
         if scores:
             chat.stats.get(max(scores, key=scores.__getitem__)).won += 1
@@ -209,6 +211,21 @@ def make_gateway(panels: Iterable[Sequence[str]], seed: int = 0) -> Gateway:
         chat.stats.get("cat").add_call(failure)
     chat.health.clock = lambda: 1_018.2  # 11.8 s of the pause are left
     return gateway
+
+
+def add_blind(gateway: Gateway, panels: Iterable[Sequence[str]]) -> None:
+    """Add the gateway of the router `blind`: its judge and three of its five models are dead."""
+    blind = gateway.routers["blind"] = RouterGateway(gateway, "blind", GatewayEntry(), None)
+    blind.health = HealthTable(3, 30.0, clock=lambda: 1_000.0)
+    dead, rng = ("ann", "bob", "cat"), np.random.default_rng(1)
+    for panel in panels:
+        answers = [make_outcome(name, rng) for name in panel if name == "dan"]
+        failures = [make_failure(name, "http_503") for name in panel if name in dead]
+        blind.stats.add_panel(PanelResult(answers, failures, {}), {}, None)  # type: ignore[arg-type]
+        blind.stats.unscored += 1
+        blind.note_panel(failed=False, scored=False)
+    for member in dead * 3:
+        blind.health.end(make_failure(member, "http_503"))
 
 
 def make_outcome(member: str, rng: np.random.Generator) -> Answer | Failure:
@@ -277,6 +294,13 @@ def play_chat(server: StateServer) -> None:
     server.play("chat", 1_200)
 
 
+def play_blind(server: StateServer) -> None:
+    """A gateway without a judge and with two of five models; no rewards come any more."""
+    server.create("blind", start=now_us() - HOUR // 2)
+    server.play("blind", 400, minutes=0.05, even=True)
+    server.play("blind", 160, minutes=0.05, even=True, reward_share=0.0)
+
+
 def find_yesterday() -> int:
     """The start of yesterday in the zone of the budgets."""
     return find_window(Calendar("day", ZONE), now_us()).start - 24 * HOUR
@@ -309,6 +333,13 @@ def play_hurried(server: StateServer) -> None:
     server.play("hurried", 576, minutes=5, even=True)
     server.play("hurried", 100, minutes=5, even=True)
     server.play("hurried", 250, minutes=0.5, even=True)
+
+
+def play_burst(server: StateServer) -> None:
+    """The first 600 requests of a router come in 7 seconds, under a budget per day."""
+    limits = [at_most("usd", 5_000.0, per="day", zone=ZONE)]
+    server.create("burst", limits=limits, start=find_yesterday() + 6 * HOUR)
+    server.play("burst", 600, minutes=7 / 600 / 60, even=True)
 
 
 def play_spent(server: StateServer) -> None:
@@ -376,8 +407,10 @@ STATES = {
     "edited": play_edited,
     "unguarded": play_unguarded,
     "chat": play_chat,
+    "blind": play_blind,
     "budget": play_budget,
     "hurried": play_hurried,
+    "burst": play_burst,
     "spent": play_spent,
     "weekly": play_weekly,
     "tenants": play_tenants,

@@ -209,7 +209,7 @@ def test_assets_are_immutable_and_addressed_by_content() -> None:
 def test_a_router_before_its_first_decision_has_a_page() -> None:
     new = PlayedRouter("new", make_five_expert_problem())
     page = build_router_page(new.view(), [], new.edits)
-    assert page.state == "not started"
+    assert page.status.state.name == "not started"
     assert page.timeline == []
     assert page.status.mean_reward is None
     assert "None yet." in open_dashboard(new).get("/routers/new").text
@@ -217,9 +217,8 @@ def test_a_router_before_its_first_decision_has_a_page() -> None:
 
 def test_a_router_without_limits_has_a_page() -> None:
     unlimited = PlayedRouter("free", bylot.Problem(["a", "b"], {}, [], draws=1)).play(3)
-    assert (
-        build_router_page(unlimited.view(), unlimited.records, unlimited.edits).state == "no limits"
-    )
+    page = build_router_page(unlimited.view(), unlimited.records, unlimited.edits)
+    assert page.status.state.name == "no limits"
     assert open_dashboard(unlimited).get("/routers/free").status_code == 200
 
 
@@ -237,7 +236,7 @@ def test_a_policy_without_a_guard_has_no_period(triage: PlayedRouter) -> None:
 def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -> None:
     view, replace = triage.view(), msgspec.structs.replace
     limits = tuple(replace(one, verdict="will be missed") for one in view.status.limits)
-    outside = replace(view, status=replace(view.status, limits=limits))
+    outside = replace(view, status=replace(view.status, limits=limits).judge())
     found = build_overview(
         {
             "a": view,
@@ -246,8 +245,11 @@ def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -
             "d": RouterBusy("leased by another server"),
         }
     )
-    assert (found.count, found.violated, found.failed, found.unknown) == (4, 1, 1, 1)
-    assert [one.state for one in found.routers][1:] == ["will be missed", "cannot be served", None]
+    assert (found.count, found.attention, found.critical, found.failed) == (4, 2, 2, 1)
+    assert found.unknown == 1
+    states = [row.state for row in found.routers][1:]
+    names = [None if state is None else state.name for state in states]
+    assert names == ["will be missed", "cannot be served", None]
     assert found.decisions == 1200
     content = PageContent(open_dashboard(others={"c": ProblemError(HOSTILE_NAME)}).get("/").text)
     assert HOSTILE_NAME in content.texts
@@ -415,7 +417,7 @@ def test_a_budget_has_a_card_before_the_first_decision() -> None:
     limits = [bylot.at_most("usd", 500, per="day", zone="Europe/Berlin")]
     new = PlayedRouter("new", make_five_expert_problem().replace(limits=limits))
     page = build_router_page(new.view(), [], new.edits)
-    assert (page.state, page.has_periods) == ("not started", False)
+    assert (page.status.state.name, page.has_periods) == ("not started", False)
     (card,) = page.limits
     assert (card.per, card.is_total, card.window) == ("per day", True, None)
     assert "usd" in open_dashboard(new).get("/routers/new").text

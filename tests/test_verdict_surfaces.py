@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import bylot
 from bylot.cli import main
+from bylot.router.state import VERDICT_LEVELS
 from bylot.router.status import QUIET_VERDICTS
 from bylot.router.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.server.dashboard import source
@@ -151,18 +152,18 @@ def test_all_surfaces_show_the_same_verdict(
 
 
 def check_list(server: ServerClient, name: str, verdicts: list[tuple[str, str]]) -> None:
-    """The list has the worst verdict, and its sentence."""
+    """The list has the worst verdict, and its sentence, of a router that has only limits."""
     row = next(one for one in server.get("/routers.json").json()["routers"] if one["name"] == name)
     worst = min((verdict for verdict, _ in verdicts), key=lambda word: VERDICTS.index(word))
     sentences = [sentence for verdict, sentence in verdicts if verdict == worst]
-    assert row["state"] == worst
-    assert row["sentence"].partition(": ")[2] in sentences
+    assert row["state"]["name"] == worst
+    assert row["state"]["sentence"].partition(": ")[2] in sentences
     counts = Counter(verdict for verdict, _ in verdicts)
     assert row["verdicts"] == ", ".join(f"{counts[one]} {one}" for one in VERDICTS if counts[one])
     page = server.get("/").text
     (shown,) = re.findall(rf'<tr[^>]*data-name="{name}".*?</tr>', page, re.S)
     assert find_states(shown) == [worst]
-    assert html.escape(row["sentence"]) in shown
+    assert html.escape(row["state"]["sentence"]) in shown
 
 
 def check_page(server: ServerClient, name: str, verdicts: list[tuple[str, str]]) -> None:
@@ -170,7 +171,7 @@ def check_page(server: ServerClient, name: str, verdicts: list[tuple[str, str]])
     limits = [one["status"] for one in data["limits"]]
     assert [(one["verdict"], one["sentence"]) for one in limits] == verdicts
     page = server.get(f"/routers/{name}").text.partition("<template>")
-    assert find_states(page[0])[0] == data["state"]  # beside the title
+    assert find_states(page[0])[0] == data["status"]["state"]["name"]  # beside the title
     articles = re.findall(r"<article.*?</article>", page[2], re.S)
     cards = [one for one in articles if find_states(one)]  # the others are templates
     assert [find_states(one) for one in cards] == [[verdict] for verdict, _ in verdicts]
@@ -231,14 +232,9 @@ def check_evaluation(name: str, expected: list[str], capsys: pytest.CaptureFixtu
     assert re.search(rf"usd +<= 3 +[0-9.]+ {expected[0]}\b", printed)
 
 
-def test_the_states_that_need_attention_are_broken_limits_and_spent_budgets(
-    server: ServerClient,
-) -> None:
-    script = re.search(r'src="(/[^"]*live[^"]*\.js)"', server.get("/").text)
-    assert script is not None
-    text = server.get(script[1].replace("live", "filter")).text
-    (listed,) = re.findall(r"ATTENTION_STATES = (\[.*?\]);", text)
-    assert json.loads(listed) == [*BROKEN_VERDICTS, "spent", "cannot be served"]
+def test_the_verdicts_that_need_attention_are_broken_limits_and_budgets_that_run_out() -> None:
+    assert set(VERDICT_LEVELS) == {*BROKEN_VERDICTS, "spent", "will run out"}
+    assert not set(VERDICT_LEVELS) & {*QUIET_VERDICTS, "recovering"}
 
 
 def make_capped(server: ServerClient, policy: str = "distinct", **limit: object) -> str:

@@ -224,7 +224,9 @@ def run_show(given: argparse.Namespace) -> None:
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
     policy = options.format_policy(config.build_policy())
     feedback = "" if config.feedback == "panel" else f", feedback {config.feedback}"
-    line = f"{given.name}, policy {policy}{feedback}, configuration version "
+    line = (
+        f"{given.name}, {view.status.state.name}, policy {policy}{feedback}, configuration version "
+    )
     line += f"{config.version}{paused}"
     print_result(given, view, f"{line}\n{view.status}")
 

@@ -31,6 +31,7 @@ from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.core_status import list_distributions, report_status
+from bylot.router.state import RewardArrivals
 from bylot.router.status import Counters, RouterStatus
 from bylot.store import DecisionEvents, Event, Segment, Snapshot
 
@@ -51,6 +52,7 @@ class RouterAggregate:
     lead:        of the router's time over the clock (`clock.compute_clock_lead`)
     recent:      decisions that are no longer open, as `read_closed` found them
     refused:     requests that were refused since the last decision, by the hour
+    arrivals:    when rewards came, since the router was opened
 
     Each method that changes the router returns its event, or raises an error and has changed
     nothing. Times are microseconds since 1970; one before the last event's counts as that.
@@ -69,6 +71,7 @@ class RouterAggregate:
         self.lead, self.recent = 0, dict[int, OpenDecision]()
         self.segment = snapshot.SegmentStart()
         self.refused: dict[int, int] = {}
+        self.arrivals = RewardArrivals()
 
     @classmethod
     def create(
@@ -184,8 +187,11 @@ class RouterAggregate:
             labels=history.labels_from_body(body),
             held=body.held,
             holder=body.holder,
+            made=event.at,
         )
         self.open.add(event.seq, opened)
+        if not command.defer:
+            self.arrivals.add_decision(event.at)
         self.timeline.add_decision(body.t, event.at, body.spend)
         for name, cost in body.spend.items():
             self.stated[name] += cost
@@ -305,6 +311,8 @@ class RouterAggregate:
             by=command.by,
         )
         self.apply_reward(of, one, body)  # nothing is refused any more
+        if body.value is not None:
+            self.arrivals.add_reward(now, one.made)
         return self.append(at, body, of=of)
 
     def apply_reward(self, of: int, one: OpenDecision, body: RewardReceived) -> None:
@@ -615,8 +623,10 @@ class RouterAggregate:
         """The status of the router at this time, with what only its log knows."""
         status = report_status(self.core, self.active, at=at and self.local_time(at))
         deferred = sum(one.is_deferred for _, one in self.open)
+        known = status.decisions, self.counters.learned
         return structs.replace(
             status,
+            unrewarded=self.arrivals.count_overdue(self.local_time(at), *known),
             waiting=len(self.open) - deferred,
             deferred=deferred,
             costs={
@@ -626,7 +636,7 @@ class RouterAggregate:
             counters=self.count_with_refused(),
             distributions=list_distributions(self.core, self.active),
             timeline=self.timeline.points(status.decisions),
-        )
+        ).judge()
 
     def count_with_refused(self) -> Counters:
         """The counters, with requests that were refused since the last decision."""

@@ -32,6 +32,7 @@ class OpenDecision(Struct):
     held: dict[str, float] = {}  # what is reserved beyond its stated cost, likewise
     holder: str | None = None  # as in `DecisionMade`
     is_cancelled: bool = False
+    made: int = 0  # when, in microseconds; 0: before the router was opened
 
     @property
     def is_in_use(self) -> bool:

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from msgspec import structs
+
+from bylot.api import RouterView
 from bylot.errors import BylotError
 from bylot.gateway.answers import Answer, Failure, Scorer
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
@@ -22,6 +25,7 @@ from bylot.gateway.scoring import make_scorer
 from bylot.gateway.settlement import RouterFacts
 from bylot.gateway.upstream import UpstreamClient
 from bylot.router.decision import Decision
+from bylot.router.state import PanelHealth, RecentCounts
 
 log = logging.getLogger("bylot.gateway")
 
@@ -90,6 +94,7 @@ class RouterGateway:
         self.contexts = make_contexts(entry.context, default_file=file, what=what)
         self.health = HealthTable(entry.cooldown_after, entry.cooldown_s)
         self.stats = StatsTable()
+        self.recent = RecentCounts()
         self.facts: RouterFacts | None = None
 
     def make_scorer(self, entry: ScorerEntry) -> Scorer:
@@ -123,6 +128,24 @@ class RouterGateway:
         names, models = (*self.known_experts, *self.stats.members), self.gateway.client.models
         return {one: self.stats.get(one) for one in dict.fromkeys(names) if one in models}
 
+    def note_panel(self, *, failed: bool, scored: bool) -> None:
+        """Count a panel of the last minutes; failed: no member answered."""
+        words = ["panels", *["unanswered"] * failed, *["unscored"] * (not scored)]
+        self.recent.add(self.health.clock(), *words)
+
+    def measure_health(self, experts: Iterable[str]) -> PanelHealth:
+        """Return what was seen of the panels of these experts in the last minutes."""
+        counts = self.recent.sum(self.health.clock())
+        models = [name for name in experts if name in self.gateway.client.models]
+        return PanelHealth(
+            panels=counts["panels"],
+            unanswered=counts["unanswered"],
+            unscored=counts["unscored"],
+            models=len(models),
+            down=tuple(name for name in models if self.health.find_pause(name) is not None),
+            seen_by=", as this server has seen" if self.gateway.is_shared else "",
+        )
+
     def list_members(self, experts: Iterable[str]) -> list[MemberView]:
         """The statistics of these members and of all others that were asked."""
         stats, models = self.stats, self.gateway.client.models
@@ -140,7 +163,10 @@ class Gateway:
     tasks: work that goes on although its request has ended, such as a settlement
     scoring_slots: for scorers that work after their request has ended
     since: when it began to count, in seconds since 1970
+    is_shared: other servers answer chats of the same routers, and count them by themselves
     """
+
+    is_shared = False
 
     def __init__(
         self,
@@ -200,6 +226,14 @@ class Gateway:
         if found is None:
             raise unknown_model(MODEL_PREFIX + router)
         return found
+
+    def judge(self, view: RouterView) -> RouterView:
+        """Return a router with its state, in which what its gateway has seen counts."""
+        found = self.routers.get(view.name)
+        if found is None:
+            return view
+        health = found.measure_health(view.config.problem["experts"])
+        return structs.replace(view, status=view.status.judge(health))
 
     @contextmanager
     def admit(self, key: str | None) -> Iterator[None]:

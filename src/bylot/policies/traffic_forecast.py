@@ -24,7 +24,8 @@ RECENT_US = 600_000_000.0  # over which the traffic of the moment is averaged
 DEVIATION_KEPT = 0.6  # of its deviation from the usual traffic, an hour later
 DEVIATION_REQUESTS = 10.0  # that the usual traffic counts as in a deviation
 MIN_DEVIATION, MAX_DEVIATION = 0.05, 50.0
-FIRST_REQUEST_HOURS = 1 / 60  # before the first request, as if one had come
+FIRST_REQUEST_HOURS, FIRST_HOURS = 1 / 60, 1.0  # at least and at most before the first request
+FIRST_PART = 1 / 8  # of the time to come that counts as passed before the first request
 CAUTION = 1.0  # more requests than were seen, before a day is over
 
 
@@ -168,15 +169,19 @@ def count_known_hours(traffic: TrafficState) -> float:
 def forecast_requests(traffic: TrafficState, at: int, end: int) -> float:
     """Requests to come between a local time and another, at least 1.
 
-    At first as many per hour as there were so far. Later the usual number, times (1 + deviation),
-    of which a part is left in every later hour. Either with some CAUTION, which fades within a day.
+    At first as many per hour as there were so far, with FIRST_PART of the time to come, at most an
+    hour, added to the time that has passed: a burst of seconds counts as the traffic of an hour.
+    Later the usual number, times (1 + deviation), of which a part is left in every later hour.
+    Either with some CAUTION, which fades within a day.
     """
     known = count_known_hours(traffic)
     caution = 1.0 + CAUTION / (1.0 + known)
     if known == 0.0:
-        passed = (at - traffic.since[0]) / HOUR_US + FIRST_REQUEST_HOURS
+        to_come = (end - at) / HOUR_US
+        before = max(min(FIRST_PART * to_come, FIRST_HOURS), FIRST_REQUEST_HOURS)
+        passed = (at - traffic.since[0]) / HOUR_US + before
         seen = traffic.requests[1] + 1.0
-        return float(max(caution * seen / passed * (end - at) / HOUR_US, 1.0))
+        return float(max(caution * seen / passed * to_come, 1.0))
     ratio = (traffic.recent[0] + DEVIATION_REQUESTS) / (traffic.recent[1] + DEVIATION_REQUESTS)
     deviation = min(max(ratio, MIN_DEVIATION), MAX_DEVIATION) - 1.0
     total, hour_end, start = sum_rates(traffic, at, end), (at // HOUR_US + 1) * HOUR_US, at

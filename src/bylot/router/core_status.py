@@ -62,7 +62,7 @@ def report_status(
         period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
         feedback=core.run.feedback,
         uses_feedback=core.run.feedback in core.policy.feedback,
-    )
+    ).judge()
 
 
 def measure_limit_window(

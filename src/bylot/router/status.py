@@ -12,6 +12,7 @@ from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.problem.calendar import WindowName
 from bylot.router import verdict as verdicts
+from bylot.router.state import PanelHealth, RouterHealth, RouterState, judge_state
 from bylot.router.tenants import TenantsSummary
 from bylot.router.window_status import WindowStatus
 
@@ -256,6 +257,8 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     deferred:          decisions that are not in use yet
     max_contexts:      as declared, or as many as the policy can hold
     kept:              all limits are kept
+    state:             whether the router is well: see `bylot.router.state`
+    unrewarded:        decisions since the last reward, if they should have one by now; else 0
     q:                 distribution of a draw; if `whole`, inclusion probability of every expert
     effective_experts: exp(entropy of q as shares)
     multinomial:       draws are independent
@@ -274,6 +277,8 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     max_contexts: int
     mean_reward: float | None
     kept: bool
+    state: RouterState = RouterState()
+    unrewarded: int = 0
     limits: tuple[LimitStatus, ...]
     costs: dict[str, CostStatus]
     q: dict[str, float]
@@ -286,6 +291,12 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     counters: Counters | None = None
     distributions: tuple[ContextDistribution, ...] = ()
     timeline: TimelinePoints | None = None
+
+    def judge(self, panels: PanelHealth | None = None) -> "RouterStatus":
+        """Return the status with its state; panels: what a gateway has seen in the last minutes."""
+        limits = tuple(verdicts.LimitVerdict(limit.verdict, str(limit)) for limit in self.limits)
+        health = RouterHealth(limits, self.unrewarded, panels)
+        return structs.replace(self, state=judge_state(health))
 
     @property
     def mean_cost(self) -> Mapping[str, float]:
@@ -306,6 +317,9 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         if not self.uses_feedback:
             said = FEEDBACK_WORDS[self.feedback]
             head += f"\nthe policy ignores {said}: it learns from the reward alone"
+        for reason in self.state.reasons:
+            if reason.kind != "limits":  # their sentences follow the table
+                head += f"\n{reason.level}: {reason.sentence}"
         if self.decisions == 0:
             return head
         top = sorted(self.q.items(), key=lambda item: -item[1])[:5]

@@ -20,6 +20,7 @@ VerdictName = Literal[
     "missed",
     "outside",
     "spent",
+    "will run out",
     "recovering",
     "on track",
     "inside",
@@ -28,7 +29,8 @@ VerdictName = Literal[
 ]
 """In a period: on track, recovering (outside now, inside at its end) or will be missed. Of a period
 that is over: kept or missed. Without periods, of the average so far: inside or outside. The budget
-of a window of the calendar is on track, or spent: requests are refused until the window ends.
+of a window of the calendar is on track, will run out before the window ends, even of the cheapest
+panels, or is spent: requests are refused until the window ends.
 """
 VERDICTS: tuple[VerdictName, ...] = get_args(VerdictName)  # worst first
 BROKEN_VERDICTS: tuple[VerdictName, ...] = VERDICTS[:3]
@@ -194,6 +196,11 @@ def judge_window(
         return LimitVerdict("missed", f"{sentence}{refused}")
     if is_spent:
         return LimitVerdict("spent", f"{spent}; requests are refused until {until}")
+    if window.refused_from is not None:
+        start = format_instant(window.refused_from, window.zone)
+        forecast = f"about {float(f'{window.to_come:.2g}'):,.0f} more are forecast until {until}"
+        sentence = f"{spent}; requests will be refused from {start}, as {forecast}"
+        return LimitVerdict("will run out", sentence)
     assert window.projected is not None
     lasts = f"about {format_number(window.projected)} at its end, {until}"
     if window.lasts_until is not None:

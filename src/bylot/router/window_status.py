@@ -14,7 +14,7 @@ from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
 
 LASTS_HALVINGS, MINUTE_US = 30, 60_000_000
 NEARLY_OVER = 50  # a budget that lasts until a 50th of its window before the end lasts long enough
-FEW_REQUESTS = 20  # of a window, whose mean cost says little yet
+FEW_REQUESTS = 20  # of a window, whose mean cost and first traffic say little yet
 
 
 class WindowStatus(Struct, frozen=True, kw_only=True):
@@ -26,6 +26,7 @@ class WindowStatus(Struct, frozen=True, kw_only=True):
     used:        share of the bound that is spent
     projected:   what will be spent at the end, at the forecast and at what requests cost now
     lasts_until: when the bound will be spent at that pace; None: not in this window
+    refused_from: when it will be spent although panels get as cheap as they can; likewise
     requests:    of the window so far, that count
     to_come:     requests that are forecast for the rest of it, and count
     """
@@ -40,6 +41,7 @@ class WindowStatus(Struct, frozen=True, kw_only=True):
     used: float | None = None
     projected: float | None = None
     lasts_until: int | None = None
+    refused_from: int | None = None
     requests: int
     to_come: float
 
@@ -68,27 +70,42 @@ def measure_window(
     offset, traffic = compute_utc_offset(limit.zone, at), windows.traffic
     share = float(windows.share[j])  # of all requests, that count
 
+    to_come = 0.0
+    is_known = bool(traffic.weeks.any())  # some hours are, so that the forecast is no first guess
+    if traffic.hour[0] >= 0:
+        to_come = share * float(forecast_requests(traffic, at + offset, ends + offset))
+
     def count_until(end: int) -> float:
+        """Return the requests of `to_come` until an instant; evenly before an hour is known."""
+        if not is_known:
+            return float(to_come * (end - at) / (ends - at))
         return share * float(forecast_requests(traffic, at + offset, end + offset))
 
-    to_come = count_until(ends) if traffic.hour[0] >= 0 else 0.0
     shown: dict[str, Any] = {}
     if limit.is_total:
         cost = spent / requests if requests >= FEW_REQUESTS else usual_cost
-        projected, lasts = spent + reserved + to_come * cost, None
-        if projected > limit.bound and cost > 0:
-            affordable, low, high = (limit.bound - spent - reserved) / cost, at, ends
+        left = limit.bound - spent - reserved
+        projected = spent + reserved + to_come * cost
+        least = min(cost, unit * find_least_cost(problem, guard, budget, j))
+
+        def find_end(cost: float) -> int | None:
+            """Return when the bound is spent if requests cost this much, unless it lasts."""
+            if to_come * cost <= left or cost <= 0:
+                return None
+            low, high = at, ends
             for _ in range(LASTS_HALVINGS):
                 middle = (low + high) // 2
-                low, high = (middle, high) if count_until(middle) < affordable else (low, middle)
+                low, high = (middle, high) if count_until(middle) < left / cost else (low, middle)
             early = ends - high > (ends - starts) // NEARLY_OVER
-            lasts = high - high % MINUTE_US if early else None
+            return high - high % MINUTE_US if early else None
+
         shown = {
             "reserved": reserved,
-            "left": max(limit.bound - spent - reserved, 0.0),
+            "left": max(left, 0.0),
             "used": spent / limit.bound if limit.bound > 0 else float(np.sign(spent)),
             "projected": min(projected, max(limit.bound, spent)),
-            "lasts_until": lasts,
+            "lasts_until": find_end(cost),
+            "refused_from": find_end(least) if is_known or requests >= FEW_REQUESTS else None,
         }
     return WindowStatus(
         per=limit.per,
@@ -100,6 +117,15 @@ def measure_window(
         to_come=to_come,
         **shown,
     )
+
+
+def find_least_cost(problem: Problem, guard: Any, budget: Any, j: int) -> float:
+    """Return what a request costs under limit j when panels are as cheap as they get."""
+    limit = problem.limits[j]
+    if limit.when_spent == "refuse":
+        return float(guard.windows.low[j])
+    members = 1 if limit.when_spent == "fewer" else problem.min_members
+    return float(np.sort(budget.costs.means[j])[:members].sum())
 
 
 def measure_cheapest_panel(problem: Problem, rule: Any, state: Any, j: int, members: int) -> float:

@@ -25,6 +25,7 @@ from bylot.gateway.gateway import RouterGateway
 from bylot.gateway.member_stats import ANSWERED
 from bylot.problem import Limit
 from bylot.router.decision import Decision
+from bylot.router.state import REASON_KINDS
 from bylot.router.status import Counters, LimitStatus
 from bylot.router.verdict import VERDICTS
 
@@ -161,12 +162,14 @@ class RouterCollector(Collector):
         """One family per number of a router, of one of its costs, or of a limit."""
         routers, costs, refused = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
         limits, windows, tenants = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
-        verdicts = list[LabelledRow]()
+        verdicts, states = list[LabelledRow](), list[LabelledRow]()
         for view in self.views:
             name, status = view.name, view.status
             counters = structs.asdict(status.counters or Counters())
             more = {"lowest_reward": view.config.rewards[0]}
             routers.append(((name,), counters | structs.asdict(status) | more))
+            rate = status.state.rate_kind
+            states += [((name, kind), {"state": rate(kind)}) for kind in REASON_KINDS]
             for cost in status.costs:
                 sums = {
                     field: counters[field].get(cost, 0.0) for field in METRICS["spend_counters"]
@@ -189,6 +192,7 @@ class RouterCollector(Collector):
                 ]
         gauge, counter, every = GaugeMetricFamily, CounterMetricFamily, (*LIMIT_LABELS, "verdict")
         yield from make_families(gauge, "router_gauges", ("router",), routers)
+        yield from make_families(gauge, "state_gauges", ("router", "kind"), states)
         yield from make_families(counter, "router_counters", ("router",), routers)
         yield from make_families(counter, "refused_counters", ("router", "scope"), refused)
         yield from make_families(counter, "spend_counters", ("router", "cost"), costs)

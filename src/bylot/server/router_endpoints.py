@@ -61,13 +61,13 @@ async def get_router(request: ApiRequest[None, None]) -> HttpResponse:
 
 @route("GET /v1/routers/{name}/status", "read", 200, RouterStatus)
 async def get_router_status(request: ApiRequest[None, None]) -> HttpResponse:
-    """Status of a router: averages, slack and price of every limit, current distributions."""
+    """Status of a router: its state and why, averages, slack and price of every limit."""
     return json_response(200, (await view_router(request.state, request.target)).status)
 
 
 async def view_router(state: ServerState, name: str) -> api.RouterView:
     view: api.RouterView = await state.commands.execute(GetRouter(check_router_name(name)))
-    return view
+    return state.gateway.judge(view)
 
 
 @route("PATCH /v1/routers/{name}", "admin", 200, api.RouterView, 409)
@@ -81,7 +81,7 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
         version = old.version if body.version is UNSET else body.version
         view = await state.commands.execute(EditRouter(name, new.config, version, new, by=by))
     log.info("router edited", extra={"router": name, "by": by})
-    return json_response(200, view)
+    return json_response(200, state.gateway.judge(view))
 
 
 @route("DELETE /v1/routers/{name}", "admin", 204, None)

@@ -78,7 +78,7 @@ async def get_metrics(request: ApiRequest[None, None]) -> HttpResponse:
         await state.gateway.load_all_facts()
         names = [name for name in metrics.recent if request.caller.can_access(name)]
         found = (await state.commands.show_routers(names)).values()
-        views = [one for one in found if isinstance(one, api.RouterView)]
+        views = [state.gateway.judge(one) for one in found if isinstance(one, api.RouterView)]
         metrics.ready.set(1)
     except BylotError:  # the other metrics say why
         metrics.ready.set(0)

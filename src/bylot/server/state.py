@@ -70,6 +70,7 @@ class ServerState:
             settings.max_chats_per_key,
             find_store_folder(settings.store),
         )
+        self.gateway.is_shared = self.cluster is not None
         self.credentials = Credentials(settings.host, build_keys(settings.keys))
         self.rate_limiter = RateLimiter(settings.rate, settings.burst)
         self.tracer = make_tracer()

@@ -107,8 +107,8 @@ def view_window(status: LimitStatus) -> WindowView | None:
     lasts = f"the end of the {window.per}"
     if status.verdict == "spent":
         lasts = "it is spent"
-    elif window.lasts_until is not None:
-        lasts = format_local(window.lasts_until - window.lasts_until % MINUTE_US, window.zone)
+    elif (until := window.refused_from or window.lasts_until) is not None:
+        lasts = format_local(until - until % MINUTE_US, window.zone)
     span, reserved = f"{starts} to {ends} {window.zone}", max(window.reserved, 0.0)
     return WindowView(span, lasts, reserved, round(window.to_come))
 

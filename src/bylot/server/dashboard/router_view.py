@@ -10,14 +10,13 @@ from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy
 from bylot.eventlog.events import format_timestamp, now_us
 from bylot.policies.validation import FEEDBACK_WORDS
+from bylot.router.state import RouterState
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
-from bylot.router.verdict import BROKEN_VERDICTS
 from bylot.server.dashboard import sections
 from bylot.server.dashboard.limit_gauges import label_text
 from bylot.server.dashboard.members import MembersTable, model_name
 from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.sections import (
-    find_worst_limit,
     format_setting,
     read_limits,
     view_limits,
@@ -75,8 +74,8 @@ class LatestDecision(Struct, frozen=True, kw_only=True):
 class RouterPageView(Struct, frozen=True, kw_only=True):
     """A router at one moment.
 
-    state: the worst verdict on its limits; status: without distributions and timeline, which are in
-    `selection` and `timeline`; members: of its gateway, None if it has none
+    status: without distributions and timeline, which are in `selection` and `timeline`; members: of
+    its gateway, None if it has none
     """
 
     name: str
@@ -84,7 +83,6 @@ class RouterPageView(Struct, frozen=True, kw_only=True):
     policy: str
     version: int
     seq: int  # of the last event of its log
-    state: str
     verdicts: str  # how many limits have which verdict
     status: RouterStatus
     period_progress: float | None  # None if the policy does not guard its limits
@@ -110,14 +108,13 @@ def build_router_page(
     members: MembersTable | None = None,
 ) -> RouterPageView:
     status, config, period = view.status, view.config, view.status.period
-    declared, worst = read_limits(config), find_worst_limit(status)
+    declared = read_limits(config)
     return RouterPageView(
         name=view.name,
         created=view.created,
         policy=config.policy["name"],
         version=config.version,
         seq=view.seq,
-        state="no limits" if worst is None else worst.verdict,
         verdicts=sections.count_verdicts(status),
         status=structs.replace(status, distributions=(), timeline=None),
         period_progress=None if period is None else period.played / period.length,
@@ -253,8 +250,7 @@ class OverviewRow(Struct, frozen=True, kw_only=True):
     model: str | None = None  # under which its gateway answers, if it has one
     location: str = "here"  # where it is served
     error: str | None = None  # why it cannot be served, such as a damaged log
-    state: str | None = None  # the worst verdict on its limits
-    sentence: str | None = None  # of the limit with this verdict
+    state: RouterState | None = None
     verdicts: str | None = None  # how many limits have which verdict
     policy: str | None = None
     decisions: int | None = None
@@ -269,9 +265,9 @@ class Overview(Struct, frozen=True, kw_only=True):
 
     count: int
     decisions: int
-    violated: int  # routers outside a limit
-    spent: int  # routers that refuse requests, as a budget is spent
-    failed: int  # routers that cannot be served
+    attention: int  # routers whose state is not ok
+    critical: int  # those of them whose state is critical
+    failed: int  # those of them that cannot be served
     unknown: int  # routers that are not loaded here, and not in the counts above
     routers: list[OverviewRow]
 
@@ -284,11 +280,12 @@ def build_overview(routers: ListedRouters, chat_routers: Collection[str] = ()) -
         )
         for name, found in routers.items()
     ]
+    levels = [row.state.level for row in rows if row.state is not None]
     return Overview(
         count=len(rows),
         decisions=sum(one.decisions or 0 for one in rows),
-        violated=sum(one.state in BROKEN_VERDICTS for one in rows),
-        spent=sum(one.state == "spent" for one in rows),
+        attention=len(levels) - levels.count("ok"),
+        critical=levels.count("critical"),
         failed=sum(one.error is not None for one in rows),
         unknown=sum(one.location != "here" for one in rows),
         routers=rows,
@@ -301,13 +298,13 @@ def overview_row(name: str, found: RouterView | Exception | None) -> OverviewRow
     if isinstance(found, RouterBusy):
         return OverviewRow(name=name, location="another server")
     if isinstance(found, Exception):
-        return OverviewRow(name=name, error=public_message(found), state="cannot be served")
+        message = public_message(found)
+        state = RouterState("critical", "cannot be served", message)
+        return OverviewRow(name=name, error=message, state=state)
     status, counters = found.status, found.status.counters or Counters()
-    worst = find_worst_limit(status)
     return OverviewRow(
         name=name,
-        state="no limits" if worst is None else worst.verdict,
-        sentence=None if worst is None else str(worst),
+        state=status.state,
         verdicts=sections.count_verdicts(status),
         policy=found.config.policy["name"],
         decisions=status.decisions,

@@ -157,11 +157,6 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
     return SpendTable(hours, rows)
 
 
-def find_worst_limit(status: RouterStatus) -> LimitStatus | None:
-    """The limit with the worst verdict; None without limits."""
-    return min(status.limits, key=lambda one: VERDICTS.index(one.verdict), default=None)
-
-
 class ContextColumn(Struct, frozen=True):
     """A context of the table."""
 

@@ -86,6 +86,9 @@ class ServerSource:
             recent = [name for name in self.recent if name in set(names)]
             names = recent[-MAX_POLLED_ROUTERS:]
         views = await self.runner.show_routers(names)
+        for name, found in views.items():
+            if isinstance(found, RouterView):
+                views[name] = self.judge(found)
         return {row.name: views.get(row.name) for row in rows}
 
     async def show_router(self, name: str) -> RouterView | None:
@@ -94,7 +97,11 @@ class ServerSource:
             view: RouterView = await self.runner.execute(GetRouter(name))
         except RouterNotFound:
             return None
-        return view
+        return self.judge(view)
+
+    def judge(self, view: RouterView) -> RouterView:
+        """Return a router with its state, in which what its gateway has seen counts."""
+        return view if self.gateway is None else self.gateway.judge(view)
 
     @property
     def chat_routers(self) -> Collection[str]:

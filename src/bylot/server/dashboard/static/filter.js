@@ -1,7 +1,6 @@
 // Filters the list of routers by name, or to those that need attention.
 
 const form = document.getElementById("filter");
-const ATTENTION_STATES = ["will be missed", "missed", "outside", "spent", "cannot be served"];
 let routers = [];
 
 export function filter(data) {
@@ -18,7 +17,8 @@ function apply() {
   let found = 0;
   rows.forEach((row, i) => {
     const { name, state } = routers[i];
-    row.hidden = !name.toLowerCase().includes(part) || (attention && !ATTENTION_STATES.includes(state));
+    const isOk = !state || state.level === "ok";
+    row.hidden = !name.toLowerCase().includes(part) || (attention && isOk);
     found += row.hidden ? 0 : 1;
   });
   const words = found === rows.length ? "" : `${found} of ${rows.length}`;
