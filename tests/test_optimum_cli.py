@@ -138,8 +138,8 @@ def test_four_numbers_come_first_and_everything_else_with_details(
     assert lines == [
         f"best reward      {best['reward']:.6g} per request, by the best mixture of panels of 2 "
         "experts under the limits",
-        f"upper bound      {most:.6g} per request: no policy that keeps the limits earns more, with "
-        "panels of 1 to 2 experts",
+        f"upper bound      {most:.6g} per request: no policy that keeps the limits earns more, "
+        "with panels of 1 to 2 experts",
         f"spend            {inclusion @ [3.0, 1.0, 1.0]:.4g} US dollars per request",
         f'limit to loosen  "usd at most 3 per request": 1% looser earns {0.03 * usd["price"]:.2g} '
         f"more (shadow price {usd['price']:.4g})",
