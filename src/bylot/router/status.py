@@ -263,6 +263,8 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     period:            None if the policy does not guard its limits
     feedback:          what is reported: the reward, also scores of members, or also the winner
     uses_feedback:     the policy learns from all of that; if not, from the reward alone
+    random_panels:     what panels drawn at random would earn, limits ignored, as the model of the
+                       policy predicts; None: it has no model, or has learned too little
     counters, distributions, timeline: of stored routers only
     """
 
@@ -283,6 +285,7 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     period: PeriodStatus | None
     feedback: FeedbackKind = "panel"
     uses_feedback: bool = True
+    random_panels: float | None = None
     counters: Counters | None = None
     distributions: tuple[ContextDistribution, ...] = ()
     timeline: TimelinePoints | None = None
