@@ -9,7 +9,7 @@ import numpy as np
 
 from bylot.environments import Outcomes
 from bylot.numerics.jit import Floats
-from bylot.optima import BestSet, ValueStack, best_mixture, best_set
+from bylot.optima import BestSet, ValueStack, best_set, optimum
 from bylot.problem import Problem, at_most
 from recorded_answers import RecordedQuestions, read_recorded_questions
 
@@ -69,7 +69,7 @@ class RecordedTable(RecordedQuestions):
             panel=panel,
             panel_usd=panel_usd,
             budget_usd=budget_share * panel_usd,
-            mixture=best_mixture(problem, stack).value,
+            mixture=optimum(problem, stack).value,
             uniform=float(stack.value(np.full(K, 1 / K), DRAWS)),
         )
 
@@ -77,7 +77,7 @@ class RecordedTable(RecordedQuestions):
         """What the best mixture in each category earns under one budget for all."""
         values, weights, contexts = self.make_environment().expected()
         problem, stack = self.make_problem(budget_usd), ValueStack(values, weights=weights)
-        return best_mixture(problem, stack, contexts=contexts, aggregate=True).value
+        return optimum(problem, stack, contexts=contexts).value
 
     def columns(self, members: Iterable[str]) -> list[int]:
         """The columns of models."""

@@ -361,3 +361,33 @@ def test_a_window_with_few_requests_has_a_bound_of_its_own_at_once() -> None:
     spent = np.bincount(hours, trace.spend[:, 0])[24:]
     assert spent.max() <= 20.0 * (1 + 1e-12)
     assert spent.mean() > 0.75 * 20.0
+
+
+def test_each_row_of_a_printed_status_has_one_unit() -> None:
+    """Dollars per day in the row of a budget per day, dollars per request in that of an average."""
+    problem = bylot.Problem(
+        [f"m{i}" for i in range(8)],
+        {"usd": [1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0, 2.0]},
+        [bylot.at_most("usd", 500.0, per="day"), bylot.at_most("usd", 4.5)],
+        draws=2,
+        traffic=100,
+    )
+    router = bylot.Router(problem, "noisy-or", seed=1, clock=lambda: 1_790_000_000.0)
+    for _ in range(20):
+        router.reward(router.decide().id, 0.5)
+    status = router.status()
+    head, day, request, *_, shares = str(status).splitlines()[1:]
+    assert head.split()[:5] == ["limit", "unit", "average", "bound", "slack"]
+    day_status, request_status = status.limits
+    assert day_status.is_total
+    assert not request_status.is_total
+    assert day_status.window is not None
+    spent = f"{day_status.window.spent:.4g}"
+    assert day.split()[:10] == [
+        *("usd", "per", "day", "<=", "per", "day"),
+        *("-", "500", f"{500 - day_status.window.spent:.4g}", spent),
+    ]
+    mean = f"{request_status.mean:.4g}"
+    assert request.split()[:6] == ["usd", "<=", "per", "request", mean, "4.5"]
+    assert shares.endswith(" and 2 more")
+    assert shares.count("%") == 6

@@ -14,7 +14,7 @@ from bylot.cli.whatif import choose_policies
 from bylot.environments import Noisy, Traffic
 from bylot.errors import BylotError, PolicyError, ProblemError, ValuesError
 from bylot.harness import summarize_play
-from bylot.optima import best_mixture, fluid_optimum, optimum
+from bylot.optima import fluid_optimum, iid_optimum, optimum
 from bylot.problem_files import read
 from bylot.router_play import play
 from bylot.whatif.plan import parse_sweep
@@ -127,8 +127,8 @@ def test_names_of_contexts_are_checked() -> None:
 def test_optima_refuse_limits_of_some_contexts() -> None:
     problem = make_problem(at_most("usd", 2.5, where=ICU))
     for compute in (
+        lambda: iid_optimum(problem, VALUES[0], floor=True),
         lambda: optimum(problem, VALUES[0]),
-        lambda: best_mixture(problem, VALUES[0]),
         lambda: fluid_optimum(problem, VALUES[0], TIMES),
     ):
         with pytest.raises(ProblemError, match="is not known; leave `where` out to compare"):

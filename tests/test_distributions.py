@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bylot import Router, optimum
+from bylot import Router, iid_optimum
 from bylot.distributions import FixedSizeSets, IidSets, MixedSets, PanelDistribution
 from bylot.errors import TargetError
 from bylot.evaluate import (
@@ -175,11 +175,13 @@ def test_a_target_can_differ_by_context() -> None:
 
 def test_an_optimum_is_a_target_with_its_contexts() -> None:
     problem, environment = make_five_expert_problem(), make_recorded_environment(200, contexts=2)
-    found = optimum(problem, environment.values, contexts=environment.index)
+    found = iid_optimum(
+        problem, environment.values, contexts=environment.index, floor=True, each_context=True
+    )
     distribution = make_optimum_target(problem, found).distribution("1", ALL_AVAILABLE)
     assert isinstance(distribution, IidSets)
     assert_allclose(distribution.q, found.policy[1])
-    alone = make_optimum_target(problem, optimum(problem, environment.values))
+    alone = make_optimum_target(problem, iid_optimum(problem, environment.values, floor=True))
     assert alone.distribution("anything", ALL_AVAILABLE).inclusion.shape == (5,)
 
 

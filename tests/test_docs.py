@@ -12,6 +12,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bylot
@@ -67,6 +68,21 @@ def test_the_code_of_a_page_runs_and_prints_what_it_shows(
     run_page(read_page(page), page, capsys)
 
 
+def test_the_regret_curves_of_the_research_page_stay_above_0() -> None:
+    """Up to the noise of rewards; against the optimum of other panels, one of them falls far."""
+    names: dict[str, Any] = {}
+    for code in find_blocks(read_page("research.md"), "python")[:2]:
+        exec(compile(code, "research.md", "exec"), names)
+    rewards = names["trace"].rewards  # of distinct
+    noise = 5 * rewards.std() * np.sqrt(np.arange(1, len(rewards) + 1))
+    for curve in names["curves"].values():
+        assert (curve > -noise).all()
+    paper = bylot.iid_optimum(names["problem"], names["values"], floor=True)
+    wrong = np.cumsum(paper.value - rewards)
+    assert round(wrong[-1]) == -421
+    assert (wrong < -noise).any()
+
+
 def test_a_page_whose_output_differs_from_its_code_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -113,6 +129,10 @@ def test_every_command_of_the_pages_exists() -> None:
         if words[0] == "bylot":
             make_parser().parse_args(words[1:])
     assert len(found) >= 2
+
+
+def test_the_page_on_choosing_a_policy_stays_short() -> None:
+    assert len(read_page("policies.md").splitlines()) <= 150
 
 
 def test_every_public_name_is_in_the_reference() -> None:

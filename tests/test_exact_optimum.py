@@ -10,7 +10,7 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats
-from bylot.optima import Optimum, optimum
+from bylot.optima import IidOptimum, iid_optimum
 from bylot.optima.policy_search import ExactCosts
 from bylot.problem import Limit, Problem, at_least, at_most
 from sample_problem import expected_reward
@@ -61,7 +61,7 @@ def test_the_optimum_keeps_the_limits_and_is_as_good_as_slsqp_finds(K: int) -> N
         make_problem(K, 3, [at_most("usd", 1.6), at_least("junior", 0.8)]),
         make_values(K),
     )
-    best = optimum(problem, values, exact=True, floor=False)
+    best = iid_optimum(problem, values, exact=True, floor=False)
     assert room_under_limits(problem, best.policy).min() >= 0.0
     assert best.policy.min() >= 0.0
     assert_allclose(best.policy.sum(), 1.0, rtol=1e-12)
@@ -74,7 +74,7 @@ def test_the_optimum_keeps_the_limits_and_is_as_good_as_slsqp_finds(K: int) -> N
 def test_a_start_below_the_floor_ends_above_it() -> None:
     problem, values = make_problem(6, 3, [at_most("usd", 1.8)]), make_values(6)
     for start in np.eye(6)[::2]:
-        best = optimum(problem, values, exact=True, start=start, starts=1)
+        best = iid_optimum(problem, values, exact=True, start=start, starts=1, floor=True)
         assert best.policy.min() >= problem.floor - 1e-12
         assert best.value <= best.ceiling
         assert room_under_limits(problem, best.policy).min() >= 0.0
@@ -82,9 +82,9 @@ def test_a_start_below_the_floor_ends_above_it() -> None:
 
 def test_the_search_uses_the_given_start_and_no_more_than_the_requested_starts() -> None:
     problem, values = make_problem(6, 3, [at_most("usd", 1.8)]), make_values(6)
-    given = optimum(problem, values, exact=True, start=np.full(6, 1 / 6), starts=1)
+    given = iid_optimum(problem, values, exact=True, start=np.full(6, 1 / 6), starts=1, floor=True)
     assert given.starts == 2  # the given one and the maximum of the relaxation
-    assert optimum(problem, values, exact=True, starts=3).starts == 3
+    assert iid_optimum(problem, values, exact=True, starts=3, floor=True).starts == 3
 
 
 def test_no_point_of_a_grid_is_better_or_above_the_ceiling() -> None:
@@ -92,7 +92,7 @@ def test_no_point_of_a_grid_is_better_or_above_the_ceiling() -> None:
         make_problem(3, 3, [at_most("usd", 1.6), at_least("junior", 0.8)]),
         make_values(3),
     )
-    best, highest, n = optimum(problem, values, exact=True, floor=False), 0.0, 100
+    best, highest, n = iid_optimum(problem, values, exact=True, floor=False), 0.0, 100
     for i, j in itertools.product(range(n + 1), repeat=2):
         q = np.array([i, j, n - i - j]) / n
         if i + j <= n and room_under_limits(problem, q).min() >= 0.0:
@@ -107,8 +107,8 @@ def test_the_surrogate_is_never_better() -> None:
         make_values(8),
     )
     for floor in (True, False):
-        inner = optimum(problem, values, floor=floor)
-        exact = optimum(problem, values, floor=floor, exact=True, starts=3)
+        inner = iid_optimum(problem, values, floor=floor)
+        exact = iid_optimum(problem, values, floor=floor, exact=True, starts=3)
         assert room_under_limits(problem, inner.policy).min() >= 0.0
         assert exact.value > inner.value + 1e-4
 
@@ -117,8 +117,8 @@ def test_lower_limits_alone_leave_a_convex_set_and_a_certified_optimum() -> None
     limits = [at_least("junior", 1.3), at_least("usd", 1.5)]
     problem, values = make_problem(9, 4, limits), make_values(9)
     with pytest.raises(InfeasibleLimits):
-        optimum(problem, values)
-    best = optimum(problem, values, exact=True)
+        iid_optimum(problem, values, floor=True)
+    best = iid_optimum(problem, values, exact=True, floor=True)
     assert room_under_limits(problem, best.policy).min() >= 0.0
     assert best.gap <= 1e-8
     assert (best.starts, best.spread) == (1, 0.0)
@@ -131,8 +131,8 @@ def test_many_minimum_shares_empty_the_surrogate_but_not_the_limits() -> None:
     limits = [at_least(name, 0.3) for name in names]  # six times 0.3 of one request
     problem, values = Problem(names, costs, limits, draws=4), make_values(6)
     with pytest.raises(InfeasibleLimits, match="exact=True"):
-        optimum(problem, values)
-    best = optimum(problem, values, exact=True)
+        iid_optimum(problem, values, floor=True)
+    best = iid_optimum(problem, values, exact=True, floor=True)
     assert room_under_limits(problem, best.policy).min() >= 0.0
     assert best.gap <= 1e-8
 
@@ -142,7 +142,10 @@ def test_one_draw_makes_the_exact_costs_linear() -> None:
         make_problem(7, 1, [at_most("usd", 0.9), at_least("junior", 0.3)]),
         make_values(7),
     )
-    exact, plain = optimum(problem, values, exact=True), optimum(problem, values)
+    exact, plain = (
+        iid_optimum(problem, values, exact=True, floor=True),
+        iid_optimum(problem, values, floor=True),
+    )
     assert_allclose(exact.value, plain.value, atol=1e-8)
     assert exact.gap <= 1e-8
     assert exact.starts == 1
@@ -151,14 +154,18 @@ def test_one_draw_makes_the_exact_costs_linear() -> None:
 def test_without_limits_exact_and_surrogate_agree() -> None:
     problem, values = make_problem(7, 3, []), make_values(7)
     assert_allclose(
-        optimum(problem, values, exact=True).value, optimum(problem, values).value, atol=1e-8
+        iid_optimum(problem, values, exact=True, floor=True).value,
+        iid_optimum(problem, values, floor=True).value,
+        atol=1e-8,
     )
 
 
 def test_prices_equal_difference_quotients() -> None:
-    def solve_at_bounds(usd: float, junior: float) -> Optimum:
+    def solve_at_bounds(usd: float, junior: float) -> IidOptimum:
         limits = [at_most("usd", usd), at_least("junior", junior)]
-        return optimum(make_problem(6, 3, limits), make_values(6), exact=True, starts=1)
+        return iid_optimum(
+            make_problem(6, 3, limits), make_values(6), exact=True, starts=1, floor=True
+        )
 
     h, best = 1e-3, solve_at_bounds(1.6, 1.1)
     usd = (solve_at_bounds(1.6 + h, 1.1).value - solve_at_bounds(1.6 - h, 1.1).value) / (2 * h)
@@ -170,9 +177,11 @@ def test_prices_equal_difference_quotients() -> None:
 def test_contexts_can_share_one_budget() -> None:
     problem, values = make_problem(5, 3, [at_most("usd", 1.8)]), make_values(5, T=8)
     contexts = np.arange(8) % 2
-    each = optimum(problem, values, exact=True, contexts=contexts, starts=3)
-    shared = optimum(
-        problem, values, exact=True, contexts=contexts, aggregate=True, starts=3, start=each.policy
+    each = iid_optimum(
+        problem, values, exact=True, contexts=contexts, starts=3, floor=True, each_context=True
+    )
+    shared = iid_optimum(
+        problem, values, exact=True, contexts=contexts, starts=3, start=each.policy, floor=True
     )
     spent = np.mean([expected_panel_costs(q, np.array(problem.rows), 3)[0] for q in shared.policy])
     assert spent <= 1.8
@@ -182,7 +191,7 @@ def test_contexts_can_share_one_budget() -> None:
 
 def test_the_same_seed_gives_the_same_search() -> None:
     problem, values = make_problem(5, 3, [at_most("usd", 1.7)]), make_values(5)
-    one, two = (optimum(problem, values, exact=True, seed=4) for _ in range(2))
+    one, two = (iid_optimum(problem, values, exact=True, seed=4, floor=True) for _ in range(2))
     assert (one.value, one.spread, list(one.policy)) == (two.value, two.spread, list(two.policy))
 
 
@@ -192,7 +201,7 @@ def test_limits_that_no_fixed_policy_keeps_are_named_in_the_error() -> None:
     costs = {"a": [1.0, 0.0], "b": [0.0, 1.0]}
     problem = Problem(["x", "y"], costs, [at_least("a", 0.9), at_least("b", 0.9)], draws=2)
     with pytest.raises(InfeasibleLimits, match="no fixed policy"):
-        optimum(problem, np.ones((1, 2)), exact=True)
+        iid_optimum(problem, np.ones((1, 2)), exact=True, floor=True)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.02])

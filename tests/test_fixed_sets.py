@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import hospital
 from bylot.errors import ProblemError, ValuesError
 from bylot.numerics.jit import Floats
-from bylot.optima import BestSet, ValueStack, best_set, optimum, set_search
+from bylot.optima import BestSet, ValueStack, best_set, iid_optimum, set_search
 from bylot.optima.set_search import SetSearch, SetValues, find_feasible_set
 from bylot.problem import Limit, Problem, at_least, at_most
 
@@ -139,7 +139,7 @@ def test_without_limits_no_policy_earns_more_than_the_best_set() -> None:
     problem, values = make_problem(9, 3, []), make_values(9)
     best = best_set(problem, values)
     assert best.feasible
-    assert best.value >= optimum(problem, values, floor=False).ceiling - 1e-9
+    assert best.value >= iid_optimum(problem, values, floor=False).ceiling - 1e-9
 
 
 def test_shares_of_more_groups_than_there_are_draws_exclude_every_fixed_set() -> None:
@@ -149,7 +149,7 @@ def test_shares_of_more_groups_than_there_are_draws_exclude_every_fixed_set() ->
     best = best_set(problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]])
     assert (best.members, best.feasible, best.proved) == (("a", "b"), False, True)
     # A policy that varies its panels can keep the limits
-    optimum(problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]])
+    iid_optimum(problem, [[0.2, 0.9, 0.8], [0.7, 0.0, 0.0]], floor=True)
 
 
 def test_if_no_set_keeps_the_upper_limits_the_set_is_empty() -> None:

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 import bylot
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats
-from bylot.optima import best_mixture, fluid_optimum
+from bylot.optima import fluid_optimum, optimum
 
 DAY_US, EXPERTS, COSTS = 86_400_000_000, ["a", "b", "c", "d"], [0.1, 1.0, 2.0, 4.0]
 VALUES: Floats = (np.random.default_rng(0).random((50, 1, 4)) < [0.3, 0.5, 0.6, 0.8]).astype(float)
@@ -24,7 +24,7 @@ def make_problem(*limits: bylot.Limit) -> bylot.Problem:
 def test_one_window_has_the_value_of_the_best_mixture() -> None:
     budget = make_problem(bylot.at_most("usd", 200.0, per="day"))
     fluid = fluid_optimum(budget, VALUES, np.arange(100))
-    mixture = best_mixture(make_problem(bylot.at_most("usd", 2.0)), VALUES)
+    mixture = optimum(make_problem(bylot.at_most("usd", 2.0)), VALUES)
     assert fluid.value / 100 == pytest.approx(mixture.value, rel=1e-9)
     assert fluid.gap <= 1e-9 * fluid.value
 
@@ -32,7 +32,7 @@ def test_one_window_has_the_value_of_the_best_mixture() -> None:
 def test_a_limit_per_request_is_for_all_requests_together() -> None:
     average = make_problem(bylot.at_most("usd", 2.0))
     fluid = fluid_optimum(average, VALUES, np.arange(40) * DAY_US)
-    assert fluid.value / 40 == pytest.approx(best_mixture(average, VALUES).value, rel=1e-9)
+    assert fluid.value / 40 == pytest.approx(optimum(average, VALUES).value, rel=1e-9)
 
 
 def test_nested_windows_equal_the_whole_linear_program() -> None:

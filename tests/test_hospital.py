@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hospital
-from bylot import Problem, Trace, best_mixture, optimum, simulate
+from bylot import Problem, Trace, iid_optimum, optimum, simulate
 from bylot.errors import SurrogateWarning
 from bylot.metrics import measure_worst_violation
 from bylot.optima import ValueStack
@@ -20,7 +20,7 @@ def compute_best_draws_value() -> float:
     """The best expected reward of independent draws under the exact limits."""
     values, weights, _ = hospital.make_environment().expected()
     stack = ValueStack(values, weights=weights)
-    return optimum(hospital.make_problem(), stack, exact=True, floor=False, starts=1).value
+    return iid_optimum(hospital.make_problem(), stack, exact=True, floor=False, starts=1).value
 
 
 @functools.cache
@@ -65,7 +65,7 @@ def test_guarded_policies_learn_and_keep_every_limit(policy: str, allowed: float
 
 def test_noisy_or_comes_near_the_best_mixture_of_sets() -> None:
     values, weights, _ = hospital.make_environment().expected()
-    best = best_mixture(hospital.make_problem(), ValueStack(values, weights=weights)).value
+    best = optimum(hospital.make_problem(), ValueStack(values, weights=weights)).value
     assert best == pytest.approx(0.8109, abs=2e-4)
     earned = [float(trace.rewards.mean()) for trace in simulate_policy("noisy-or")]
     assert best - np.mean(earned) <= 0.020

@@ -366,7 +366,7 @@ def test_every_wait_for_a_compilation_says_what_it_is_for(monkeypatch: pytest.Mo
     router.status()
     assert announced() == "the status of distinct"
     compile_each_time(objective, "reward_and_slope")
-    bylot.optima.optimum(problem, values)
+    bylot.optima.iid_optimum(problem, values, floor=True)
     assert announced() == "the optimum"
     compile_each_time(distributions, "log_iid_set_probability")
     evaluate.measure_agreement(log, uniform)

@@ -50,10 +50,10 @@ def test_few_experts_at_a_time_have_the_same_optimum(
             ]
         )
     options: dict[str, Any] = {"floor": False, "exact": exact, "starts": 2}
-    few = optima.optimum(problem, values, **options)
+    few = optima.iid_optimum(problem, values, **options)
     prices = optima.check_shadow_prices(problem, values, few, floor=False, exact=exact)
     monkeypatch.setattr(expert_growth, "MIN_LARGE_POOL", SIZE + 1)
-    every = optima.optimum(problem, values, **options)
+    every = optima.iid_optimum(problem, values, **options)
     assert few.value == pytest.approx(every.value, abs=1e-7)
     assert_allclose(few.prices, every.prices, atol=1e-4)
     assert few.ceiling >= every.value - 1e-9
@@ -71,7 +71,7 @@ def test_a_limit_with_room_has_no_price_and_needs_no_other_optimum(
 ) -> None:
     problem, values = make_large_problem(), make_large_values(T=10)
     problem = problem.replace(limits=[*problem.limits, at_most("group 2", 2.9)])
-    best = optima.best_mixture(problem, values)
+    best = optima.optimum(problem, values)
     *_, ample = optima.check_shadow_prices(problem, values, best)
     assert (ample.price, ample.below, ample.above, ample.verdict) == (0.0, 0.0, 0.0, "agrees")
     looser = best_value(problem, values, 2.9 * 1.001)
@@ -80,7 +80,7 @@ def test_a_limit_with_room_has_no_price_and_needs_no_other_optimum(
 
 def best_value(problem: Problem, values: Floats, bound: float) -> float:
     *others, last = problem.limits
-    return optima.best_mixture(problem.replace(limits=[*others, last.at(bound)]), values).value
+    return optima.optimum(problem.replace(limits=[*others, last.at(bound)]), values).value
 
 
 def make_search(K: int = 9, rows: int = 30, fewest: int = 1) -> SetSearch:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bylot.optima import optimum
+from bylot.optima import iid_optimum
 from bylot.optima.polytope import Polytope
 from bylot.problem import Problem, at_least, at_most
 from test_exact_optimum import room_under_limits
@@ -23,7 +23,7 @@ def make_problem(draws: int, most: float = 0.7) -> Problem:
 def test_many_draws_have_an_optimum_within_the_limits(draws: int) -> None:
     """Asking ann always leaves half a dollar, enough for cat every other time."""
     problem = make_problem(draws)
-    best = optimum(problem, np.array(ANSWERS)[:, None], exact=True, floor=False)
+    best = iid_optimum(problem, np.array(ANSWERS)[:, None], exact=True, floor=False)
     assert room_under_limits(problem, best.policy).min() >= 0.0
     assert_allclose(best.value, 0.6875, atol=1e-6)
     assert best.value <= best.ceiling
@@ -31,7 +31,9 @@ def test_many_draws_have_an_optimum_within_the_limits(draws: int) -> None:
 
 def test_an_unreachable_bound_does_not_change_the_optimum() -> None:
     values = np.array(ANSWERS)[:, None]
-    loose, huge = (optimum(make_problem(2, most), values, exact=True) for most in (2.0, 1e100))
+    loose, huge = (
+        iid_optimum(make_problem(2, most), values, exact=True, floor=True) for most in (2.0, 1e100)
+    )
     assert_allclose(huge.value, loose.value, rtol=1e-9)
 
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bylot.errors import InfeasibleLimits
-from bylot.optima import ValueStack, check_shadow_prices, optimum
+from bylot.optima import ValueStack, check_shadow_prices, iid_optimum
 from bylot.optima.objective import Objective
 from bylot.optima.policy_search import ExactCosts, find_feasible_policy, maximise_locally
 from bylot.problem import Problem, at_least, at_most
@@ -23,7 +23,7 @@ def test_with_meeting_limits_the_optimum_is_as_good_as_slsqp_finds(
     usd: float, apart: float
 ) -> None:
     problem = make_meeting_limits(usd, apart)
-    best = optimum(problem, make_values(6), exact=True, floor=False)
+    best = iid_optimum(problem, make_values(6), exact=True, floor=False)
     found = solve_by_slsqp(problem, make_values(6), starts=10)
     assert room_under_limits(problem, best.policy).min() > -2e-9
     assert_allclose(best.value, found, atol=1e-6)
@@ -33,7 +33,7 @@ def test_with_meeting_limits_the_optimum_is_as_good_as_slsqp_finds(
 def test_two_pairs_of_limits_can_meet() -> None:
     limits = [make(name, 1.2) for name in ("usd", "junior") for make in (at_most, at_least)]
     problem = make_problem(6, 3, limits)
-    best = optimum(problem, make_values(6), exact=True, floor=False)
+    best = iid_optimum(problem, make_values(6), exact=True, floor=False)
     assert room_under_limits(problem, best.policy).min() > -2e-9
     assert_allclose(best.value, solve_by_slsqp(problem, make_values(6), starts=10), atol=1e-6)
 
@@ -50,14 +50,14 @@ def test_the_search_between_meeting_limits_takes_few_steps() -> None:
 
 def test_a_bound_that_meets_its_opposite_has_a_one_sided_price() -> None:
     problem, values = make_meeting_limits(1.6), make_values(6)
-    best = optimum(problem, values, exact=True, floor=False)
+    best = iid_optimum(problem, values, exact=True, floor=False)
     most, least = check_shadow_prices(problem, values, best, exact=True, floor=False)
     assert most.verdict == least.verdict == "edge"
     assert most.below is None
     assert least.above is None
     alone = make_problem(6, 3, [at_most("usd", 1.6)])
     (without_lower,) = check_shadow_prices(
-        alone, values, optimum(alone, values, exact=True, floor=False), exact=True, floor=False
+        alone, values, iid_optimum(alone, values, exact=True, floor=False), exact=True, floor=False
     )
     assert most.above == pytest.approx(without_lower.above, abs=1e-5)
     assert least.below == pytest.approx(0.0, abs=1e-5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bylot import Problem, Trace, at_least, at_most, optimum, score, simulate
+from bylot import Problem, Trace, at_least, at_most, iid_optimum, score, simulate
 from bylot.environments import Given
 from bylot.errors import ValuesError
 from bylot.metrics import (
@@ -17,7 +17,7 @@ from bylot.metrics import (
     format_gap,
     scale_problem_costs,
 )
-from bylot.optima import best_mixture
+from bylot.optima import optimum
 from bylot.policies import Omd
 from sample_problem import (
     make_five_expert_problem,
@@ -143,7 +143,7 @@ def test_exact_regret_is_against_the_optimum_under_exact_limits() -> None:
     values = make_recorded_environment(500).values
     trace = simulate_plain(horizon=500)
     usual, true = score(trace, values), score(trace, values, exact=True)
-    best = optimum(make_five_expert_problem(), values, exact=True)
+    best = iid_optimum(make_five_expert_problem(), values, exact=True, floor=True)
     assert true.best.value == best.value > usual.best.value
     assert true.regret == pytest.approx(best.value - true.expected)
     assert "under the paper's surrogate of the limits, proved to within 1e-9" in str(usual)
@@ -157,12 +157,13 @@ def test_with_contexts_both_regrets_use_the_same_kind_of_optimum() -> None:
     trace = simulate(make_five_expert_problem(), environment, "omd", rounds=300)
     usual, true = (score(trace, environment.values, exact=exact) for exact in (False, True))
     for one, exact in ((usual, False), (true, True)):
-        shared = optimum(
+        shared = iid_optimum(
             make_five_expert_problem(),
             environment.values,
             contexts=trace.record.contexts,
-            aggregate=True,
+            each_context=False,
             exact=exact,
+            floor=True,
         )
         assert one.aggregate == shared.value - one.expected
     assert true.aggregate > usual.aggregate
@@ -171,7 +172,8 @@ def test_with_contexts_both_regrets_use_the_same_kind_of_optimum() -> None:
 def test_an_optimum_of_the_other_kind_is_refused() -> None:
     values, trace = make_recorded_environment(500).values, simulate_plain(horizon=500)
     exact, surrogate = (
-        optimum(make_five_expert_problem(), values, exact=one) for one in (True, False)
+        iid_optimum(make_five_expert_problem(), values, exact=one, floor=True)
+        for one in (True, False)
     )
     with pytest.raises(ValuesError, match=r"got one under the exact limits; pass exact=True"):
         score(trace, values, exact)
@@ -215,7 +217,10 @@ def test_the_text_marks_bounds_that_do_not_apply() -> None:
 @pytest.mark.parametrize(
     ("policy", "name"),
     [
-        ("omd", "the best independent draws under the paper's surrogate of the limits"),
+        (
+            "omd",
+            "the best independent draws with floor 0.02 under the paper's surrogate of the limits",
+        ),
         ("tangent", "the best independent draws under the exact limits"),
         ("distinct", "the best mixture of panels of 2 experts under the limits"),
         ("noisy-or", "the best mixture of panels of 2 experts under the limits"),
@@ -233,6 +238,8 @@ def test_no_policy_within_the_limits_earns_more_than_the_optimum_of_its_kind(
     assert result.feasible[0.0]
     luck = 4 * float(trace.rewards.std()) / math.sqrt(2_000)  # of a policy that soon plays the best
     assert 0.7 * result.best.value < result.expected <= result.best.ceiling + luck
+    if contexts > 1:
+        name += ", kept in each context" if policy == "omd" else ", kept by all contexts together"
     assert f"% of OPT {result.best.value:.6f}: {name}, proved to within" in str(result)
 
 
@@ -247,26 +254,28 @@ def test_against_the_optimum_of_the_paper_other_policies_would_earn_more_than_al
     trace = simulate(problem, Given(values), policy, rounds=2_000, horizon=2_000)
     result = score(trace, values)
     assert result.feasible[0.0]
-    assert optimum(problem, values).ceiling < result.expected <= result.best.ceiling
+    assert iid_optimum(problem, values, floor=True).ceiling < result.expected <= result.best.ceiling
 
 
 def test_full_panels_that_cannot_keep_the_limits_are_compared_with_smaller_ones() -> None:
     problem = Problem(list("abc"), {"usd": [1.0, 1.0, 1.0]}, [at_most("usd", 1.5)], draws=2)
     values = np.random.default_rng(0).random((200, 1, 3))
     result = score(simulate(problem, Given(values), "random", rounds=200), values)
-    assert "the best mixture of panels of up to 2 experts" in str(result)
+    assert "the best mixture of panels of 1 to 2 experts" in str(result)
     assert not result.feasible[0.01]
 
 
 def test_the_optimum_of_another_class_of_distributions_is_refused() -> None:
     problem, values = make_five_expert_problem(), make_recorded_environment(500).values
-    panels = best_mixture(problem, values)
-    with pytest.raises(ValuesError, match=r"draws of omd are independent; give an .* optimum\(\)"):
+    panels = optimum(problem, values)
+    with pytest.raises(
+        ValuesError, match=r"draws of omd are independent; give an .* iid_optimum\(\)"
+    ):
         score(simulate_plain(), values, panels)
     trace = simulate(problem, make_recorded_environment(500), "distinct", rounds=500)
     assert score(trace, values, panels).best is panels
-    with pytest.raises(ValuesError, match=r"no independent draws; give an .* best_mixture\(\)"):
-        score(trace, values, optimum(problem, values))
+    with pytest.raises(ValuesError, match=r"no independent draws; give an .* optimum\(\)"):
+        score(trace, values, iid_optimum(problem, values, floor=True))
 
 
 @pytest.mark.parametrize("policy", ["random", "cbwk", "ts", "moe"])

@@ -16,11 +16,11 @@ import hospital
 from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
 from bylot.numerics.jit import Floats
 from bylot.optima import (
-    Mixture,
+    Optimum,
     ValueStack,
-    best_mixture,
     best_set,
     check_shadow_prices,
+    iid_optimum,
     optimum,
     set_search,
 )
@@ -84,7 +84,7 @@ def solve_by_enumeration(
 
 
 def recompute(
-    problem: Problem, best: Mixture, values: Floats, contexts: Floats
+    problem: Problem, best: Optimum, values: Floats, contexts: Floats
 ) -> tuple[float, Floats]:
     """Value and costs of a mixture, from its panels alone."""
     position = {name: i for i, name in enumerate(problem.experts)}
@@ -125,14 +125,14 @@ def test_no_mixture_of_all_sets_is_better(
     values = make_values(problem.size, seed)
     contexts = np.array([0, 1, 1, 0, 1, 1]) * several
     true = solve_by_enumeration(problem, values, contexts, fewer)
-    options: Any = {"contexts": contexts, "aggregate": True, "fewer": fewer}
+    options: Any = {"contexts": contexts, "fewer": fewer}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(set_search, "MAX_LISTED_SETS", listed)
         if true is None:
             with pytest.raises(InfeasibleLimits, match="no mixture of panels"):
-                best_mixture(problem, values, **options)
+                optimum(problem, values, **options)
             return
-        best = best_mixture(problem, values, **options)
+        best = optimum(problem, values, **options)
     assert_allclose(best.value, true, atol=1e-9)
     assert best.gap <= 2e-9 * set_rewards(values, tuple(range(problem.size))).mean()
     value, cost = recompute(problem, best, values, contexts)
@@ -148,7 +148,7 @@ def test_the_test_above_would_notice_a_missing_set(
     problem, values = make_problem(6, 2, [at_most("usd", 0.8)]), make_values(6)
     true = solve_by_enumeration(problem, values, np.zeros(6))
     assert true is not None
-    likeliest = best_mixture(problem, values).panels[0][0][0]
+    likeliest = optimum(problem, values).panels[0][0][0]
     positions = [problem.experts.index(name) for name in likeliest]
     list_all_sets = ListedSets.of
 
@@ -161,7 +161,7 @@ def test_the_test_above_would_notice_a_missing_set(
     monkeypatch.setattr(
         bylot.optima.mixtures, "list_systematic_sets", lambda p: [(0, 5), (2, 5), (0, 2)]
     )
-    assert best_mixture(problem, values).value < true - 1e-4
+    assert optimum(problem, values).value < true - 1e-4
 
 
 @few_examples
@@ -204,18 +204,18 @@ def test_systematic_sets_can_be_mixed_to_any_inclusion_probabilities(
 def test_one_budget_for_all_contexts_earns_more_than_limits_for_each() -> None:
     problem, values = make_problem(7, 2, [at_most("usd", 0.25)]), make_values(7)
     contexts = np.array([0, 0, 0, 1, 1, 1])
-    each = best_mixture(problem, values, contexts=contexts)
-    alone = [best_mixture(problem, values[contexts == x]).value for x in (0, 1)]
+    each = optimum(problem, values, contexts=contexts, each_context=True)
+    alone = [optimum(problem, values[contexts == x]).value for x in (0, 1)]
     assert each.value == pytest.approx(np.mean(alone), abs=1e-9)
     assert (problem.rows @ each.inclusion.T <= 0.25 + 1e-9).all()
-    together = best_mixture(problem, values, contexts=contexts, aggregate=True)
+    together = optimum(problem, values, contexts=contexts)
     assert together.value > each.value + 1e-4
     assert list(together.contexts) == [0, 1]  # type: ignore[arg-type]
 
 
 def test_without_limits_the_best_mixture_is_the_best_set() -> None:
     problem, values = make_problem(8, 3, []), make_values(8)
-    best, fixed = best_mixture(problem, values), best_set(problem, values)
+    best, fixed = optimum(problem, values), best_set(problem, values)
     assert best.value == pytest.approx(fixed.value, abs=1e-12)
     assert best.gap <= 1e-9
 
@@ -228,9 +228,9 @@ def test_smaller_panels_earn_at_least_as_much_as_full_panels_and_iid_draws(
         make_problem(7, 3, [at_most("usd", bound), at_least("junior", 0.3)]),
         make_values(7),
     )
-    fewer = best_mixture(problem, values, fewer=True)
-    assert fewer.value >= best_mixture(problem, values).value - 1e-9
-    assert fewer.ceiling >= optimum(problem, values, floor=False, exact=True).value - 1e-9
+    fewer = optimum(problem, values, fewer=True)
+    assert fewer.value >= optimum(problem, values).value - 1e-9
+    assert fewer.ceiling >= iid_optimum(problem, values, floor=False, exact=True).value - 1e-9
 
 
 def test_the_minimum_of_a_problem_is_that_of_its_best_mixture() -> None:
@@ -238,22 +238,22 @@ def test_the_minimum_of_a_problem_is_that_of_its_best_mixture() -> None:
     values = np.array([[[1.0, 0.0, 0.1, 0.1, 0.1], [0.0, 1.0, 0.1, 0.1, 0.1]]])
     costs, limits = {"usd": [3.0, 3.0, 1.0, 1.0, 1.0]}, [at_most("usd", 3.2)]
     plain = Problem(list("abcde"), costs, limits, draws=3)
-    best = [best_mixture(plain.replace(min_draws=fewest), values) for fewest in (1, 2, 3)]
+    best = [optimum(plain.replace(min_draws=fewest), values) for fewest in (1, 2, 3)]
     for fewest, one in zip((1, 2, 3), best, strict=True):
         assert min(len(panel) for panel, _ in one.panels[0]) == fewest
-        assert one.fewer == (fewest < 3)
+        assert one.sizes == (fewest, 3)
     assert best[0].value > best[1].value + 0.1 > best[2].value + 0.2
-    assert best[0].value == pytest.approx(best_mixture(plain, values, fewer=True).value)
-    assert best[2].value == pytest.approx(best_mixture(plain, values).value)
+    assert best[0].value == pytest.approx(optimum(plain, values, fewer=True).value)
+    assert best[2].value == pytest.approx(optimum(plain, values).value)
 
 
 def test_prices_agree_with_difference_quotients() -> None:
     limits = [at_most("usd", 0.9), at_least("junior", 1.3), at_most("junior", 3.0)]
     problem, values = make_problem(8, 3, limits), make_values(8)
-    several: Any = {"contexts": np.arange(6) % 2, "aggregate": True}
+    several: Any = {"contexts": np.arange(6) % 2}
     none: Any = {}
     for options in (none, several):
-        best = best_mixture(problem, values, **options)
+        best = optimum(problem, values, **options)
         prices = check_shadow_prices(problem, values, best, **options)
         assert [price.verdict for price in prices] == ["agrees"] * 3
         assert prices[0].price > 1e-2
@@ -261,13 +261,13 @@ def test_prices_agree_with_difference_quotients() -> None:
         assert abs(prices[2].price) < 1e-9
         step = 1e-4
         moved = [limits[0].at(0.9 + step), *limits[1:]]
-        more = best_mixture(make_problem(8, 3, moved), values, **options)
+        more = optimum(make_problem(8, 3, moved), values, **options)
         assert (more.value - best.value) / step == pytest.approx(prices[0].price, rel=1e-4)
 
 
 def test_a_wrong_price_is_detected() -> None:
     problem, values = make_problem(8, 3, [at_most("usd", 0.9)]), make_values(8)
-    best = best_mixture(problem, values)
+    best = optimum(problem, values)
     wrong = replace(best, prices=best.prices * 1.03)
     assert check_shadow_prices(problem, values, wrong)[0].verdict == "differs"
 
@@ -276,7 +276,7 @@ def test_a_kink_reports_both_one_sided_prices() -> None:
     """Up to 1 a unit buys 1 of b, beyond it only 0.2: by c instead of b."""
     problem = Problem(["a", "b", "c"], {"usd": [0.0, 1.0, 2.0]}, [at_most("usd", 1.0)], draws=1)
     values = np.array([[0.0, 1.0, 1.2]])
-    (usd,) = check_shadow_prices(problem, values, best_mixture(problem, values))
+    (usd,) = check_shadow_prices(problem, values, optimum(problem, values))
     assert usd.verdict == "kink"
     assert_allclose([usd.below or 0.0, usd.above or 0.0], [1.0, 0.2], rtol=1e-6)
 
@@ -284,30 +284,45 @@ def test_a_kink_reports_both_one_sided_prices() -> None:
 def test_the_error_for_infeasible_full_panels_names_the_limits() -> None:
     problem = make_problem(4, 3, [at_most("usd", 0.3)])
     with pytest.raises(InfeasibleLimits, match=r"panels of 3 different.*usd.*use fewer=True"):
-        best_mixture(problem, make_values(4))
-    assert best_mixture(problem, make_values(4), fewer=True).value > 0.0
+        optimum(problem, make_values(4), fewer=False)
+    smaller = optimum(problem, make_values(4), fewer=True)
+    assert smaller.value > 0.0
+    by_default = optimum(problem, make_values(4))
+    assert by_default.value == smaller.value
+    assert by_default.question == "the best mixture of panels of 1 to 3 experts under the limits"
+
+
+def test_the_policy_of_an_optimum_is_its_table_of_panels() -> None:
+    problem = make_problem(4, 2, [at_most("usd", 0.9)])
+    alone = optimum(problem, make_values(4))
+    assert alone.policy == alone.panels[0]
+    assert sum(probability for _, probability in alone.policy) == pytest.approx(1.0)
+    several = optimum(problem, make_values(4), contexts=[0, 1, 0, 1, 0, 1], each_context=True)
+    assert several.policy == several.panels
+    assert len(several.policy) == 2
+    assert several.question.endswith("under the limits, kept in each context")
 
 
 def test_a_bound_with_a_single_feasible_panel_is_solved() -> None:
     problem = Problem(["a", "b", "c"], {"usd": [0.1, 0.7, 0.9]}, [at_most("usd", 0.8)], draws=2)
-    best = best_mixture(problem, [[0.2, 0.3, 0.9]])
+    best = optimum(problem, [[0.2, 0.3, 0.9]])
     assert best.panels == (((("a", "b"), 1.0),),)
 
 
 def test_with_more_draws_than_experts_all_experts_are_in_the_panel() -> None:
-    best = best_mixture(make_problem(3, 5, []), make_values(3))
+    best = optimum(make_problem(3, 5, []), make_values(3))
     assert list(best.inclusion) == [1.0, 1.0, 1.0]
 
 
 def test_values_for_another_number_of_experts_are_refused() -> None:
     with pytest.raises(ValuesError, match="for 3 experts, the problem has 4"):
-        best_mixture(make_problem(4, 2, []), make_values(3))
+        optimum(make_problem(4, 2, []), make_values(3))
 
 
 def test_the_hospital_example_has_a_certified_best_mixture() -> None:
     values, weights, _ = hospital.make_environment().expected()
     problem, stack = hospital.make_problem(), ValueStack(values, weights=weights)
-    best = best_mixture(problem, stack)
+    best = optimum(problem, stack)
     assert best.value == pytest.approx(0.810858, abs=1e-6)
     assert best.gap <= 1e-9
     verdicts = {price.verdict for price in check_shadow_prices(problem, stack, best)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bylot import Problem, Router, at_least, at_most, best_mixture, simulate
+from bylot import Problem, Router, at_least, at_most, optimum, simulate
 from bylot.environments import Given, Noisy, Regime
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_violation
@@ -198,7 +198,7 @@ def compare_with_reference(problem: Problem, environment: Given, worth: float) -
 @pytest.mark.parametrize("seed", range(4))
 def test_limits_hold_at_the_horizon_and_rewards_are_near_the_best_mixture(seed: int) -> None:
     environment = Given(make_stationary_environment().rounds(0, 3_000, seed).values)
-    best = best_mixture(make_five_expert_problem(), environment.values).value
+    best = optimum(make_five_expert_problem(), environment.values).value
     noisy_or = simulate(
         make_five_expert_problem(), environment, "noisy-or", rounds=3_000, seed=seed, horizon=3_000
     )
@@ -372,7 +372,7 @@ def test_a_cost_common_to_all_experts_does_not_change_prices(base: float) -> Non
     )
     assert measure_worst_violation(trace) == 0.0
     assert trace.record.replaced.mean() < 0.01
-    assert best_mixture(problem, environment.values).value - trace.rewards.mean() < 0.01
+    assert optimum(problem, environment.values).value - trace.rewards.mean() < 0.01
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -413,7 +413,7 @@ def test_a_binding_limit_is_spent_evenly_without_the_guard(case: str) -> None:
     assert trace.record.replaced.sum() < 10
     thirds = trace.spend[:, 0].reshape(3, 1_000).mean(axis=1)
     assert_allclose(thirds, limit.bound, rtol=0.04)
-    assert best_mixture(problem, environment.values).value - trace.rewards.mean() < 0.02
+    assert optimum(problem, environment.values).value - trace.rewards.mean() < 0.02
 
 
 def test_prices_do_not_move_while_available_experts_cannot_keep_the_limit() -> None:

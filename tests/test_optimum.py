@@ -12,7 +12,7 @@ from scipy.optimize import LinearConstraint, linprog, minimize
 
 from bylot.errors import InfeasibleLimits, ProblemError, ValuesError
 from bylot.numerics.jit import Floats, Ints
-from bylot.optima import Optimum, ValueStack, optimum
+from bylot.optima import IidOptimum, ValueStack, iid_optimum
 from bylot.optima.objective import Objective
 from bylot.optima.policy_search import Subproblem
 from bylot.problem import Limit, Problem, at_least, at_most
@@ -39,7 +39,7 @@ def make_limited_problem(K: int, draws: int) -> Problem:
     return make_problem(K, draws, [at_most("usd", 0.44 * draws), at_least("junior", 0.45)])
 
 
-def assert_certified(problem: Problem, values: Floats, best: Optimum, floor: float) -> None:
+def assert_certified(problem: Problem, values: Floats, best: IidOptimum, floor: float) -> None:
     """Assert feasibility, value and optimality, with a linear program of the test's own."""
     q = best.policy
     assert q.min() >= floor - 1e-12
@@ -69,7 +69,9 @@ def assert_certified(problem: Problem, values: Floats, best: Optimum, floor: flo
 @pytest.mark.parametrize("floor", [True, False])
 def test_the_optimum_is_feasible_and_certified(K: int, draws: int, floor: bool) -> None:
     problem, values = make_limited_problem(K, draws), make_values(K)
-    assert_certified(problem, values, optimum(problem, values, floor=floor), problem.floor * floor)
+    assert_certified(
+        problem, values, iid_optimum(problem, values, floor=floor), problem.floor * floor
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,14 +90,14 @@ def test_the_optimum_is_feasible_and_certified(K: int, draws: int, floor: bool) 
 def test_values_with_ties_zeros_and_duplicates_are_solved(values: Floats) -> None:
     for limits in ([], [at_most("usd", 0.9), at_least("junior", 0.4)]):
         problem = make_problem(9, 3, limits)
-        assert_certified(problem, values, optimum(problem, values, floor=False), 0.0)
+        assert_certified(problem, values, iid_optimum(problem, values, floor=False), 0.0)
 
 
 def test_a_suboptimal_policy_has_a_large_gap() -> None:
     problem, values = make_limited_problem(5, 3), make_values(5)
     F = Objective((ValueStack(values),), problem.draws)
     polytope = Subproblem(problem, F, np.ones(1), 0.0, 1e-9).surrogate_program().polytope
-    best = optimum(problem, values, floor=False)
+    best = iid_optimum(problem, values, floor=False)
     for q, wrong in ((best.policy, False), (polytope.face.centre[0], True)):  # type: ignore[union-attr]
         value, slope = F.slope(q[None])
         certificate = polytope.certify(q[None], slope)
@@ -119,12 +121,12 @@ def test_slsqp_finds_the_same_value(K: int, draws: int) -> None:
         method="SLSQP",
         tol=1e-12,
     )
-    assert_allclose(optimum(problem, values).value, -found.fun, atol=1e-7)
+    assert_allclose(iid_optimum(problem, values, floor=True).value, -found.fun, atol=1e-7)
 
 
 def test_no_point_of_a_fine_grid_is_better() -> None:
     problem, values, n = make_limited_problem(3, 2), make_values(3), 200
-    best, highest = optimum(problem, values, floor=False), 0.0
+    best, highest = iid_optimum(problem, values, floor=False), 0.0
     for i, j in itertools.product(range(n + 1), repeat=2):
         q = np.array([i, j, n - i - j]) / n
         if i + j <= n and distance_to_box(problem.box, problem.rows @ q) == 0.0:
@@ -133,9 +135,9 @@ def test_no_point_of_a_fine_grid_is_better() -> None:
 
 
 def test_prices_equal_difference_quotients() -> None:
-    def solve_at_bounds(usd: float, junior: float) -> Optimum:
+    def solve_at_bounds(usd: float, junior: float) -> IidOptimum:
         limits = [at_most("usd", usd), at_least("junior", junior)]
-        return optimum(make_problem(8, 3, limits), make_values(8))
+        return iid_optimum(make_problem(8, 3, limits), make_values(8), floor=True)
 
     h, best = 1e-4, solve_at_bounds(0.9, 0.5)
     usd = (solve_at_bounds(0.9 + h, 0.5).value - solve_at_bounds(0.9 - h, 0.5).value) / (2 * h)
@@ -148,28 +150,31 @@ def test_prices_equal_difference_quotients() -> None:
 def test_the_unit_of_a_cost_does_not_matter() -> None:
     plain = make_problem(8, 3, [at_most("usd", 0.9), at_least("junior", 0.5)])
     cents = make_problem(8, 3, [at_most("usd", 0.9e6), at_least("junior", 0.5)], unit=1e6)
-    one, other = optimum(plain, make_values(8)), optimum(cents, make_values(8))
+    one, other = (
+        iid_optimum(plain, make_values(8), floor=True),
+        iid_optimum(cents, make_values(8), floor=True),
+    )
     assert_allclose(one.value, other.value, rtol=1e-8)
     assert_allclose(one.prices[0], 1e6 * other.prices[0], rtol=1e-5)
 
 
 def test_a_problem_without_limits_has_no_prices() -> None:
     problem, values = make_problem(6, 3, []), make_values(6)
-    best = optimum(problem, values, floor=False)
+    best = iid_optimum(problem, values, floor=False)
     assert_certified(problem, values, best, 0.0)
     assert best.prices.shape == (0,)
 
 
 def test_a_floor_of_one_over_k_leaves_only_uniform_play() -> None:
     problem, values = make_problem(4, 2, []), make_values(4)
-    best = optimum(problem, values, floor=0.25)
+    best = iid_optimum(problem, values, floor=0.25)
     assert_allclose(best.policy, 0.25)
     assert best.gap <= 1e-12
 
 
 def test_a_lower_floor_is_never_worse() -> None:
     problem, values = make_limited_problem(8, 3), make_values(8, T=1, N=1)
-    high, own, none = (optimum(problem, values, floor=f).value for f in (0.05, True, False))
+    high, own, none = (iid_optimum(problem, values, floor=f).value for f in (0.05, True, False))
     assert high + 1e-4 < own < none - 1e-4
 
 
@@ -177,7 +182,7 @@ def test_limits_that_leave_one_policy_give_that_policy() -> None:
     costs = {"a": [1.0, 0.0, 0.0], "b": [0.0, 1.0, 0.0]}
     limits = [at_most("a", 0.4), at_least("a", 0.2), at_most("b", 1.0), at_least("b", 0.5)]
     problem = Problem(["x", "y", "z"], costs, limits, draws=2)
-    best = optimum(problem, make_values(3), floor=False)
+    best = iid_optimum(problem, make_values(3), floor=False)
     assert_allclose(best.policy, [0.2, 0.5, 0.3], atol=1e-11)
     assert best.gap <= CERTIFIED
 
@@ -186,39 +191,39 @@ def test_limits_that_leave_one_policy_give_that_policy() -> None:
 def test_very_thin_feasible_sets_are_solved(width: float) -> None:
     problem = make_problem(9, 3, [at_least("junior", 1.0 - width)])
     values = make_values(9)
-    best = optimum(problem, values, floor=False)
+    best = iid_optimum(problem, values, floor=False)
     assert_certified(problem, values, best, 0.0)
-    only_juniors = optimum(make_problem(9, 3, [at_least("junior", 1.0)]), values, floor=False)
+    only_juniors = iid_optimum(make_problem(9, 3, [at_least("junior", 1.0)]), values, floor=False)
     assert_allclose(best.value, only_juniors.value, atol=10 * width + 2 * CERTIFIED)
 
 
 def test_the_error_for_an_empty_surrogate_suggests_exact_limits() -> None:
     problem = make_problem(6, 3, [at_least("junior", 1.2)])  # at most 1 in the mean of the draws
     with pytest.raises(InfeasibleLimits, match=r"at_least\('junior', 1.2\).*exact=True"):
-        optimum(problem, make_values(6))
-    assert optimum(problem, make_values(6), exact=True).gap <= CERTIFIED
+        iid_optimum(problem, make_values(6), floor=True)
+    assert iid_optimum(problem, make_values(6), exact=True, floor=True).gap <= CERTIFIED
 
 
 def test_many_rounds_are_solved_from_coarse_to_fine() -> None:
     problem, values = make_limited_problem(5, 3), make_values(5, T=4_100, N=1)
-    assert_certified(problem, values, optimum(problem, values), problem.floor)
+    assert_certified(problem, values, iid_optimum(problem, values, floor=True), problem.floor)
 
 
 def test_many_nearly_saturated_rounds_are_solved() -> None:
     rng = np.random.default_rng(2)
     values = np.where(rng.random((2, 12)) < 0.4, 1.0, rng.random((4_100, 2, 12)) ** 0.2)
     for problem in (make_limited_problem(12, 5), make_problem(12, 5, [])):
-        assert_certified(problem, values, optimum(problem, values), problem.floor)
+        assert_certified(problem, values, iid_optimum(problem, values, floor=True), problem.floor)
 
 
 @pytest.mark.parametrize("T", [6, 4_100])
 def test_an_optimal_start_is_returned_unchanged(T: int) -> None:
     stack = ValueStack(make_values(10, T))
-    unlimited = optimum(make_problem(10, 3, []), stack)
+    unlimited = iid_optimum(make_problem(10, 3, []), stack, floor=True)
     spent = float(make_problem(10, 3, []).costs["usd"] @ unlimited.policy)
     for bound, kept in ((3.03 * spent, True), (2.7 * spent, False)):
         problem = make_problem(10, 3, [at_most("usd", bound)])
-        best = optimum(problem, stack, start=unlimited.policy)
+        best = iid_optimum(problem, stack, start=unlimited.policy, floor=True)
         assert np.array_equal(best.policy, unlimited.policy) is kept
         assert (best.prices == 0.0).all() == kept
         assert_certified(problem, stack.values, best, problem.floor)
@@ -226,18 +231,18 @@ def test_an_optimal_start_is_returned_unchanged(T: int) -> None:
 
 def test_threads_can_share_a_stack() -> None:
     problem, stack = make_limited_problem(10, 3), ValueStack(make_values(10, T=4_100))
-    alone = optimum(problem, stack)
+    alone = iid_optimum(problem, stack, floor=True)
     with ThreadPoolExecutor(4) as threads:
-        for best in threads.map(lambda _: optimum(problem, stack), range(8)):
+        for best in threads.map(lambda _: iid_optimum(problem, stack, floor=True), range(8)):
             assert_array_equal(best.policy, alone.policy)
 
 
 def test_any_start_leads_to_the_same_value() -> None:
     problem, stack = make_limited_problem(10, 3), ValueStack(make_values(10))
-    best = optimum(problem, stack)
+    best = iid_optimum(problem, stack, floor=True)
     forbidden = np.eye(10)[3]
     for start in (best.policy, forbidden):
-        again = optimum(problem, stack, start=start)
+        again = iid_optimum(problem, stack, start=start, floor=True)
         assert_allclose(again.value, best.value, atol=CERTIFIED)
         assert_certified(problem, stack.values, again, problem.floor)
 
@@ -255,12 +260,12 @@ def make_two_contexts(K: int, T: int = 30) -> tuple[Floats, Ints]:
 
 def test_with_contexts_each_policy_is_the_optimum_of_its_context() -> None:
     problem, (values, kinds) = make_limited_problem(6, 2), make_two_contexts(6)
-    both = optimum(problem, values, contexts=kinds)
+    both = iid_optimum(problem, values, contexts=kinds, floor=True, each_context=True)
     assert both.contexts is not None
     assert_array_equal(both.contexts, [7, 9])
     total = 0.0
     for row, kind in enumerate([7, 9]):
-        alone = optimum(problem, values[kinds == kind])
+        alone = iid_optimum(problem, values[kinds == kind], floor=True)
         total += (kinds == kind).mean() * alone.value
         assert_allclose(
             expected_reward(both.policy[row], values[kinds == kind], 2), alone.value, atol=CERTIFIED
@@ -271,9 +276,9 @@ def test_with_contexts_each_policy_is_the_optimum_of_its_context() -> None:
 
 def test_one_budget_for_all_contexts_holds_on_average_and_earns_more() -> None:
     problem, (values, kinds) = make_limited_problem(6, 2), make_two_contexts(6)
-    each = optimum(problem, values, contexts=kinds)
-    shared = optimum(problem, values, contexts=kinds, aggregate=True)
-    without_contexts = optimum(problem, values)
+    each = iid_optimum(problem, values, contexts=kinds, floor=True, each_context=True)
+    shared = iid_optimum(problem, values, contexts=kinds, floor=True)
+    without_contexts = iid_optimum(problem, values, floor=True)
     shares = np.array([(kinds == 7).mean(), (kinds == 9).mean()])
     assert distance_to_box(problem.box, problem.rows @ (shares @ shared.policy)) <= 1e-12
     assert shared.gap <= CERTIFIED
@@ -291,9 +296,11 @@ def test_one_budget_for_all_contexts_holds_on_average_and_earns_more() -> None:
 
 def test_a_single_context_gives_the_optimum_without_contexts() -> None:
     problem, values = make_limited_problem(6, 2), make_values(6)
-    plain = optimum(problem, values)
-    for aggregate in (False, True):
-        one = optimum(problem, values, contexts=np.zeros(6, dtype=int), aggregate=aggregate)
+    plain = iid_optimum(problem, values, floor=True)
+    for each_context in (False, True):
+        one = iid_optimum(
+            problem, values, contexts=np.zeros(6, dtype=int), each_context=each_context, floor=True
+        )
         assert one.policy.shape == (1, 6)
         assert_allclose(one.value, plain.value, atol=CERTIFIED)
 
@@ -310,19 +317,21 @@ def test_each_benchmark_is_at_most_the_next(seed: int, K: int, draws: int) -> No
         at_least("b", float(0.9 * costs["b"] @ q)),
     ]
     problem = Problem([f"e{i}" for i in range(K)], costs, limits, draws=draws)
-    without_contexts = optimum(problem, values, floor=False)
-    context = optimum(problem, values, floor=False, contexts=kinds)
-    shared = optimum(problem, values, floor=False, contexts=kinds, aggregate=True)
-    unlimited = optimum(make_problem(K, draws, []), values, floor=False, contexts=kinds)
+    without_contexts = iid_optimum(problem, values, floor=False)
+    context = iid_optimum(problem, values, floor=False, contexts=kinds, each_context=True)
+    shared = iid_optimum(problem, values, floor=False, contexts=kinds)
+    unlimited = iid_optimum(
+        make_problem(K, draws, []), values, floor=False, contexts=kinds, each_context=True
+    )
     chain = [without_contexts, context, shared, unlimited]
     assert all(best.gap <= CERTIFIED for best in chain)
     assert all(a.value <= b.ceiling + 1e-12 for a, b in itertools.pairwise(chain))
     assert without_contexts.value >= expected_reward(q, values, draws) - CERTIFIED
-    exact = optimum(
+    exact = iid_optimum(
         problem, values, floor=False, exact=True, start=without_contexts.policy, starts=2
     )
     assert without_contexts.value <= exact.value + CERTIFIED
-    free = optimum(make_problem(K, draws, []), values, floor=False)
+    free = iid_optimum(make_problem(K, draws, []), values, floor=False)
     assert exact.value <= free.ceiling + 1e-12
 
 
@@ -332,7 +341,7 @@ def test_each_benchmark_is_at_most_the_next(seed: int, K: int, draws: int) -> No
 def test_values_are_checked() -> None:
     problem = make_problem(3, 2, [])
     with pytest.raises(ValuesError, match="4 experts, the problem has 3"):
-        optimum(problem, np.ones((2, 4)))
+        iid_optimum(problem, np.ones((2, 4)), floor=True)
     with pytest.raises(ValuesError, match="shape"):
         ValueStack(np.ones(3))
     for wrong in (-0.1, np.nan, np.inf):
@@ -342,8 +351,12 @@ def test_values_are_checked() -> None:
 
 def test_context_labels_can_be_strings() -> None:
     problem, values = make_problem(3, 2, []), make_values(3)
-    named = optimum(problem, values, contexts=["b", "a", "b", "a", "b", "a"])
-    numbered = optimum(problem, values, contexts=[1, 0, 1, 0, 1, 0])
+    named = iid_optimum(
+        problem, values, contexts=["b", "a", "b", "a", "b", "a"], floor=True, each_context=True
+    )
+    numbered = iid_optimum(
+        problem, values, contexts=[1, 0, 1, 0, 1, 0], floor=True, each_context=True
+    )
     assert named.contexts is not None
     assert named.contexts.tolist() == ["a", "b"]
     np.testing.assert_array_equal(named.policy, numbered.policy)
@@ -352,20 +365,22 @@ def test_context_labels_can_be_strings() -> None:
 def test_contexts_start_and_floor_are_checked() -> None:
     problem, values = make_problem(3, 2, []), make_values(3)
     with pytest.raises(ValuesError, match="one whole number or string for each of the 6 rounds"):
-        optimum(problem, values, contexts=[0, 1])
+        iid_optimum(problem, values, contexts=[0, 1], floor=True, each_context=True)
     with pytest.raises(ValuesError, match="one whole number"):
-        optimum(problem, values, contexts=np.zeros(6))
+        iid_optimum(problem, values, contexts=np.zeros(6), floor=True, each_context=True)
     with pytest.raises(ValuesError, match="sum to 1"):
-        optimum(problem, values, start=[0.5, 0.2, 0.2])
+        iid_optimum(problem, values, start=[0.5, 0.2, 0.2], floor=True)
     with pytest.raises(ProblemError, match=r"invalid floor 0\.5: expected"):
-        optimum(problem, values, floor=0.5)
+        iid_optimum(problem, values, floor=0.5)
 
 
 def test_inclusion_is_the_probability_of_each_expert_in_each_context() -> None:
     unlimited = Problem(["a", "b"], {}, draws=2)
-    alone = optimum(unlimited, [[1.0, 1.0]], start=[0.5, 0.5])
+    alone = iid_optimum(unlimited, [[1.0, 1.0]], start=[0.5, 0.5], floor=True)
     assert_allclose(alone.inclusion(2), [1 - (1 - alone.policy) ** 2])
-    several = optimum(unlimited, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False)
+    several = iid_optimum(
+        unlimited, [[[1.0, 0.0]], [[0.0, 1.0]]], contexts=["x", "y"], floor=False, each_context=True
+    )
     # A gap of 1e-9 determines q to 1e-9^(1/2) only
     assert_allclose(several.inclusion(2), np.eye(2), atol=1e-4)
 
@@ -378,7 +393,7 @@ def test_a_corner_with_hardly_any_room_has_its_optimum(size: int, seed: int, roo
     limits = [at_most("cost", 1.0), at_least("skill", skill[0] + 10.0**room)]
     names = [f"expert {i}" for i in range(size)]
     problem = Problem(names, {"cost": cost, "skill": skill}, limits, draws=1)
-    best = optimum(problem, values[None], floor=False)
+    best = iid_optimum(problem, values[None], floor=False)
     assert best.gap <= 1e-9
     assert best.value >= 1.0 - 1e-6
     assert skill @ best.policy >= skill[0] + 10.0**room - 2e-11

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import hospital
 from bylot.environments import Outcomes
 from bylot.numerics.jit import Floats, Ints
-from bylot.optima import ValueStack, optimum
+from bylot.optima import ValueStack, iid_optimum
 from bylot.problem import Problem
 from bylot.simulation import simulate
 
@@ -320,7 +320,9 @@ def test_the_limits_of_the_hospital_can_be_kept_but_not_their_surrogate() -> Non
 
 def test_the_best_policy_for_the_hospital_has_the_known_value() -> None:
     problem, (values, weights, _) = hospital.make_problem(), hospital.make_environment().expected()
-    best = optimum(problem, ValueStack(values, weights=weights), exact=True, floor=False, starts=1)
+    best = iid_optimum(
+        problem, ValueStack(values, weights=weights), exact=True, floor=False, starts=1
+    )
     assert_allclose(best.value, 0.77775, atol=5e-6)
     spend = problem.rows @ (1 - (1 - best.policy) ** 3)
     assert ((spend - problem.bounds) * problem.signs > -1e-9).all()

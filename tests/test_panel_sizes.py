@@ -13,7 +13,7 @@ from bylot.environments import Given
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
-from bylot.optima import best_mixture
+from bylot.optima import optimum
 from bylot.policies import NoisyOr
 from bylot.policies.base import Ticket, decide, learn
 from bylot.policies.panel_sizes import compute_least_costs, find_problem_of_one_size
@@ -53,7 +53,7 @@ def test_fewer_members_earn_more_under_a_tight_budget(seed: int) -> None:
         for problem in (exact, upto)
     )
     best_full, best = (
-        best_mixture(exact, answers.values, fewer=smaller).value for smaller in (False, True)
+        optimum(exact, answers.values, fewer=smaller).value for smaller in (False, True)
     )
     assert best > best_full + 0.05
     assert fewer.rewards.mean() > best_full > full.rewards.mean()

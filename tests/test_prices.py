@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bylot
-from bylot.optima import ValueStack, best_mixture
+from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem, at_most
 from bylot.router.core_status import report_status
 from bylot.router.price_average import MEMORY_READINGS, PriceAverage
@@ -27,7 +27,7 @@ def test_an_average_price_is_that_of_the_optimum_within_its_spread_and_a_reading
     None
 ):
     values = make_stationary_environment().rounds(0, 4_000, seed=99).values
-    true = np.abs(best_mixture(make_five_expert_problem(), ValueStack(values)).prices)
+    true = np.abs(optimum(make_five_expert_problem(), ValueStack(values)).prices)
     outside = []
     for seed in range(5):
         router = play_some(seed, 6 * PERIOD)

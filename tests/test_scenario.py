@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.environments import Noisy, Outcomes
 from bylot.errors import DataError
-from bylot.optima import optimum
+from bylot.optima import iid_optimum
 from bylot.problem_files import ProblemFile, read
 from bylot.scenario import (
     Scenario,
@@ -78,7 +78,7 @@ def test_optima_are_computed_on_the_expected_request_of_each_context(tmp_path: P
     file, one = read_problem(tmp_path), make_scenario(tmp_path, dimension="topic", context="ward")
     stack, contexts = one.optimum_input(rounds=10, seeds=[0])
     assert contexts is not None
-    best = optimum(file.problem, stack, contexts=contexts, floor=False)
+    best = iid_optimum(file.problem, stack, contexts=contexts, floor=False, each_context=True)
     day = 0.75  # heart and skin need one each: of two draws from (1/2, 1/2), 3/4 each
     q = best.policy[1, 1]  # ann at night: (0.5 (1 - (1 - q)^2) + 0.25 (1 - q^2)) / 2
     night = (0.5 * (1 - (1 - q) ** 2) + 0.25 * (1 - q**2)) / 2

@@ -79,7 +79,7 @@ def test_counters_of_spend_and_reward_never_decrease(server: ServerClient) -> No
     name, seen = router.rpartition("/")[2], list[dict[tuple[str, ...], float]]()
     decisions = [server.decide(router) for _ in range(4)]
     stated = sum(one["spend"]["usd"] for one in decisions)
-    lower, higher, cancelled, _ = decisions
+    lower, higher, cancelled, plain = decisions
     for id, value, change in ((lower["id"], -1.0, -0.5), (higher["id"], 0.25, 0.75)):
         seen.append(scrape_metrics(server))
         decision = lower if id == lower["id"] else higher
@@ -88,17 +88,31 @@ def test_counters_of_spend_and_reward_never_decrease(server: ServerClient) -> No
     seen.append(scrape_metrics(server))
     server.post(f"/v1/decisions/{cancelled['id']}/cancel")
     seen.append(scrape_metrics(server))
+    server.post(f"/v1/decisions/{plain['id']}/reward", json={"value": -1.0})
+    seen.append(scrape_metrics(server))
+    late = {"spend": {"usd": plain["spend"]["usd"] - 0.25}}  # known to be lower only afterwards
+    server.post(f"/v1/decisions/{plain['id']}/reward", json=late | {"key": "bill"})
+    seen.append(scrape_metrics(server))
     for before, after in itertools.pairwise(seen):
         assert all(after[key] >= old for key, old in before.items() if key[0].endswith("_total"))
     last, cost = seen[-1], ("usd", name)
-    assert last["bylot_spend_total", *cost] == pytest.approx(stated)
+    declared = [seen[n]["bylot_declared_cost_total", *cost] for n in (0, -1)]
+    assert declared == pytest.approx([stated, stated])
+    reported = [
+        lower["spend"]["usd"] - 0.5,
+        higher["spend"]["usd"] + 0.75,
+        0,
+        plain["spend"]["usd"],
+    ]
+    spent = [one.get(("bylot_spend_total", *cost), 0.0) for one in seen]
+    assert spent == pytest.approx([0.0, *itertools.accumulate(reported), sum(reported)])
     assert last["bylot_spend_added_total", *cost] == pytest.approx(0.75)
-    saved = 0.5 + cancelled["spend"]["usd"]
+    saved = 0.5 + 0.25 + cancelled["spend"]["usd"]
     assert last["bylot_spend_saved_total", *cost] == pytest.approx(saved)
     settled = server.get(f"{router}/status").json()["costs"]["usd"]["settled"]
     assert settled == pytest.approx(stated + 0.75 - saved)
     assert last["bylot_router_earned_total", name] == pytest.approx(0 + 1.25)
-    assert last["bylot_router_rewards_total", name] == 2
+    assert last["bylot_router_rewards_total", name] == 3
     assert last["bylot_router_lowest_reward", name] == -1
     assert seen[0]["bylot_router_earned_total", name] == 0
 
@@ -196,7 +210,7 @@ def test_a_budget_of_the_calendar_has_metrics_of_its_window(server: ServerClient
     assert metrics["bylot_refused_total", name] == 0, "from 0 on: the first one is an increase"
     spent = now["bylot_limit_window_spent", *per_month]
     assert 8 < spent <= 10
-    assert spent == pytest.approx(now["bylot_spend_total", "usd", name])
+    assert spent == pytest.approx(now["bylot_declared_cost_total", "usd", name])
     assert now["bylot_limit_window_used_ratio", *per_month] == pytest.approx(spent / 10)
     assert now["bylot_limit_window_left", *per_month] == pytest.approx(10 - spent)
     assert now["bylot_limit_window_reserved", *per_month] == 0

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats
-from bylot.optima import Optimum, ShadowPrice, check_shadow_prices, optimum
+from bylot.optima import IidOptimum, ShadowPrice, check_shadow_prices, iid_optimum
 from bylot.optima.shadow_prices import PriceChecker
 from bylot.problem import Limit, Problem, at_least, at_most
 
@@ -33,7 +33,7 @@ def make_values(K: int = 8, T: int = 6) -> Floats:
 
 def price_only_limit(problem: Problem, values: Floats, **options: bool) -> ShadowPrice:
     """The only price of a problem."""
-    best = optimum(problem, values, floor=False, **options)
+    best = iid_optimum(problem, values, floor=False, **options)
     (price,) = check_shadow_prices(problem, values, best, floor=False, **options)
     return price
 
@@ -68,7 +68,9 @@ def test_a_kink_reports_both_one_sided_prices() -> None:
 
 def test_a_smooth_curve_is_not_a_kink_for_any_step() -> None:
     problem, values = make_problem([at_most("usd", 0.9)]), make_values()
-    (usd,) = check_shadow_prices(problem, values, optimum(problem, values), step=0.05)
+    (usd,) = check_shadow_prices(
+        problem, values, iid_optimum(problem, values, floor=True), floor=True, step=0.05
+    )
     assert usd.below is not None
     assert usd.above is not None
     assert usd.below > 1.02 * usd.above
@@ -77,14 +79,14 @@ def test_a_smooth_curve_is_not_a_kink_for_any_step() -> None:
 
 def test_a_wrong_price_would_be_noticed() -> None:
     problem, values = make_pair(0.5), PAIR
-    best = optimum(problem, values, floor=False)
-    wrong = Optimum(best.value, best.policy, best.gap, best.prices * 1.03)
+    best = iid_optimum(problem, values, floor=False)
+    wrong = IidOptimum(best.value, best.policy, best.gap, best.prices * 1.03)
     (usd,) = check_shadow_prices(problem, values, wrong, floor=False)
     assert usd.verdict == "differs"
 
 
 def test_an_optimum_of_the_other_kind_is_refused() -> None:
-    best = optimum(make_pair(0.5), PAIR, exact=True)
+    best = iid_optimum(make_pair(0.5), PAIR, exact=True, floor=True)
     with pytest.raises(ValuesError, match="pass exact=True here"):
         check_shadow_prices(make_pair(0.5), PAIR, best)
 
@@ -122,7 +124,7 @@ def test_limits_that_meet_have_one_side_each(exact: bool) -> None:
     problem, values = make_problem(limits), make_values()
     if not exact:  # whose upper end is u / M: these leave one mean cost
         problem = make_problem([at_most("usd", 1.5), at_least("usd", 0.5)])
-    best = optimum(problem, values, exact=exact, floor=False)
+    best = iid_optimum(problem, values, exact=exact, floor=False)
     upper, lower, *_ = check_shadow_prices(problem, values, best, exact=exact, floor=False)
     assert (upper.verdict, upper.below) == ("edge", None)
     assert (lower.verdict, lower.above) == ("edge", None)
@@ -143,8 +145,8 @@ def test_prices_of_both_sides_agree_and_slack_limits_have_price_0(exact: bool) -
     junior = 1.3 if exact else 0.8  # the surrogate counts draws, of which there are fewer
     limits = [at_most("usd", 0.9), at_least("junior", junior), at_most("junior", 3.0)]
     problem, values = make_problem(limits), make_values()
-    best = optimum(problem, values, exact=exact, starts=4)
-    prices = check_shadow_prices(problem, values, best, exact=exact)
+    best = iid_optimum(problem, values, exact=exact, starts=4, floor=True)
+    prices = check_shadow_prices(problem, values, best, exact=exact, floor=True)
     assert [price.verdict for price in prices] == ["agrees"] * 3
     assert [price.limit for price in prices] == limits
     assert prices[0].price > 1e-2
@@ -152,14 +154,28 @@ def test_prices_of_both_sides_agree_and_slack_limits_have_price_0(exact: bool) -
     assert abs(prices[2].price) < 1e-8
 
 
-@pytest.mark.parametrize("aggregate", [False, True])
+@pytest.mark.parametrize("each_context", [False, True])
 @pytest.mark.parametrize("exact", [False, True])
-def test_prices_of_contexts_agree(aggregate: bool, exact: bool) -> None:
+def test_prices_of_contexts_agree(each_context: bool, exact: bool) -> None:
     problem, values = make_problem([at_most("usd", 0.9), at_least("junior", 0.5)]), make_values(T=8)
     contexts = np.arange(8) % 2
-    best = optimum(problem, values, contexts=contexts, aggregate=aggregate, exact=exact, starts=2)
+    best = iid_optimum(
+        problem,
+        values,
+        contexts=contexts,
+        each_context=each_context,
+        exact=exact,
+        starts=2,
+        floor=True,
+    )
     prices = check_shadow_prices(
-        problem, values, best, contexts=contexts, aggregate=aggregate, exact=exact
+        problem,
+        values,
+        best,
+        contexts=contexts,
+        each_context=each_context,
+        exact=exact,
+        floor=True,
     )
     assert {price.verdict for price in prices} == {"agrees"}
     assert prices[0].price > 1e-2

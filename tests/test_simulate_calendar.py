@@ -18,7 +18,7 @@ from bylot.environments import Outcomes, Traffic
 from bylot.errors import BylotError
 from bylot.evaluate.entries import entries_from_trace
 from bylot.harness import summarize_play
-from bylot.optima import ValueStack, best_mixture
+from bylot.optima import ValueStack, optimum
 from bylot.problem.calendar import Calendar, list_edges, list_edges_until
 from bylot.problem_files import read
 from bylot.trace import Trace
@@ -200,7 +200,7 @@ def test_references_are_those_of_bounds_per_request_at_the_traffic(
     names = ["ann", "bob", "cat", "dan"]
     plain = Problem(names, {"usd": usd, "junior": junior}, limits, draws=2)
     values, weights, _ = make_environment().expected()
-    best = best_mixture(plain, ValueStack(values, weights=weights))
+    best = optimum(plain, ValueStack(values, weights=weights))
     assert run_results["references"]["panels"]["value"] == pytest.approx(best.value)
     day, month, week = run_results["prices"]["panels"]
     assert [one["limit"] for one in (day, month, week)] == ["usd", "usd", "junior"]
@@ -334,8 +334,8 @@ def test_an_optimum_is_that_of_the_bounds_per_request_at_the_traffic(
     path.write_text(POOL)
     assert main(make_arguments(tmp_path, verb="optimum")) == 1
     assert (
-        '"usd at most 300 per day" has no bound per request while the traffic is not known; give '
-        "the requests per day: --traffic 2000, or traffic: 2000 in the problem file"
+        "usd per day has no bound per request while the traffic is not known; give the requests "
+        "per day: traffic=2000 in Python, traffic: 2000 in the problem file, or --traffic 2000"
     ) in capsys.readouterr().err
     assert main(make_arguments(tmp_path, "--traffic", "100", verb="optimum")) == 0
     said = capsys.readouterr().out
@@ -351,7 +351,7 @@ def test_an_optimum_is_that_of_the_bounds_per_request_at_the_traffic(
     limits = [at_most("usd", per_request), at_least(junior, 0.3)]
     plain = Problem(["ann", "bob", "cat", "dan"], {"usd": usd}, limits, draws=2)
     values, weights, _ = make_environment().expected()
-    best = best_mixture(plain, ValueStack(values, weights=weights))
+    best = optimum(plain, ValueStack(values, weights=weights))
     one = found["distributions"]["panels"]
     assert one["reward"] == pytest.approx(best.value)
     assert found["traffic"] == 100

@@ -19,7 +19,7 @@ from bylot.cli.options import format_policy, split_policies
 from bylot.environments import CallCosts, Noisy, Outcomes
 from bylot.errors import BylotError
 from bylot.metrics import measure_worst_violation
-from bylot.optima import ValueStack, best_mixture, best_set, check_shadow_prices, optimum
+from bylot.optima import ValueStack, best_set, check_shadow_prices, iid_optimum, optimum
 from bylot.parallel import ThreadEngine
 from bylot.problem_files import read
 from bylot.scenario import call_costs_from_text
@@ -121,10 +121,10 @@ def test_references_and_prices_equal_those_of_the_library(
     problem = read(run_folder / "pool.yaml").problem
     values, weights, _ = make_environment(problem).expected()
     stack, references = ValueStack(values, weights=weights), run_results["references"]
-    exact = optimum(problem, stack, exact=True, floor=False, starts=2)
+    exact = iid_optimum(problem, stack, exact=True, floor=False, starts=2)
     assert references["exact"]["value"] == pytest.approx(1 + 4 * exact.value)
     assert references["exact"]["kept"]
-    surrogate = optimum(problem, stack, floor=False)
+    surrogate = iid_optimum(problem, stack, floor=False)
     assert references["surrogate"]["value"] == pytest.approx(1 + 4 * surrogate.value)
     fixed = best_set(problem, stack)
     assert references["set"]["value"] == pytest.approx(1 + 4 * fixed.value)
@@ -138,7 +138,7 @@ def test_references_and_prices_equal_those_of_the_library(
     assert not references["equal"]["kept"]  # two of them cost 4.5 on average
     unlimited = references["free-draws"]["value"]
     assert unlimited >= references["exact"]["value"] >= references["surrogate"]["value"]
-    mixed = best_mixture(problem, stack)
+    mixed = optimum(problem, stack)
     assert references["panels"]["value"] == pytest.approx(1 + 4 * mixed.value)
     assert_allclose(references["panels"]["asked"], mixed.inclusion)
     assert (
@@ -382,7 +382,7 @@ def test_a_scenario_can_come_from_skills(
     assert found["scenario"]["dimensions"] == ["heart", "skin"]
     environment = Noisy([[0.9, 0.5, 0.3, 0.1], [0.6, 0.9, 0.3, 0.4]], worth=1 / 2)
     values = np.concatenate([environment.rounds(0, 300, seed).values for seed in (0, 1)])
-    best = optimum(read(tmp_path / "pool.yaml").problem, values, floor=False)
+    best = iid_optimum(read(tmp_path / "pool.yaml").problem, values, floor=False)
     assert found["references"]["surrogate"]["value"] == pytest.approx(1 + 4 * best.value)
     trace = simulate(
         read(tmp_path / "pool.yaml").problem, environment, "omd", rounds=300, horizon=300
@@ -625,7 +625,7 @@ def test_calls_cost_what_the_options_say(tmp_path: Path) -> None:
     # The references know the means, at which the budget allows better panels.
     stack = ValueStack(make_environment(problem).expected()[0])
     best, declared = (
-        1 + 4 * best_mixture(one, stack).value for one in (problem.replace(costs=means), problem)
+        1 + 4 * optimum(one, stack).value for one in (problem.replace(costs=means), problem)
     )
     assert found["references"]["panels"]["value"] == pytest.approx(best)
     assert best > declared + 0.01

@@ -103,9 +103,9 @@ PYTHON: dict[str, dict[Any, Members]] = {
     },
     "Optima and metrics": {
         bylot.optimum: (),
-        bylot.Optimum: ("ceiling",),
-        bylot.best_mixture: (),
-        bylot.Mixture: ("ceiling",),
+        bylot.Optimum: ("policy", "ceiling"),
+        bylot.iid_optimum: (),
+        bylot.IidOptimum: ("ceiling",),
         bylot.fluid_optimum: (),
         bylot.FluidOptimum: ("ceiling",),
         ValueStack: (),

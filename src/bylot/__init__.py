@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bylot import environments, errors, evaluate, policies, problem_files, theory
     from bylot.client import AsyncClient, Client
     from bylot.metrics import Score, score
-    from bylot.optima import FluidOptimum, Mixture, Optimum, best_mixture, fluid_optimum, optimum
+    from bylot.optima import FluidOptimum, IidOptimum, Optimum, fluid_optimum, iid_optimum, optimum
     from bylot.problem import Limit, Problem, at_least, at_most, share
     from bylot.router.decision import Decision, Receipt
     from bylot.router.router import Router
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PUBLIC_HOMES = {
     "client": ("AsyncClient", "Client"),
     "metrics": ("Score", "score"),
-    "optima": ("FluidOptimum", "Mixture", "Optimum", "best_mixture", "fluid_optimum", "optimum"),
+    "optima": ("FluidOptimum", "IidOptimum", "Optimum", "fluid_optimum", "iid_optimum", "optimum"),
     "problem": ("Limit", "Problem", "at_least", "at_most", "share"),
     "router.decision": ("Decision", "Receipt"),
     "router.router": ("Router",),
@@ -38,8 +38,8 @@ __all__ = [
     "Client",
     "Decision",
     "FluidOptimum",
+    "IidOptimum",
     "Limit",
-    "Mixture",
     "Optimum",
     "Problem",
     "Receipt",
@@ -49,11 +49,11 @@ __all__ = [
     "__version__",
     "at_least",
     "at_most",
-    "best_mixture",
     "environments",
     "errors",
     "evaluate",
     "fluid_optimum",
+    "iid_optimum",
     "optimum",
     "play",
     "policies",

@@ -1,7 +1,7 @@
 """Metrics of a simulation: regret, distance from the limits, and the bounds of the theorems."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from bylot._text import format_table
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, announce_compilation
 from bylot.numerics.sum_max import expected_rewards
-from bylot.optima import Mixture, Optimum, ValueStack, best_mixture, optimum
+from bylot.optima import IidOptimum, Optimum, ValueStack, iid_optimum, optimum
 from bylot.policies import Adaptive, Anytime, Omd, Policy
 from bylot.problem import Problem
 from bylot.trace import Trace, running_mean
@@ -49,7 +49,7 @@ class Score:
     rounds: int
     reward: float
     expected: float
-    best: Optimum | Mixture
+    best: IidOptimum | Optimum
     optimum_name: str
     exact: bool
     regret: float
@@ -103,7 +103,7 @@ def format_gap(gap: float) -> str:
 def score(
     trace: Trace,
     values: ArrayLike | ValueStack,
-    best: Optimum | Mixture | None = None,
+    best: IidOptimum | Optimum | None = None,
     *,
     exact: bool | None = None,
 ) -> Score:
@@ -145,10 +145,10 @@ def score(
         what = f"the trace has {T} rounds and {len(record.distributions)} distributions, the values"
         remedy = "give values of the same rounds, and simulate with keep_distributions=True"
         raise ValuesError(f"{what} have {stack.rounds} rounds", remedy=remedy)
-    best, name, exact = find_fitting_optimum(trace, stack, best, exact)
+    best, exact = find_fitting_optimum(trace, stack, best, exact)
     shared = best
     if isinstance(trace.policy, Omd) and best.contexts is not None:
-        shared = optimum(problem, stack, contexts=record.contexts, aggregate=True, exact=exact)
+        shared = iid_optimum(problem, stack, contexts=record.contexts, exact=exact, floor=True)
     earned = record.rewards
     if multinomial:
         q, M = record.distributions, problem.draws
@@ -162,7 +162,7 @@ def score(
         reward=float(record.rewards.mean()),
         expected=expected,
         best=best,
-        optimum_name=name,
+        optimum_name=best.question,
         exact=exact,
         regret=best.value - expected,
         regret_bound=regret_bound,
@@ -176,33 +176,31 @@ def score(
 
 
 def find_fitting_optimum(
-    trace: Trace, stack: ValueStack, best: Optimum | Mixture | None, exact: bool | None
-) -> tuple[Optimum | Mixture, str, bool]:
+    trace: Trace, stack: ValueStack, best: IidOptimum | Optimum | None, exact: bool | None
+) -> tuple[IidOptimum | Optimum, bool]:
     """The optimum among the distributions that a policy can play, or `best` if it is of this kind.
 
-    Also its name, and whether it is under exact limits.
+    Also whether it is under exact limits.
     """
     problem, policy, labels = trace.problem, trace.policy, trace.record.contexts
     options: dict[str, Any] = {"contexts": labels if np.unique(labels).size > 1 else None}
-    options["aggregate"] = options["contexts"] is not None and not isinstance(policy, Omd)
+    options["each_context"] = isinstance(policy, Omd)
     if not policy.draws_iid:
-        fewer = problem.full_conflict is not None
-        best = best or best_mixture(problem, stack, fewer=fewer, **options)
-        if isinstance(best, Optimum):
+        best = best or optimum(problem, stack, **options)
+        if isinstance(best, IidOptimum):
             what = f"panels of {policy.name} are no independent draws"
-            raise ValuesError(what, remedy="give an optimum of best_mixture()")
-        size = f"{'up to ' if best.fewer else ''}{min(problem.draws, problem.size)}"
-        return best, f"the best mixture of panels of {size} experts under the limits", True
+            raise ValuesError(what, remedy="give an optimum of optimum()")
+        return best, True
     paper, empty = isinstance(policy, Omd), problem.surrogate_conflict is not None
     exact = empty or (not paper if exact is None else exact)
-    best = best or optimum(problem, stack, exact=exact, floor=paper, **options)
-    if isinstance(best, Mixture):
+    best = best or iid_optimum(problem, stack, exact=exact, floor=paper, **options)
+    if isinstance(best, Optimum):
         what = f"the draws of {policy.name} are independent"
-        raise ValuesError(what, remedy="give an optimum of optimum()")
+        raise ValuesError(what, remedy="give an optimum of iid_optimum()")
     best.require(exact)
-    why = ", as the surrogate is empty" if empty and paper else ""
-    limits = f"the exact limits{why}" if exact else "the paper's surrogate of the limits"
-    return best, f"the best independent draws under {limits}", exact
+    if empty and paper:
+        best = replace(best, question=f"{best.question}, as the surrogate is empty")
+    return best, exact
 
 
 def compute_running_violations(trace: Trace) -> Floats:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from bylot import optima
-from bylot._text import format_labels, format_table, join_words, name_panels
-from bylot.errors import InfeasibleLimits, ProblemError
+from bylot._text import format_labels, format_sizes, format_table, join_words
+from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.problem.window_bounds import restate_per_request
 from bylot.problem_files import ProblemFile
@@ -19,11 +19,6 @@ KIND_LABELS = {
     "panels": "best mixture of panels",
     "exact": "best i.i.d. draws, exact limits",
     "surrogate": "best i.i.d. draws, surrogate",
-}
-KIND_PLAYERS = {
-    "panels": "a mixture of {panels} (the optimum of {players})",
-    "exact": "independent draws (the optimum of tangent)",
-    "surrogate": "independent draws under the paper's surrogate (the optimum of omd)",
 }
 ANY_POLICY_LABEL = "any policy"
 FIXED_SET_LABEL = "best fixed panel"
@@ -38,7 +33,7 @@ class BestDistribution:
     """The best distribution of one kind, with a row for each context."""
 
     kind: str  # panels: M different experts; exact or surrogate: M independent draws
-    best: optima.Optimum | optima.Mixture  # for rewards from 0 to 1
+    best: optima.IidOptimum | optima.Optimum  # for rewards from 0 to 1
     q: Floats | None  # (X, K), draw probabilities; None for panels
     inclusion: Floats  # (X, K), probability of each expert to be asked in a request
     costs: Floats  # (d,), expected cost of a request under each limit
@@ -53,10 +48,10 @@ class OptimumReport:
     scenario: Scenario
     found: dict[str, BestDistribution]  # by kind
     missing: dict[str, str]  # the reasons for kinds not found
-    any_policy: optima.Mixture  # of up to M experts: no policy earns more under the limits
+    any_policy: optima.Optimum  # of up to M experts: no policy earns more under the limits
     fixed: optima.BestSet
     shares: Floats  # (X,), the frequency of each context
-    per_context: bool  # whether every context keeps the limits on its own, or all together
+    each_context: bool  # whether every context keeps the limits on its own, or all together
     floor: bool
     rounds: int
 
@@ -71,7 +66,7 @@ def compute_optimum_report(
     scenario: Scenario,
     *,
     rounds: int = 10_000,
-    per_context: bool = False,
+    each_context: bool = False,
     floor: bool = False,
     starts: int = 8,
     seed: int = 0,
@@ -86,23 +81,21 @@ def compute_optimum_report(
     are of one tenant.
     """
     file = file.as_one_tenant()
-    require_traffic(file)
     problem = restate_per_request(file.problem)
     data = scenario.optimum_input(rounds, [seed])
     shares, stack = data.context_shares(), data.stack
-    common: dict[str, Any] = {"contexts": data.contexts}
-    common["aggregate"] = data.contexts is not None and not per_context
-    any_policy = optima.best_mixture(problem, stack, fewer=True, **common)
+    common: dict[str, Any] = {"contexts": data.contexts, "each_context": each_context}
+    any_policy = optima.optimum(problem, stack, fewer=True, **common)
     found, missing = {}, {}
     for kind in KIND_LABELS:
         options = common | ({} if kind == "panels" else {"floor": floor, "exact": kind == "exact"})
-        best: optima.Mixture | optima.Optimum
+        best: optima.Optimum | optima.IidOptimum
         try:
             if kind == "panels":
-                best = optima.best_mixture(problem, stack, **options)
+                best = optima.optimum(problem, stack, **options)
                 q, inclusion = None, np.atleast_2d(best.inclusion)
             else:
-                best = optima.optimum(problem, stack, starts=starts, seed=seed, **options)
+                best = optima.iid_optimum(problem, stack, starts=starts, seed=seed, **options)
                 q, inclusion = np.atleast_2d(best.policy), best.inclusion(problem.draws)
         except InfeasibleLimits as error:
             missing[kind] = explain_missing_kind(file, kind, error)
@@ -113,23 +106,11 @@ def compute_optimum_report(
         found[kind] = BestDistribution(kind, best, q, inclusion, costs, prices)
     fixed, rounds = optima.best_set(problem, stack), stack.rounds
     return OptimumReport(
-        file, scenario, found, missing, any_policy, fixed, shares, per_context, floor, rounds
+        file, scenario, found, missing, any_policy, fixed, shares, each_context, floor, rounds
     )
 
 
-def require_traffic(file: ProblemFile) -> None:
-    """Refuse budgets of the calendar of which nobody knows what they are per request."""
-    totals = [one for one in file.limits if one.limit.is_total]
-    if totals and file.problem.traffic is None:
-        what = f'"{totals[0].words}" has no bound per request while the traffic is not known'
-        remedy = "give the requests per day: --traffic 2000, or traffic: 2000 in the problem file"
-        raise ProblemError(what, remedy=remedy)
-
-
 def explain_missing_kind(file: ProblemFile, kind: str, error: InfeasibleLimits) -> str:
-    if kind == "panels":
-        limits = join_words(map(file.format_limit, error.limits), "and")
-        return f"panels of exactly {file.problem.draws} experts cannot keep {limits}"
     empty = file.problem.surrogate_conflict if kind == "surrogate" else None
     if empty is None:
         return error.explain(file.format_limit)
@@ -145,10 +126,7 @@ def render_optimum(report: OptimumReport, details: bool) -> str:
     if scenario.synthetic:
         lead = [scenario.description, *lead]
     if not details:
-        reasons = [] if report.found else describe_missing_kinds(report)
-        return "\n".join(
-            [*lead, *reasons, "Use --details for distributions, costs and all prices."]
-        )
+        return "\n".join([*lead, "Use --details for distributions, costs and all prices."])
     head = f"{report.file.path}: {problem.size} experts, {problem.draws} draws per request"
     lines = [head, scenario.description]
     if scenario.questions:
@@ -159,7 +137,7 @@ def render_optimum(report: OptimumReport, details: bool) -> str:
     if scenario.contexts:
         pairs = zip(report.contexts, report.shares, strict=True)
         shares = ", ".join(f"{name} {share:.3g}" for name, share in pairs)
-        budget = "each context keeps the limits" if report.per_context else "one budget for all"
+        budget = "each context keeps the limits" if report.each_context else "one budget for all"
         lines.append(f"one distribution per context, {budget}; frequencies: {shares}")
     tables = (tabulate_optimum_rewards, tabulate_optimum_costs, tabulate_prices)
     more = (tabulate_inclusion, tabulate_panels)
@@ -169,16 +147,13 @@ def render_optimum(report: OptimumReport, details: bool) -> str:
 
 def list_main_numbers(report: OptimumReport) -> dict[str, str]:
     """The best reward, what no policy exceeds, the spend, and the limit to loosen."""
-    file, most = report.file, report.file.to_reward(report.any_policy.ceiling)
-    ceiling = f"{most:.6g} per request: no policy that keeps the limits earns more"
-    if not report.found:
-        none = "none: no distribution was found that keeps the limits"
-        return {"best reward": none, "upper bound": ceiling}
-    one = max(report.found.values(), key=lambda found: found.best.value)
-    fewest, most = file.problem.min_members, min(file.problem.draws, file.problem.size)
-    players = "distinct and noisy-or" if fewest == most else "noisy-or"
-    by = KIND_PLAYERS[one.kind].format(panels=name_panels(fewest, most), players=players)
-    reward = f"{file.to_reward(one.best.value):.6g} per request, by {by}"
+    file = report.file
+    most = file.to_reward(report.any_policy.ceiling)
+    sizes = format_sizes(*report.any_policy.sizes)
+    ceiling = f"{most:.6g} per request: no policy that keeps the limits earns more, with panels of "
+    ceiling += f"{sizes} experts"
+    one = report.found["panels"]
+    reward = f"{file.to_reward(one.best.value):.6g} per request, by {one.best.question}"
     asked, costs = report.shares @ one.inclusion, file.problem.costs
     spend = file.format_spend({name: float(costs[name] @ asked) for name in file.units})
     numbers = {"best reward": reward, "upper bound": ceiling}
@@ -212,7 +187,7 @@ def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
             rows.append((label, "", "", f"{none}, see below"))
             continue
         best, note = report.found[kind].best, ""
-        if isinstance(best, optima.Mixture):
+        if isinstance(best, optima.Optimum):
             count = sum(map(len, best.panels))
             note = f"a mixture of {count} panel{'s' * (count > 1)}"
         elif best.starts > 1:
@@ -280,7 +255,7 @@ def tabulate_prices(report: OptimumReport) -> list[str]:
 def tabulate_inclusion(report: OptimumReport) -> list[str]:
     """How often each expert is drawn and asked, in each context."""
     found, lines = report.found.values(), list[str]()
-    for x, context in enumerate(report.contexts if found else ()):
+    for x, context in enumerate(report.contexts):
         columns: dict[str, Floats] = {}
         for one in found:
             if one.q is not None:
@@ -300,10 +275,10 @@ def tabulate_inclusion(report: OptimumReport) -> list[str]:
 
 def tabulate_panels(report: OptimumReport) -> list[str]:
     """The most probable panels of the mixture, in each context."""
-    one, lines = report.found.get("panels"), list[str]()
-    if one is None or not isinstance(one.best, optima.Mixture):
+    best, lines = report.found["panels"].best, list[str]()
+    if not isinstance(best, optima.Optimum):
         return []
-    for context, panels in zip(report.contexts, one.best.panels, strict=True):
+    for context, panels in zip(report.contexts, best.panels, strict=True):
         rows = [("probability", f"panel in {context}" if context else "panel")]
         rows += [(f"{p:.4f}", ", ".join(panel)) for panel, p in panels[:MAX_SHOWN_PANELS]]
         more = len(panels) - MAX_SHOWN_PANELS
@@ -328,7 +303,7 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
             "rounds": report.rounds,
         },
         "contexts": dict(zip(scenario.contexts, report.shares.tolist(), strict=False)),
-        "limits_per_context": report.per_context,
+        "limits_per_context": report.each_context,
         "floor": file.problem.floor if report.floor else 0.0,
         "traffic": file.problem.traffic,
         "experts": list(file.problem.experts),
@@ -351,7 +326,7 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
 def distribution_to_data(report: OptimumReport, one: BestDistribution) -> dict[str, Any]:
     """One distribution; prices per request and in the unit of each bound per request."""
     best, span = one.best, report.file.span
-    if isinstance(best, optima.Mixture):
+    if isinstance(best, optima.Optimum):
         tables = [[{"members": list(a), "probability": p} for a, p in x] for x in best.panels]
         own: dict[str, Any] = {"panels": tables}
     else:
@@ -365,7 +340,7 @@ def distribution_to_data(report: OptimumReport, one: BestDistribution) -> dict[s
         limit["step"], limit["verdict"] = price.step, price.verdict
     reward, gap = report.file.to_reward(best.value), span * best.gap
     own |= {"limits": limits, "inclusion": one.inclusion.tolist()}
-    return {"reward": reward, "gap": gap, **own}
+    return {"question": best.question, "reward": reward, "gap": gap, **own}
 
 
 def limit_costs_to_data(report: OptimumReport, cost: Floats) -> list[dict[str, Any]]:

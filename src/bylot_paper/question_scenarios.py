@@ -15,7 +15,7 @@ import numpy as np
 
 from bylot.environments import Given, Outcomes
 from bylot.environments.base import make_block_generator
-from bylot.optima import ValueStack, best_mixture
+from bylot.optima import ValueStack, optimum
 from bylot.outcome_tables.aslib import FEATURES_FILE, RUNS_FILE, find_aslib_folders, read_aslib
 from bylot.outcome_tables.outcomes import OutcomeTable, read_experts, read_outcomes
 from bylot.outcome_tables.recorded import read_recorded_answers
@@ -64,8 +64,8 @@ class QuestionScenario:
     def references(self) -> QuestionReferences:
         values, weights, contexts = self.environment.expected()
         stack = ValueStack(values, weights=weights)
-        fixed = best_mixture(self.problem, stack)
-        by_context = best_mixture(self.problem, stack, contexts=contexts, aggregate=True)
+        fixed = optimum(self.problem, stack)
+        by_context = optimum(self.problem, stack, contexts=contexts)
         uniform = stack.value(np.full(self.problem.size, 1 / self.problem.size), PANEL_DRAWS)
         return QuestionReferences(fixed.value, fixed.gap, by_context.value, float(uniform))
 

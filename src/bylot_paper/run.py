@@ -16,7 +16,7 @@ from bylot.harness import average_periods, play_cell, rolling_mean, sample_round
 from bylot.metrics import measure_distance_from_limits, measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sampling import compute_panel_costs
-from bylot.optima import Optimum, best_mixture, optimum
+from bylot.optima import IidOptimum, iid_optimum, optimum
 from bylot.policies.omd import PAPER_DUAL
 from bylot.problem import Problem
 from bylot.trace import Trace, running_mean
@@ -144,7 +144,7 @@ def record_crowd_cell(
     )
 
 
-def measure_play(play: Trace, outside: float, best: Optimum, uniform: float) -> CellRecord:
+def measure_play(play: Trace, outside: float, best: IidOptimum, uniform: float) -> CellRecord:
     """The columns that every record has: reward, whether limits were kept, and the optimum."""
     rewards = play.rewards
     reward, late = float(rewards.mean()), rewards[-max(1, len(rewards) // 10) :]
@@ -260,13 +260,12 @@ def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonS
 
 def compute_references(
     scenario: ComparisonScenario, level: str
-) -> tuple[tuple[Optimum, float], dict[str, float]]:
+) -> tuple[tuple[IidOptimum, float], dict[str, float]]:
     """Compute the best reward within the limits: of independent draws, with that of the uniform
     distribution, and of mixtures of panels.
     """
     problem, stack, contexts = scenario.problems[level], scenario.stack, scenario.contexts
-    blocks: dict[str, Any] = {"contexts": contexts, "aggregate": contexts is not None}
-    mixture = best_mixture(problem, stack, **blocks)
-    draws = optimum(problem, stack, exact=True, floor=False, starts=OPTIMUM_STARTS, **blocks)
+    mixture = optimum(problem, stack, contexts=contexts)
+    draws = iid_optimum(problem, stack, exact=True, starts=OPTIMUM_STARTS, contexts=contexts)
     uniform = stack.value(np.full(problem.size, 1 / problem.size), problem.draws)
     return (draws, uniform), {"mixture": mixture.value, "mixture_gap": mixture.gap}

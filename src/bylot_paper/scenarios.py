@@ -19,7 +19,7 @@ from bylot.environments.outcomes import draw_block_uniforms
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import expected_rewards
-from bylot.optima import Optimum, ValueStack, optimum
+from bylot.optima import IidOptimum, ValueStack, iid_optimum
 from bylot.outcome_tables.outcomes import read_experts, read_outcomes
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.trace import running_mean
@@ -98,7 +98,7 @@ class CrowdScenario:
         skills = self.pool.skills
         source = Noisy(skills) if environment == "stochastic" else Regime(skills, horizon=rounds)
         self.given = Given(source.rounds(0, rounds, seed).values)
-        self.optima: dict[str, tuple[Optimum, Floats]] = {}
+        self.optima: dict[str, tuple[IidOptimum, Floats]] = {}
 
     @cached_property
     def stack(self) -> ValueStack:
@@ -110,16 +110,16 @@ class CrowdScenario:
         levels = [level for level in ALL_LEVELS if find_level_smoothing(level) == self.smoothing]
         return {level: make_level_problem(self.pool, level) for level in levels}
 
-    def find_optimum(self, level: str) -> tuple[Optimum, Floats]:
+    def find_optimum(self, level: str) -> tuple[IidOptimum, Floats]:
         """The constrained optimum in hindsight, and the running mean of its expected rewards."""
         if level not in self.optima:
             problem, order = self.problems[level], list(PAPER_LEVELS)
             if self.exact:
-                found = optimum(problem, self.stack, exact=True, floor=False, starts=OPTIMUM_STARTS)
+                found = iid_optimum(problem, self.stack, exact=True, starts=OPTIMUM_STARTS)
             else:  # searched from that of the next looser level
                 looser = order[order.index(level) + 1 :][:1]
                 start = self.find_optimum(looser[0])[0].policy if looser else None
-                found = optimum(problem, self.stack, start=start)
+                found = iid_optimum(problem, self.stack, start=start, floor=True)
             self.optima[level] = found, running_mean(self.expected(found.policy))
         return self.optima[level]
 

@@ -89,11 +89,11 @@ def add_optimum(verbs: Any) -> None:
         verbs,
         "optimum",
         run_optimum,
-        "best fixed distribution for a problem file: reward, certificate, shadow prices",
-        "Compute the best fixed distributions for a problem file: over panels of different "
-        "experts, and over independent draws under the limits and under the paper's surrogate of "
-        "them. Each comes with a certificate, its spend under each limit and the price of each "
-        "limit; the best fixed panel is shown beside them.",
+        "the best that panels of different experts can earn under the limits",
+        "Compute the best that panels of different experts can earn under the limits of a problem "
+        "file, as bylot.optimum does: reward, certificate, spend, and the price of each limit. "
+        "--details adds independent draws under the limits and under the paper's surrogate of "
+        "them (bylot.iid_optimum), and the best fixed panel.",
     )
     options.add_scenario_options(verb)
     verb.add_traffic()
@@ -248,8 +248,8 @@ def check_policies(policies: list[str]) -> list[str]:
     return policies
 
 
-def run_optimum(given: argparse.Namespace) -> int:
-    """Compute and print the optima; 1 if no distribution keeps the limits."""
+def run_optimum(given: argparse.Namespace) -> None:
+    """Compute and print the optima."""
     from bylot import optimum_report
 
     file, scenario = read_scenario(given)
@@ -258,7 +258,7 @@ def run_optimum(given: argparse.Namespace) -> int:
         file,
         scenario,
         rounds=given.rounds,
-        per_context=given.each_context,
+        each_context=given.each_context,
         floor=given.floor,
         starts=given.starts,
         seed=given.seed,
@@ -273,4 +273,3 @@ def run_optimum(given: argparse.Namespace) -> int:
             raise BylotError(what, remedy="give an existing folder") from None
     text = optimum_report.render_optimum(report, given.details)
     print_result(given, optimum_report.optimum_to_data(report), text)
-    return 0 if report.found else 1

@@ -75,10 +75,15 @@ def weight_rounds(log: DecisionLog, distributions: list[PanelDistribution]) -> W
     """Weight every usable round by the target's distribution in its stratum."""
     counts, rounds = select_usable_rounds(log)
     if not counts.used:
+        reasons = {
+            "were replaced by the guard": counts.replaced,
+            "had a member replaced that failed": counts.substituted,
+            "have no propensity": counts.unknown_propensity,
+            "have no reward": counts.unrewarded,
+        }
+        found = ", ".join(f"{n} {reason}" for reason, n in reasons.items() if n)
         raise InsufficientOverlap(
-            f"none of {counts.rounds} rounds can be used: {counts.replaced} were replaced by the "
-            f"guard, {counts.substituted} had a member replaced that failed, "
-            f"{counts.unknown_propensity} have no propensity, {counts.unrewarded} have no reward",
+            f"none of {counts.rounds} rounds can be used" + f": {found}" * bool(found),
             remedy=f"log propensity and reward of each decision{advise_exploration(counts)}",
         )
     entries, at = [log.entries[n] for n in rounds], log.strata[1]

@@ -15,7 +15,7 @@ from bylot.distributions import FixedSizeSets, IidSets, PanelDistribution
 from bylot.errors import SavedFileError, TargetError
 from bylot.evaluate.log import refuse_duplicate_keys
 from bylot.numerics.jit import Bools, Floats
-from bylot.optima import Optimum
+from bylot.optima import IidOptimum
 from bylot.policies import POLICY_CLASSES, Policy
 from bylot.problem import Problem
 from bylot.problem.limits import float_from_real
@@ -99,9 +99,9 @@ def make_iid_target(
 
 
 def make_optimum_target(
-    problem: Problem, optimum: Optimum, name: str = "optimum"
+    problem: Problem, optimum: IidOptimum, name: str = "optimum"
 ) -> EvaluationTarget:
-    """The best fixed policy found by `bylot.optimum`, with its contexts."""
+    """The best independent draws found by `bylot.iid_optimum`, with their contexts."""
     labels = [None] if optimum.contexts is None else map(str, optimum.contexts.tolist())
     rows = dict(zip(labels, np.atleast_2d(optimum.policy), strict=True))
     return make_weighted_target(rows, name, lambda w: IidSets(w / w.sum(), problem.draws))

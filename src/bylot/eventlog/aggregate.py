@@ -5,7 +5,7 @@ log is to do everything again and compare. Storing events is left to the reposit
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -317,6 +317,7 @@ class RouterAggregate:
 
     def apply_reward(self, of: int, one: OpenDecision, body: RewardReceived) -> None:
         """Book the actual costs of a decision, and do what the receipt of the report says."""
+        self.count_settled(of, one, body.spend, body.receipt in ("learned", "noted"))
         if body.spend is not None and one.spend is not None:
             rewards = one.rewards.values()
             corrections = reward_rules.compute_cost_corrections(body.spend, one.spend, rewards)
@@ -349,6 +350,17 @@ class RouterAggregate:
             self.open.close(of)
         else:  # it stays open, and must recognise this report again
             one.rewards[body.key] = body
+
+    def count_settled(
+        self, of: int, one: OpenDecision, spend: Mapping[str, float] | None, closes: bool
+    ) -> None:
+        """Count costs that become known: reported ones, or stated ones when a reward closes it."""
+        stated = one.spend or {}
+        known = reward_rules.collect_costs(one.rewards.values())
+        if one.valued and self.open.get(of) is None:  # it was closed, and counted as stated
+            known = {**stated, **known}
+        now = {**(stated if closes else {}), **known, **(spend or {})}
+        self.counters.count_settled(known, now)
 
     def learn(
         self,
@@ -455,6 +467,8 @@ class RouterAggregate:
         seq, body, default = first[1], events.DecisionClosed(None), self.config.default
         one = self.open.by_seq[seq]
         pending = one.pending
+        if pending:
+            self.count_settled(seq, self.load_ticket(seq, one), None, closes=True)
         if seq > self.pool_since and pending:
             how, run = self.config.aggregate, self.core.run
             report = reward_rules.aggregate_rewards(pending, how, run)

@@ -64,7 +64,7 @@ def fluid_optimum(
     problem : Problem
         Experts, costs and limits, of the calendar and per request.
     values : array_like or ValueStack
-        Rounds that stand for all requests, as for `best_mixture`.
+        Rounds that stand for all requests, as for `optimum`.
     times : array_like of int
         When each request arrives, in microseconds since 1970.
     fewer : bool

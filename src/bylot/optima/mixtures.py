@@ -1,8 +1,7 @@
-"""The best mixture of panels: what panels of different experts, drawn at random, could earn.
+"""The optimum: the best mixture of panels of different experts under the limits.
 
-The optimum of policies that draw no expert twice and, where panels may have fewer members, of all
-policies. It is a linear program over sets, as their costs are sums over members, solved by column
-generation: `pricing_problem` finds sets to add.
+It is a linear program over sets, as their costs are sums over members, solved by column generation:
+`pricing_problem` finds sets to add.
 """
 
 import itertools
@@ -13,14 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bylot._text import format_sizes
 from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats, Ints
-from bylot.optima.objective import RELATIVE_GAP, ContextLabels, ValueStack, split_values
+from bylot.optima.objective import (
+    RELATIVE_GAP,
+    ContextLabels,
+    ValueStack,
+    describe_budget,
+    split_values,
+)
 from bylot.optima.polytope import PricedPoint, maximise_linear
 from bylot.optima.set_search import SetValues
 from bylot.problem import Problem
 from bylot.problem.feasibility import full_panels_polytope, reachable_polytope
-from bylot.problem.window_bounds import require_known_optimum
+from bylot.problem.window_bounds import restate_per_request
 
 NEGLIGIBLE_PROBABILITY = 1e-12  # smaller probabilities in a solution are rounding
 
@@ -29,24 +35,27 @@ PanelTable = tuple[tuple[PanelNames, float], ...]  # panels and their probabilit
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
-    """The best expected reward per round of randomly drawn panels, and their distribution.
+class Optimum:
+    """The best expected reward per round under the limits, and a mixture of panels that earns it.
 
     Attributes
     ----------
     value
         Mean over rounds of sum_A P(A) r_t(A).
     panels
-        For each context, panels and their probabilities, the most probable first.
+        For each context, panels and their probabilities, the most probable first. Without
+        contexts, `policy` is the only table.
     inclusion
         (K,), probability that each expert is asked, or (X, K) with a row for each context.
     gap
         No mixture under the limits earns more than value + gap: 0 up to rounding if all sets
         could be listed, else also what the search may have missed.
     prices, contexts
-        Shadow prices, and labels of the contexts, as in `Optimum`.
-    fewer
-        Whether panels may have fewer than M members.
+        Shadow prices, and labels of the contexts, as in `IidOptimum`.
+    sizes
+        The fewest and the most members of a panel.
+    question
+        What `value` is the best of, in words.
     """
 
     value: float
@@ -54,8 +63,14 @@ class Mixture:
     inclusion: Floats
     gap: float
     prices: Floats
-    fewer: bool = False
     contexts: ContextLabels | None = None
+    sizes: tuple[int, int] = (0, 0)
+    question: str = ""
+
+    @property
+    def policy(self) -> PanelTable | tuple[PanelTable, ...]:
+        """Panels and their probabilities; with contexts, a table for each."""
+        return self.panels[0] if self.contexts is None else self.panels
 
     @property
     def ceiling(self) -> float:
@@ -63,62 +78,79 @@ class Mixture:
         return self.value + self.gap
 
 
-def best_mixture(
+def optimum(
     problem: Problem,
     values: ArrayLike | ValueStack,
     *,
     contexts: ArrayLike | None = None,
-    aggregate: bool = False,
-    fewer: bool = False,
-) -> Mixture:
-    """Find the best probabilities P_x(A) of sets A of M experts in each context x.
+    each_context: bool = False,
+    fewer: bool | None = None,
+) -> Optimum:
+    """Find the best that panels of different experts can earn under the limits, with a proof.
 
-    Where the problem declares `min_draws`, sets have that many to M experts.
+    These are the panels that `distinct` and `noisy-or` play, and `bylot optimum` answers the same
+    question. `iid_optimum` has the optimum of independent draws, which is the paper's.
 
-    Maximises (1/T) sum_t sum_A P_{x_t}(A) r_t(A) with expected costs within the limits. Up to
-    200,000 sets of a context are listed; more are searched, and `.gap` bounds what was missed.
+    Maximises (1/T) sum_t sum_A P_{x_t}(A) r_t(A) over the probabilities P_x(A) of sets A in each
+    context x, with expected costs within the limits. Up to 200,000 sets of a context are listed;
+    more are searched, and `.gap` bounds what was missed.
 
     Parameters
     ----------
-    problem, values, contexts, aggregate
-        As for `optimum`: one mixture per context, each under the limits, or one budget for all.
+    problem
+        Experts, costs, limits and the number of draws M. Budgets of the calendar count per request,
+        at the traffic of the problem; all requests are of one tenant.
+    values
+        Array (T, N, K) or (N, K), or a `ValueStack`, which keeps its sorting between calls.
+    contexts
+        (T,) labels. There is one mixture for each context.
+    each_context
+        Every context keeps the limits by itself. Otherwise all share one budget: only
+        sum_x (T_x / T) cost_x is limited.
     fewer
-        Allow sets of 1 to M experts, or of `min_draws` to M. No policy earns more under the limits,
-        on average over these rounds, unless it knows the values of a round in advance.
+        True: panels may have 1 to M members. Then no policy earns more under the limits, on
+        average over these rounds, unless it knows the values of a round in advance.
+        False: they have M members. None: as False, or as True if panels of M members cannot keep
+        the limits. Where the problem declares `min_draws`, they always have that many to M.
 
     Returns
     -------
-    Mixture
-        The mixture with its certificate.
+    Optimum
+        The mixture with its certificate, and the question that it answers.
 
     Raises
     ------
     InfeasibleLimits
         If no such mixture keeps the limits.
-    ValuesError
-        If values or contexts do not fit the problem.
+    ValuesError, ProblemError
+        If values or contexts do not fit the problem, or its optimum is not known.
 
     Examples
     --------
     >>> from bylot.problem import at_most
     >>> trio = Problem(["a", "b", "c"], {"usd": [0, 1, 2]}, [at_most("usd", 1.5)], draws=2)
-    >>> best = best_mixture(trio, [[0.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
+    >>> best = optimum(trio, [[0.0, 1.0, 0.0], [0.0, 0.0, 3.0]])
     >>> round(best.value, 6), best.inclusion.round(6), best.prices.round(6)
     (2.0, array([1. , 0.5, 0.5]), array([2.]))
     """
-    require_known_optimum(problem)
+    problem = restate_per_request(problem)
     labels, parts = split_values(problem, values, contexts)
-    programs = make_mixture_programs(problem, parts, aggregate, fewer)
+    if fewer is None:
+        fewer = problem.full_conflict is not None
+    programs = make_mixture_programs(problem, parts, each_context, fewer)
+    sizes = programs[0].sets[0].fewest, programs[0].sets[0].most
+    question = f"the best mixture of panels of {format_sizes(*sizes)} experts under the limits"
     mixtures = [program.solve(problem) for program in programs]
     inclusion = np.concatenate([mixture.inclusion for mixture in mixtures])
-    return Mixture(
+    return Optimum(
         value=sum(mixture.value for mixture in mixtures),
         panels=tuple(table for mixture in mixtures for table in mixture.panels),
         inclusion=inclusion if labels is not None else inclusion[0],
         gap=sum(mixture.gap for mixture in mixtures),
         prices=np.sum([mixture.prices for mixture in mixtures], axis=0),
-        fewer=programs[0].sets[0].fewest < programs[0].sets[0].most,
         contexts=labels,
+        sizes=sizes,
+        question=question + describe_budget(labels, each_context),
     )
 
 
@@ -140,7 +172,7 @@ class MixtureProgram:
         self.members = np.concatenate([self.members, members])
         self.f = np.append(self.f, f)
 
-    def solve(self, problem: Problem) -> Mixture:
+    def solve(self, problem: Problem) -> Optimum:
         """The best mixture under the limits of a problem, a row of inclusion for each context."""
         while True:
             away, vertex, charges = self.generate_columns(problem)
@@ -160,7 +192,7 @@ class MixtureProgram:
         for x, table in enumerate(panels):
             for names, probability in table:
                 inclusion[x, [problem.experts.index(name) for name in names]] += probability
-        return Mixture(value, tuple(panels), inclusion, ceiling - value, vertex.prices * away)
+        return Optimum(value, tuple(panels), inclusion, ceiling - value, vertex.prices * away)
 
     def find_value(self, problem: Problem) -> float:
         """The value of the best mixture, without a certificate."""
@@ -226,12 +258,12 @@ class MixtureProgram:
 
 
 def make_mixture_programs(
-    problem: Problem, parts: tuple[ValueStack, ...], aggregate: bool, fewer: bool
+    problem: Problem, parts: tuple[ValueStack, ...], each_context: bool, fewer: bool
 ) -> list[MixtureProgram]:
     """One program for all contexts under one budget, or one for each context."""
     tolerance = RELATIVE_GAP * sum(part.reward_of_all for part in parts) / len(parts)
     programs = []
-    for group in [parts] if aggregate else [(part,) for part in parts]:
+    for group in [(part,) for part in parts] if each_context else [parts]:
         shares = np.array([part.weights.sum() for part in group])
         sets = tuple(SetValues.of(part, problem, fewer) for part in group)
         programs.append(MixtureProgram(sets, shares / shares.sum(), tolerance))

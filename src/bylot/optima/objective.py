@@ -132,6 +132,13 @@ def split_values(
     return labels, tuple(stack.select(np.flatnonzero(places == x)) for x in range(len(labels)))
 
 
+def describe_budget(labels: ContextLabels | None, each_context: bool) -> str:
+    """Say which requests an optimum keeps the limits over, if there are contexts."""
+    if labels is None:
+        return ""
+    return ", kept in each context" if each_context else ", kept by all contexts together"
+
+
 class Objective(NamedTuple):
     """F(q) = sum_x F_x(q_x), where F_x is the weighted expected reward in context x.
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats
-from bylot.optima.iid_optimum import Optimum, optimum, split_subproblems
-from bylot.optima.mixtures import Mixture, make_mixture_programs
+from bylot.optima.iid import IidOptimum, iid_optimum, split_subproblems
+from bylot.optima.mixtures import Optimum, make_mixture_programs
 from bylot.optima.objective import RELATIVE_GAP, ValueStack, split_values, stack_values
 from bylot.optima.policy_search import ExactCosts, maximise_from_start
 from bylot.problem import Limit, Problem
@@ -83,11 +83,11 @@ class ShadowPrice:
 def check_shadow_prices(
     problem: Problem,
     values: ArrayLike | ValueStack,
-    best: Optimum | Mixture,
+    best: IidOptimum | Optimum,
     *,
-    floor: bool | float = True,
+    floor: bool | float = False,
     contexts: ArrayLike | None = None,
-    aggregate: bool = False,
+    each_context: bool = False,
     exact: bool = False,
     step: float = RELATIVE_BOUND_STEP,
 ) -> tuple[ShadowPrice, ...]:
@@ -95,8 +95,8 @@ def check_shadow_prices(
 
     Parameters
     ----------
-    problem, values, floor, contexts, aggregate, exact
-        As they were given to `optimum` or `best_mixture`.
+    problem, values, floor, contexts, each_context, exact
+        As they were given to `optimum` or `iid_optimum`.
     best
         What that returned. Under exact costs its policy is the start for every moved bound.
     step
@@ -111,27 +111,33 @@ def check_shadow_prices(
     --------
     >>> from bylot.problem import at_most
     >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2)
-    >>> (usd,) = check_shadow_prices(pair, [[0.0, 1.0]], optimum(pair, [[0.0, 1.0]]))
+    >>> (usd,) = check_shadow_prices(pair, [[0.0, 1.0]], iid_optimum(pair, [[0.0, 1.0]]))
     >>> usd.verdict, round(usd.price, 6), round(usd.central, 6)
     ('agrees', 0.75, 0.75)
     """
     stack = stack_values(problem, values)
     _, parts = split_values(problem, stack, contexts)
-    if isinstance(best, Mixture):
-        programs = make_mixture_programs(problem, parts, aggregate, best.fewer)
+    if isinstance(best, Optimum):
+        fewer = best.sizes[0] < best.sizes[1]
+        programs = make_mixture_programs(problem, parts, each_context, fewer)
     else:
         best.require(exact)
 
     def find_value(moved: Problem) -> float | None:
         """The optimal value under other bounds; None if it is not found."""
-        if isinstance(best, Mixture):
+        if isinstance(best, Optimum):
             return sum(program.find_value(moved) for program in programs)
         if not exact:
-            return optimum(
-                moved, stack, floor=floor, contexts=contexts, aggregate=aggregate, start=best.policy
+            return iid_optimum(
+                moved,
+                stack,
+                floor=floor,
+                contexts=contexts,
+                each_context=each_context,
+                start=best.policy,
             ).value
         policy, total = np.atleast_2d(best.policy), 0.0
-        for task, rows in split_subproblems(moved, parts, floor, aggregate):
+        for task, rows in split_subproblems(moved, parts, floor, each_context):
             task = task._replace(tolerance=task.tolerance * MOVED_PRECISION)
             variants = ExactCosts.of(moved, task.shares, task.floor).variants()
             reached = (maximise_from_start(task, costs, policy[rows]) for costs in variants)
@@ -141,26 +147,26 @@ def check_shadow_prices(
             total += local.value
         return total
 
-    rooms = find_rooms(problem, parts, best, aggregate)
+    rooms = find_rooms(problem, parts, best, each_context)
     checker = PriceChecker(problem, best.prices, rooms, stack.reward_of_all, find_value)
     return tuple(checker.check(j, step) for j in range(len(problem.limits)))
 
 
 def find_rooms(
-    problem: Problem, parts: tuple[ValueStack, ...], best: Optimum | Mixture, aggregate: bool
+    problem: Problem, parts: tuple[ValueStack, ...], best: IidOptimum | Optimum, each_context: bool
 ) -> Floats:
     """By how much an optimum is within each limit, in every context or in all together."""
-    if isinstance(best, Mixture):
+    if isinstance(best, Optimum):
         asked = np.atleast_2d(best.inclusion)
     elif best.exact:
         asked = best.inclusion(problem.draws)
     else:  # the surrogate: u / M for u
         asked = np.atleast_2d(best.policy)
     costs = asked @ problem.rows.T
-    if aggregate:
+    if not each_context:
         shares = np.array([part.weights.sum() for part in parts])
         costs = (shares / shares.sum() @ costs)[None]
-    if isinstance(best, Optimum) and not best.exact:
+    if isinstance(best, IidOptimum) and not best.exact:
         costs = np.where(problem.signs < 0, problem.draws, 1) * costs
     return np.asarray((problem.signs * (costs - problem.bounds)).min(axis=0))
 

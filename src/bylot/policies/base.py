@@ -383,6 +383,10 @@ class Policy:
         """The shadow price of each limit, in rewards of [0, 1] per unit of its bound; NaN: none."""
         return np.full(len(problem.limits), np.nan)
 
+    def predict_random_panels(self, rule: Any, state: Any, context: int) -> float | None:
+        """The reward, in [0, 1], of random panels by what was learned; None: it has no model."""
+        return None
+
     def derive(self, rule: Any, state: Any) -> None:
         """Compute the derived fields, which saved files leave out, to the last bit as the steps."""
 

@@ -359,6 +359,12 @@ class NoisyOr(base.Policy):
         width = state.belief.scale.interval[1]  # of rewards, which the model works on
         return np.where(tight, np.nan, width * state.dual_prices.price / unit)
 
+    def predict_random_panels(
+        self, rule: NoisyOrRule, state: NoisyOrState, context: int
+    ) -> float | None:
+        """By the posterior mean of what such panels miss, once enough rewards are known."""
+        return panel_model.predict_random_panels(state.model, context, rule.most)
+
     def derive(self, rule: NoisyOrRule, state: NoisyOrState) -> None:
         """Compute the derived fields of `distinct`."""
         Distinct().derive(rule.explorer, state.explorer)

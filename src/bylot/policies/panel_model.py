@@ -6,9 +6,11 @@ which factor panels miss more or less than that, as their value need not be that
 """
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
 
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
@@ -32,6 +34,9 @@ RESIDUAL_VARIANCE = 0.01  # of each b_i, where scores or winners are known as we
 RESIDUAL_SCALE = 0.5  # factor of the scales above, in that case
 MIN_SAMPLED_LOGIT, MAX_SAMPLED_LOGIT = -8.0, 0.5  # of a sampled b_i
 FORGET_BATCH = 10  # rewards between two times that the covariance grows, with a half-life
+REFERENCE_PANELS = 256  # random ones whose mean reward is predicted
+MIN_PREDICTED_REWARDS = 100  # before which the prior would be all that is known
+QUADRATURE_NODES = 9
 PANEL, MEMBERS, WINNER = 0, 1, 2  # kinds of feedback
 FEEDBACK_CODES: dict[FeedbackKind, int] = {"panel": PANEL, "members": MEMBERS, "winner": WINNER}
 
@@ -191,6 +196,37 @@ def make_evidence(
             if members[j] == feedback.winner:
                 winner = j
     return RequestEvidence(missed, compute_miss(scale, feedback.reward), winner)
+
+
+@lru_cache(maxsize=64)
+def draw_reference_panels(size: int, most: int) -> Ints:
+    """(N, M) random panels in which every expert occurs about equally often, always the same."""
+    each = size // most
+    experts = np.tile(np.arange(size), (-(-REFERENCE_PANELS // each), 1))
+    shuffled = np.random.default_rng(0).permuted(experts, axis=1)
+    return shuffled[:, : each * most].reshape(-1, most)
+
+
+def predict_random_panels(model: PanelModel, x: int, most: int) -> float | None:
+    """The expected reward of random panels in context x; None before `MIN_PREDICTED_REWARDS`.
+
+    It is a guess about experts that are seldom asked, and too low where experts fail together.
+    """
+    belief = model.belief
+    if belief.rewards[0] < MIN_PREDICTED_REWARDS:
+        return None
+    panels = draw_reference_panels(belief.beta.size, most)
+    mean = belief.beta + pooled_contexts.compute_mean_deviations(belief.deviations, x, most)
+    if model.requests.misses.size:
+        log_miss = request_classes.predict_log_misses(model.requests, x, panels)
+        miss = np.exp(log_miss + mean[panels].sum(axis=1))
+    else:  # E[min(e^b_i, 1)]: an expert adds no misses
+        nodes, weights = hermegauss(QUADRATURE_NODES)
+        b = mean + nodes[:, None] * np.sqrt((belief.root**2).sum(axis=0))
+        factors = weights / weights.sum() @ np.exp(np.minimum(b, 0.0))
+        miss = factors[panels].prod(axis=1)
+    low, width = belief.scale.interval.tolist()
+    return float(low + width * (1.0 - np.minimum(miss, 1.0).mean()))
 
 
 def count_context_bytes(size: int) -> int:

@@ -221,6 +221,16 @@ def predict_log_miss(classes: RequestClasses, x: int, members: Ints, pooled: boo
     return math.log(total)
 
 
+def predict_log_misses(classes: RequestClasses, x: int, panels: Ints) -> Floats:
+    """(N,) the log of what each of N panels is expected to miss."""
+    total = CLASS_PRIOR_COUNT + classes.total
+    requests = classes.requests[x] + CONTEXT_PRIOR_COUNT * total / total.sum()
+    odds = classes.odds * np.exp(classes.offset[x])[:, None]
+    p = np.minimum(odds / (1.0 + odds), MAX_MISS)
+    log_miss: Floats = np.log(p[panels].prod(axis=1) @ (requests / requests.sum()))
+    return classes.link[0] + classes.link[1] * log_miss
+
+
 @jit
 def sample_classes(
     classes: RequestClasses, x: int, factors: Floats, pooled: bool, stream: Xoshiro

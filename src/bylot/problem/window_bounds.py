@@ -91,11 +91,17 @@ def restate_per_request(problem: "Problem") -> "Problem":
     """The problem with limits on averages over all requests, at its traffic, for optima.
 
     A cost may be limited in several kinds of windows, so each has a cost of its own. All requests
-    are of one tenant.
+    are of one tenant. A budget has no bound per request while the traffic is not known.
     """
     require_known_optimum(problem)
     if not problem.calendars:
         return problem
+    totals = [limit for limit in problem.limits if limit.is_total]
+    if totals and problem.traffic is None:
+        what = f"{name_request_cost(totals[0])} has no bound per request"
+        remedy = "give the requests per day: traffic=2000 in Python, traffic: 2000 in the problem "
+        remedy += "file, or --traffic 2000"
+        raise ProblemError(f"{what} while the traffic is not known", remedy=remedy)
     costs, limits = dict(problem.costs), list(problem.limits)
     bounds = compute_request_bounds(problem, one_tenant=True)
     for j, limit in enumerate(problem.limits):

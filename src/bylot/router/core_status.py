@@ -62,7 +62,20 @@ def report_status(
         period=now and statuses.PeriodStatus(now.period, now.played, now.replaced),
         feedback=core.run.feedback,
         uses_feedback=core.run.feedback in core.policy.feedback,
+        random_panels=predict_random_panels(core),
     ).judge()
+
+
+def predict_random_panels(core: RouterCore) -> float | None:
+    """The reward of random panels in the contexts visited most, by the policy's model, if any."""
+    visits = core.count_visits()
+    most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
+    found = [core.policy.predict_random_panels(core.rule, core.state, x) for x in most]
+    known = [value for value in found if value is not None]
+    if not known:
+        return None
+    span = core.run.high - core.run.low
+    return float(core.run.low + span * np.average(known, weights=visits[most]))
 
 
 def measure_limit_window(

@@ -16,6 +16,7 @@ from bylot.router.state import PanelHealth, RouterHealth, RouterState, judge_sta
 from bylot.router.tenants import TenantsSummary
 from bylot.router.window_status import WindowStatus
 
+MAX_PRINTED_SHARES = 6
 QUIET_VERDICTS = ("on track", "inside", "kept", "not started")
 
 
@@ -40,6 +41,8 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     promise:          of the guard, in a sentence, or how it was broken; empty without a guard
     window:           of a limit per hour, day, week or month; `slack` is then what its bound leaves
     per:              the window of the calendar, also before the first decision
+    is_total:         `bound` and `slack` are for what the window costs in all; `mean` and
+                      `current` are per request, as are all four of other limits
     where:            the contexts whose requests count; empty: all
     tenants:          all tenants, of a limit for each of them, which has no `window` of its own
     """
@@ -60,6 +63,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     promise: str = ""
     window: WindowStatus | None = None
     per: WindowName | None = None
+    is_total: bool = False
     where: tuple[str, ...] = ()
     tenants: TenantsSummary | None = None
 
@@ -158,6 +162,7 @@ def make_limit_status(
         promise=promise,
         window=window,
         per=limit.per,
+        is_total=limit.is_total,
         where=limit.where,
         tenants=tenants,
     )
@@ -193,6 +198,7 @@ class Counters(Struct):
                 forgets those since the last decision
     infeasible: decisions at which a limit would have been missed
     earned:     sum of the rewards that were learned, each above the lowest of its range
+    settled:    costs of decisions, by name, once reported, or as stated if a reward comes alone
     booked:     stated costs of all decisions, by name
     added:      what was reported beyond the stated costs
     saved:      what was reported below them, and the costs of cancelled decisions
@@ -211,6 +217,7 @@ class Counters(Struct):
     failed: int = 0
     refused: int = 0
     earned: float = 0.0
+    settled: dict[str, float] = {}
     booked: dict[str, float] = {}
     added: dict[str, float] = {}
     saved: dict[str, float] = {}
@@ -219,6 +226,12 @@ class Counters(Struct):
         """Count the stated costs of a decision."""
         for name, cost in spend.items():
             self.booked[name] = self.booked.get(name, 0.0) + cost
+
+    def count_settled(self, known: Mapping[str, float], now: Mapping[str, float]) -> None:
+        """Count by how much the costs of a decision that are known now exceed what was known."""
+        for name, cost in now.items():
+            more = max(0.0, cost - known.get(name, 0.0))
+            self.settled[name] = self.settled.get(name, 0.0) + more
 
     def count_corrections(self, corrections: Mapping[str, float]) -> None:
         """Count what decisions cost more or less than was stated, by name."""
@@ -266,6 +279,8 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     period:            None if the policy does not guard its limits
     feedback:          what is reported: the reward, also scores of members, or also the winner
     uses_feedback:     the policy learns from all of that; if not, from the reward alone
+    random_panels:     what panels drawn at random would earn, limits ignored, as the model of the
+                       policy predicts; None: it has no model, or has learned too little
     counters, distributions, timeline: of stored routers only
     """
 
@@ -288,6 +303,7 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
     period: PeriodStatus | None
     feedback: FeedbackKind = "panel"
     uses_feedback: bool = True
+    random_panels: float | None = None
     counters: Counters | None = None
     distributions: tuple[ContextDistribution, ...] = ()
     timeline: TimelinePoints | None = None
@@ -322,16 +338,18 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
                 head += f"\n{reason.level}: {reason.sentence}"
         if self.decisions == 0:
             return head
-        top = sorted(self.q.items(), key=lambda item: -item[1])[:5]
+        top = sorted(self.q.items(), key=lambda item: -item[1])
         word = "inclusion" if self.whole else "draw" if self.multinomial else None
         label = "drawn so far" if word is None else f"{word} probabilities now"
-        shares = ", ".join(f"{name} {share:.1%}" for name, share in top)
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in top[:MAX_PRINTED_SHARES])
+        rest = len(top) - MAX_PRINTED_SHARES
+        shares += f" and {rest} more" * (rest > 0)
         return "\n".join([head, *self.limit_lines(), f"{label}: {shares}"])
 
     def limit_lines(self) -> list[str]:
         """The table of limits, and the position in the period if there are periods."""
         period_columns = () if self.period is None else ("this period", "in force")
-        head = ("limit", "average", "bound", "slack", *period_columns, "price", "")
+        head = ("limit", "unit", "average", "bound", "slack", *period_columns, "price", "")
         lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
         lines += [str(one) for one in self.limits if one.needs_sentence]
         lines += [
@@ -352,13 +370,18 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
 
 
 def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
+    """The numbers of a limit in one unit: per request or, of a budget, per window."""
     now = one.current
     in_period = () if now is None else (now.mean, None if one.tenants else now.in_force)
     unknown = bool(one.where) and (now is None or now.mean is None)
     mean, slack = None if unknown else one.mean, None if one.verdict == "not started" else one.slack
+    unit = "per request"
+    if one.is_total:
+        mean, unit = None, f"per {one.per}"
+        in_period = (None if one.window is None else one.window.spent, None)
     numbers = (mean, one.bound, slack, *in_period)
     cells = ["-" if x is None else f"{x:.4g}" for x in numbers]
-    return (one.label, *cells, format_price(one), one.verdict)
+    return (one.label, unit, *cells, format_price(one), one.verdict)
 
 
 def format_price(one: LimitStatus) -> str:

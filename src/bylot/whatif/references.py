@@ -12,7 +12,7 @@ from bylot import optima
 from bylot.errors import InfeasibleLimits
 from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats
-from bylot.optima import Mixture, ShadowPrice, ValueStack
+from bylot.optima import Optimum, ShadowPrice, ValueStack
 from bylot.problem import Problem
 from bylot.problem.window_bounds import restate_per_request
 from bylot.whatif.plan import WhatifJob, WhatifPlan
@@ -90,9 +90,9 @@ def compute_optimum(
 ) -> Reference:
     """The best distribution by context that `solve` finds, `limited` or not."""
     stack, contexts = plan.optimum_input
-    options |= {"contexts": contexts, "aggregate": limited and contexts is not None}
+    options["contexts"] = contexts
     best = solve(problem if limited else problem.replace(limits=[]), stack, **options)
-    is_mixture = isinstance(best, Mixture)
+    is_mixture = isinstance(best, Optimum)
     inclusion = np.atleast_2d(best.inclusion) if is_mixture else best.inclusion(problem.draws)
     asked: Floats = plan.optimum_input.context_shares() @ inclusion
     return Reference(
@@ -143,15 +143,15 @@ def equal_shares_value(stack: ValueStack, M: int) -> float:
 
 
 REFERENCES: Mapping[str, Callable[..., Reference | str]] = {
-    "panels": partial(compute_optimum, optima.best_mixture),
+    "panels": partial(compute_optimum, partial(optima.optimum, fewer=False)),
     "exact": partial(
-        compute_optimum, partial(optima.optimum, starts=SEARCH_STARTS), floor=False, exact=True
+        compute_optimum, partial(optima.iid_optimum, starts=SEARCH_STARTS), exact=True
     ),
-    "surrogate": partial(compute_optimum, optima.optimum, floor=False),
-    "most": partial(compute_optimum, optima.best_mixture, fewer=True),
+    "surrogate": partial(compute_optimum, optima.iid_optimum),
+    "most": partial(compute_optimum, partial(optima.optimum, fewer=True)),
     "set": compute_best_set,
     "equal": compute_equal_shares,
-    "free-panels": partial(compute_optimum, optima.best_mixture, limited=False),
-    "free-draws": partial(compute_optimum, optima.optimum, limited=False, floor=False),
+    "free-panels": partial(compute_optimum, partial(optima.optimum, fewer=False), limited=False),
+    "free-draws": partial(compute_optimum, optima.iid_optimum, limited=False),
 }
 """In the order of the report."""

@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 from bylot._text import format_sizes
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy
+from bylot.evaluate.reference_levels import ReferenceLevel
 from bylot.eventlog.events import format_timestamp, now_us
 from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.state import RouterState
@@ -26,6 +27,7 @@ from bylot.server.http_errors import public_message
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
 MAX_LATEST_DECISIONS = 25
+MODEL_LEVEL = "random panels, limits ignored, as the policy's model estimates"
 
 
 class TimelineSpan(Struct, frozen=True):
@@ -123,7 +125,7 @@ def build_router_page(
         has_tenants=any(one.scope for one in declared),
         limits=view_limits(status, declared),
         spend=sections.measure_spend(status, now_us()),
-        recent=recent,
+        recent=add_model_level(recent, status),
         timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
         selection=sections.build_selection(status, config),
         members=members,
@@ -132,6 +134,14 @@ def build_router_page(
         settings=list_settings(view),
         versions=sections.list_config_versions(changes, declared),
     )
+
+
+def add_model_level(recent: RecentLog, status: RouterStatus) -> RecentLog:
+    """Show what the policy's model predicts where the log has no propensities to estimate from."""
+    if status.random_panels is None or any(one.value is not None for one in recent.levels):
+        return recent
+    level = ReferenceLevel(name=MODEL_LEVEL, value=status.random_panels)
+    return structs.replace(recent, levels=[level])
 
 
 def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[TimelineSpan]:

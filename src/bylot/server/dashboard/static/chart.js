@@ -153,14 +153,13 @@ function rules(y, box) {
   ]);
 }
 
-// An estimated level: its interval and its value.
+// An estimated level: its interval, if it has one, and its value.
 function estimate({ kind, value, low, high }, y, box) {
   const [left, right] = [EDGE.left, box.width - EDGE.right];
+  const found = line(`level ${kind}`, left, y(value), right, y(value));
+  if (low === null) return [found];
   const [top, bottom] = [y.clip(high), y.clip(low)];
-  return [
-    create("rect", { class: `interval ${kind}`, x: left, width: right - left, y: top, height: bottom - top }),
-    line(`level ${kind}`, left, y(value), right, y(value)),
-  ];
+  return [create("rect", { class: `interval ${kind}`, x: left, width: right - left, y: top, height: bottom - top }), found];
 }
 
 // The bound as it was: one line for each value, joined where it changed.

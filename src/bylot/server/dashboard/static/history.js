@@ -82,8 +82,9 @@ export function keys(found, { recent, status }) {
 export function explain({ levels, decisions }) {
   const lines = levels.map(({ name, value, low, high, reason }, i) => {
     if (value === null) return { kind: "plain", text: `${name}: no estimate, as ${reason}` };
-    return { kind: `level${i}`, text: `${name}: ${number(value)} (95 % interval ${number(low)} to ${number(high)})` };
+    const interval = low === null ? "" : ` (95 % interval ${number(low)} to ${number(high)})`;
+    return { kind: `level${i}`, text: `${name}: ${number(value)}${interval}` };
   });
-  if (levels.every(({ value }) => value === null)) return lines;
+  if (levels.every(({ low }) => low === null)) return lines;
   return [...lines, { kind: "plain", text: `estimated from the last ${count(decisions)} decisions` }];
 }

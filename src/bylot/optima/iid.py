@@ -1,6 +1,6 @@
-"""The best fixed policy of M independent draws, for every definition of the optimum.
+"""The best fixed policy of M independent draws: the optimum of the paper, and its variants.
 
-Owns what the definitions differ in: floor, contexts, surrogate or exact costs.
+Owns what the variants differ in: floor, contexts, surrogate or exact costs.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,22 @@ from numpy.typing import ArrayLike
 from bylot.errors import ProblemError, ValuesError
 from bylot.numerics.iid_sets import iid_inclusion
 from bylot.numerics.jit import Floats, announce_compilation
-from bylot.optima.objective import RELATIVE_GAP, ContextLabels, Objective, ValueStack, split_values
+from bylot.optima.objective import (
+    RELATIVE_GAP,
+    ContextLabels,
+    Objective,
+    ValueStack,
+    describe_budget,
+    split_values,
+)
 from bylot.optima.policy_search import Subproblem, maximise_surrogate, search_exact_optimum
 from bylot.problem import Problem
-from bylot.problem.window_bounds import require_known_optimum
+from bylot.problem.window_bounds import restate_per_request
 
 
 @dataclass(frozen=True, eq=False)
-class Optimum:
-    """The best expected reward per round under the limits, and a policy that attains it.
+class IidOptimum:
+    """The best expected reward per round of independent draws, and their probabilities.
 
     Attributes
     ----------
@@ -41,6 +48,8 @@ class Optimum:
         Labels of the rows of `policy`; None without contexts.
     exact
         Whether limits are on exact expected costs or on the paper's surrogate.
+    question
+        What `value` is the best of, in words.
     """
 
     value: float
@@ -51,13 +60,14 @@ class Optimum:
     starts: int = 1
     contexts: ContextLabels | None = None
     exact: bool = False
+    question: str = ""
 
     def require(self, exact: bool) -> None:
         """Raise `ValuesError` if this is the optimum of the other kind."""
         if self.exact != exact:
             kinds = {True: "the exact limits", False: "the paper's surrogate of the limits"}
             what = f"expected an optimum under {kinds[exact]}, got one under {kinds[self.exact]}"
-            remedy = f"pass exact={self.exact} here, or use optimum(..., exact={exact})"
+            remedy = f"pass exact={self.exact} here, or use iid_optimum(..., exact={exact})"
             raise ValuesError(what, remedy=remedy)
 
     def inclusion(self, draws: int) -> Floats:
@@ -71,33 +81,36 @@ class Optimum:
 
 
 @announce_compilation("the optimum")
-def optimum(
+def iid_optimum(
     problem: Problem,
     values: ArrayLike | ValueStack,
     *,
-    floor: bool | float = True,
+    floor: bool | float = False,
     contexts: ArrayLike | None = None,
-    aggregate: bool = False,
+    each_context: bool = False,
     exact: bool = False,
     start: ArrayLike | None = None,
     starts: int = 8,
     seed: int = 0,
-) -> Optimum:
+) -> IidOptimum:
     """Maximise mean_t Phi^{r_t}(q) over q on the simplex, under the limits.
+
+    With `floor=True` and `each_context=True` it is the optimum of the paper, OPT or OPT^ctx. An
+    expert that is drawn twice is asked once, so `optimum`, for panels of different experts, is
+    larger unless smaller panels are worth more.
 
     Parameters
     ----------
-    problem
-        Experts, costs, limits and the number of draws M.
-    values
-        Array (T, N, K) or (N, K), or a `ValueStack`, which keeps its sorting between calls.
+    problem, values
+        As for `optimum`.
     floor
         True: q >= problem.floor; False: q >= 0; or a floor of your own.
     contexts
-        (T,) labels. One policy per context, each under the limits: the paper's OPT^ctx,
+        (T,) labels. There is one policy per context:
         (1/T) sum_x max_{q_x} sum_{t: x_t = x} Phi^{r_t}(q_x).
-    aggregate
-        With contexts, one budget for all: only sum_x (T_x / T) cost(q_x) is limited.
+    each_context
+        Every context keeps the limits by itself. Otherwise all share one budget: only
+        sum_x (T_x / T) cost(q_x) is limited.
     exact
         Limit sum_i c_i (1 - (1 - q_i)^M), the expected cost of the distinct experts, itself.
         Otherwise limit the paper's surrogate: sum_i c_i q_i in problem.box, a safe inner set.
@@ -123,11 +136,11 @@ def optimum(
     --------
     >>> from bylot.problem import Problem, at_most
     >>> pair = Problem(["a", "b"], {"usd": [0.0, 1.0]}, [at_most("usd", 0.5)], draws=2)
-    >>> best = optimum(pair, [[0.0, 1.0]])
+    >>> best = iid_optimum(pair, [[0.0, 1.0]])
     >>> round(best.value, 6), best.policy.round(6), best.prices.round(6)
     (0.4375, array([0.75, 0.25]), array([0.75]))
     """
-    require_known_optimum(problem)
+    problem = restate_per_request(problem)
     labels, parts = split_values(problem, values, contexts)
     q, shape = None, (len(parts), problem.size)
     if start is not None:
@@ -137,7 +150,7 @@ def optimum(
             remedy = f"give probabilities of shape {shape}, one row per context, that sum to 1"
             raise ValuesError(what, remedy=remedy)
     found = []
-    for task, rows in split_subproblems(problem, parts, floor, aggregate):
+    for task, rows in split_subproblems(problem, parts, floor, each_context):
         first = None if q is None else q[rows]
         if exact:
             found.append(search_exact_optimum(task, first, starts, seed))
@@ -145,7 +158,10 @@ def optimum(
             best = maximise_surrogate(task, first)
             found.append((best, [best.value]))
     policy = np.concatenate([best.q for best, _ in found])
-    return Optimum(
+    limits = "the exact limits" if exact else "the paper's surrogate of the limits"
+    least = f" with floor {compute_floor(problem, floor):.3g}" if floor else ""
+    question = f"the best independent draws{least} under {limits}"
+    return IidOptimum(
         value=sum(best.value for best, _ in found),
         policy=policy if labels is not None else policy[0],
         gap=sum(best.gap for best, _ in found),
@@ -154,21 +170,28 @@ def optimum(
         starts=min(len(local) for _, local in found),
         contexts=labels,
         exact=exact,
+        question=question + describe_budget(labels, each_context),
     )
 
 
-def split_subproblems(
-    problem: Problem, parts: tuple[ValueStack, ...], floor: bool | float, aggregate: bool
-) -> list[tuple[Subproblem, slice]]:
-    """All contexts under one budget, or each under the limits; with its rows of q."""
+def compute_floor(problem: Problem, floor: bool | float) -> float:
+    """The least draw probability: the problem's own, none, or the given one."""
     least = floor * problem.floor if isinstance(floor, bool) else float(floor)
     if not isinstance(floor, bool) and not 0.0 <= least <= 1.0 / problem.size:
         expected = f"a number from 0 to 1/{problem.size}"
         remedy = "use floor=True for the problem's own, floor=False for none"
         raise ProblemError("floor", got=floor, expected=expected, remedy=remedy)
+    return least
+
+
+def split_subproblems(
+    problem: Problem, parts: tuple[ValueStack, ...], floor: bool | float, each_context: bool
+) -> list[tuple[Subproblem, slice]]:
+    """All contexts under one budget, or each under the limits; with its rows of q."""
+    least = compute_floor(problem, floor)
     shares = np.array([part.weights.sum() for part in parts])
     tolerance = RELATIVE_GAP * sum(part.reward_of_all for part in parts)
-    if aggregate or len(parts) == 1:
+    if not each_context or len(parts) == 1:
         F = Objective(parts, problem.draws)
         return [(Subproblem(problem, F, shares / shares.sum(), least, tolerance), slice(None))]
     split = []
