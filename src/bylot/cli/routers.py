@@ -166,7 +166,7 @@ def parse_optional_number(text: str) -> tuple[float | None]:
 
 def run_create(given: argparse.Namespace) -> None:
     from bylot.policies import Auto, describe_ignored_feedback, resolve_policy
-    from bylot.policies.registry import fill_auto_contexts
+    from bylot.policies.registry import describe_smaller_panels, fill_auto_contexts
     from bylot.problem_files import read
 
     names = (
@@ -194,7 +194,8 @@ def run_create(given: argparse.Namespace) -> None:
     auto = f"{spec}: " if isinstance(policy, Auto) else ""
     line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
     ignored = describe_ignored_feedback(resolved, given.feedback)
-    line += "" if ignored is None else f"\nwarning: {ignored}"
+    smaller = describe_smaller_panels(policy, file.problem)
+    line += "".join(f"\nwarning: {one}" for one in (ignored, smaller) if one is not None)
     print_result(given, {"created": given.name, "policy": played}, line)
 
 
@@ -276,10 +277,7 @@ def run_decide(given: argparse.Namespace) -> None:
     print_result(given, decision, text)
 
 
-def run_reward(given: argparse.Namespace) -> int:
-    """Send a reward; 1 if the decision is unknown."""
-    from bylot.router.decision import Receipt
-
+def run_reward(given: argparse.Namespace) -> None:
     with connect_client(given) as client:
         router = client.router(given.id.partition(".")[0])
         receipt = router.reward(
@@ -291,4 +289,3 @@ def run_reward(given: argparse.Namespace) -> int:
             key=given.key_name,
         )
     print_result(given, {"decision": given.id, "receipt": receipt}, receipt)
-    return 1 if receipt is Receipt.UNKNOWN else 0
