@@ -91,8 +91,8 @@ class Bench(NamedTuple):
                 code = main([self.fill(word) for word in words])
             except SystemExit as exit:
                 code = int(exit.code or 0)
-        said = err.getvalue()
-        return said or out.getvalue() if code else said * ("warning" in said)
+        said = f"{out.getvalue()}{err.getvalue()}"
+        return said if code or "warning" in said.lower() else ""
 
 
 Answer = Callable[[Bench], str]
@@ -164,7 +164,7 @@ def in_http(
 def in_create(what: str, changes: Any, place: str, cause: str, remedy: str) -> Mistake:
     """A mistake in a request to create a router."""
     pool = {"experts": NAMES, "costs": USD, "draws": 2, **changes.pop("problem", {})}
-    body = {"name": "wrong", "policy": "random", "problem": pool, **changes}
+    body = {"name": what.replace(" ", "-"), "policy": "random", "problem": pool, **changes}
     return in_http(what, "POST /v1/routers", body, place, cause, remedy)
 
 
@@ -174,9 +174,9 @@ def in_shell(what: str, words: str, place: str, cause: str, remedy: str) -> Mist
 
 
 def describe_response(response: httpx.Response) -> str:
-    """The status, the field and the message of an error; empty for a success."""
+    """The status, the field and the message of an error, or the warnings of a success."""
     if response.status_code < 300:
-        return ""
+        return "; ".join(response.json().get("warnings", ()))
     error = response.json()["error"]
     field = error.get("field") or error.get("param")
     return f"{response.status_code} in {field}: {error['message']}"
@@ -195,6 +195,24 @@ def report(**given: Any) -> None:
     """Report something about a decision in memory."""
     router = make_router()
     router.reward(router.decide().id, **given)
+
+
+def decide_on_server(bench: Bench, router: str) -> None:
+    """Ask a server for a decision with the client library."""
+    with Client(str(bench.server.base_url)) as client:
+        client.router(router).decide()
+
+
+def reward_on_server(bench: Bench, router: str, id: str) -> None:
+    """Report the reward of a decision with the client library."""
+    with Client(str(bench.server.base_url)) as client:
+        client.router(router).reward(id, 0.5)
+
+
+def create_on_server(bench: Bench, problem: Problem) -> None:
+    """Create a router with the client library."""
+    with Client(str(bench.server.base_url)) as client:
+        client.create("created", problem)
 
 
 TIGHT = [at_most("usd", 1.2)]  # of 4.0, 3.0, 1.0 and 0.5: no two of them
@@ -229,6 +247,13 @@ PYTHON = [
         "panels of 2 different experts cannot keep",
         "declare with min_draws",
         lambda: Router(make_pool(TIGHT)),
+    ),
+    in_python(
+        "panels smaller than declared on a server",
+        "at_most('usd', 1.2)",
+        "panels of 2 different experts cannot keep",
+        "declare with min_draws",
+        lambda bench: create_on_server(bench, make_pool(TIGHT)),
     ),
     in_python(
         "misspelled field",
@@ -394,20 +419,27 @@ PYTHON = [
         WRONG_ID,
         "no decision",
         "use the id that `decide` returned",
-        lambda bench: Client(str(bench.server.base_url)).router("triage").reward(WRONG_ID, 0.5),
+        lambda bench: reward_on_server(bench, "triage", WRONG_ID),
     ),
     in_python(
         "misspelled router of a server",
         "'triag'",
         "no router named",
         "check the spelling",
-        lambda bench: Client(str(bench.server.base_url)).router("triag").decide(),
+        lambda bench: decide_on_server(bench, "triag"),
     ),
 ]
 
 FILES = [
     in_file("more draws than experts", "draws: 2", "draws: 9", "line 1", "draws 9", "draw fewer"),
-    in_file("panels smaller than declared", "4.5", "1.2", "TODO", "TODO", "TODO"),
+    in_file(
+        "panels smaller than declared",
+        "4.5",
+        "1.2",
+        "usd at most 1.2",
+        "panels of 2 different experts cannot keep",
+        "with min_draws",
+    ),
     in_file("unknown key", LIMIT, "{cost: usd, minimum: 1}", "line 11", "'minimum'", "'at_least'"),
     in_file(
         "misspelled key", LIMIT, "{cost: usd, at_mots: 4}", "line 11", "'at_mots'", "'at_most'?"
@@ -558,11 +590,18 @@ FILES = [
         'localhost:9/v1", api_key: os.environ/NOT_SET}',
         "small",
         "NOT_SET",
-        "set it",
+        "export NOT_SET=...",
     ),
 ]
 
 HTTP = [
+    in_create(
+        "panels smaller than declared",
+        {"policy": "auto", "problem": {"limits": [{"cost": "usd", "at_most": 1.2}]}},
+        "at_most('usd', 1.2)",
+        "panels of 2 different experts cannot keep",
+        "declare with min_draws",
+    ),
     in_create(
         "more draws than experts",
         {"policy": "auto", "problem": {"draws": 9}},

@@ -5,12 +5,13 @@
 
 import argparse
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options, stores, tenants
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
 from bylot.cli.options import add_named_verb, add_verb, connect_client, print_result
-from bylot.errors import PolicyError
+from bylot.errors import BylotWarning, PolicyError
 
 if TYPE_CHECKING:
     pass
@@ -187,7 +188,8 @@ def run_create(given: argparse.Namespace) -> None:
     policy = fill_auto_contexts(spec, given.max_contexts or len(file.contexts) or None)
     low, high = given.rewards or file.rewards
     settings = {name: getattr(given, name) for name in names}
-    with connect_client(given) as client:
+    with connect_client(given) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore", BylotWarning)  # it is printed below
         client.create(given.name, file.problem, policy, rewards=(low, high), **settings)
     resolved = resolve_policy(policy, file.problem, given.feedback)
     played = options.format_policy(resolved)

@@ -1,6 +1,7 @@
 """The requests of the API as data, and how their responses are read; sending is left to others."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from bylot.errors import (
     RewardError,
     ServiceError,
 )
+from bylot.policies.registry import describe_smaller_panels
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
 from bylot.problem.limits import check_limit_list
@@ -166,6 +168,9 @@ def create_router(
     policy: "str | policies.Policy | policies.Auto",
     options: CreateOptions,
 ) -> HttpCall[RouterConfig]:
+    smaller = describe_smaller_panels(policies.find_policy(policy), problem)
+    if smaller is not None:
+        warnings.warn(smaller, stacklevel=3)
     body: dict[str, Any] = {"name": name, "policy": policy, **options}
     if not isinstance(policy, str):
         data = policies.policy_to_data(policies.find_policy(policy))

@@ -181,9 +181,7 @@ def check_panel_size(policy: Policy | Auto, problem: Problem) -> None:
         )
 
 
-def describe_smaller_panels(
-    policy: Policy | Auto, problem: Problem
-) -> SmallerPanelsWarning | None:
+def describe_smaller_panels(policy: Policy | Auto, problem: Problem) -> SmallerPanelsWarning | None:
     """A warning if `auto` plays panels of fewer members than were declared."""
     if isinstance(policy, Policy) or problem.full_conflict is None:
         return None

@@ -175,7 +175,10 @@ class Limit:
             raise ProblemError(what, got=self.sign, expected="-1 or +1", remedy=remedy)
         self._check_window()
         if self.per_draw and self.is_derived and not self.bound <= 1:
-            expected, remedy = "a share of the draws from 0 to 1", "write 0.04 for 4%, or per request"
+            expected, remedy = (
+                "a share of the draws from 0 to 1",
+                "write 0.04 for 4%, or per request",
+            )
             raise ProblemError(self.side, got=self.bound, expected=expected, remedy=remedy)
         object.__setattr__(self, "where", check_where(self.where, self.name))
         if self.scope is not None:
