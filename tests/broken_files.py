@@ -238,9 +238,9 @@ SEMANTIC_ERRORS = [
     ),
     BrokenFile("no such group", "json", '"night", "per', '"nigt", "per', 15, "'nigt'", "'night'"),
     BrokenFile(
-        "a group", "yaml", "cost: usd,", "cost: junior,", 15, "unknown cost", "write group: junior"
+        "a group", "yaml", "cost: usd,", "cost: junior,", 15, "unknown cost", "write share: junior"
     ),
-    BrokenFile("neither", "yaml", "cost: usd, ", "", 15, "neither cost nor group", "add one"),
+    BrokenFile("neither", "yaml", "cost: usd, ", "", 15, "neither cost nor share", "add one"),
     BrokenFile(
         "both",
         "yaml",

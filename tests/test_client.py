@@ -191,9 +191,12 @@ def test_error_answers_raise_the_errors_of_a_router_in_memory(
     assert type(caught.value) is kind
 
 
-def test_an_unknown_decision_is_a_receipt_and_not_an_error() -> None:
-    with scripted_server(make_error_answer(404, "no_such_decision")) as server:
-        assert get_router(server).reward("triage.1.9.9f3ab01c", 0.5) is Receipt.UNKNOWN
+def test_an_unknown_decision_or_router_is_an_error() -> None:
+    with (
+        scripted_server(make_error_answer(404, "no_such_decision")) as server,
+        pytest.raises(errors.DecisionNotFound),
+    ):
+        get_router(server).reward("triage.1.9.9f3ab01c", 0.5)
     with (
         scripted_server(make_error_answer(404, "no_such_router")) as server,
         pytest.raises(errors.RouterNotFound),
@@ -258,7 +261,8 @@ def test_a_batch_returns_a_result_or_an_error_for_each_item() -> None:
         receipts = get_router(server).reward_many(
             [RewardItem("a", 1.0, {"usd": 2.0}, "k"), RewardItem("b", 0.0)]
         )
-    assert receipts[:2] == [Receipt.LEARNED, Receipt.UNKNOWN]
+    assert receipts[0] is Receipt.LEARNED
+    assert isinstance(receipts[1], errors.DecisionNotFound)
     assert isinstance(receipts[2], errors.RewardConflict)
     sent = {"decision": "a", "value": 1.0, "spend": {"usd": 2.0}, "key": "k"}
     assert server.requests[0].body["rewards"][0] == sent

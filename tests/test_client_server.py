@@ -181,7 +181,6 @@ def make_rewarded_decision(router: Any) -> str:
                 lambda router: router.reward(router.decide().id, float("inf")),
                 lambda router: router.reward(router.decide().id, "high"),
                 lambda router: router.reward(router.decide().id, True),
-                lambda router: router.reward("unknown.1.2.9f3ab01c", 0.5),
                 lambda router: router.reward(7, 0.5),
                 lambda router: router.decide(available=[]),
                 lambda router: router.decide(available=["zoe"]),
@@ -284,7 +283,9 @@ def test_batches_return_results_and_errors(client: Client) -> None:
     )
     assert receipts[:2] == [Receipt.LEARNED, Receipt.DUPLICATE]
     assert isinstance(receipts[2], errors.RewardError)
-    assert receipts[3] is Receipt.UNKNOWN
+    assert isinstance(receipts[3], errors.DecisionNotFound)
+    with pytest.raises(errors.DecisionNotFound, match="use the id that `decide` returned"):
+        router.reward("several.1.99.9f3ab01c", 0.0)
 
 
 def test_reported_costs_count_for_the_limits(client: Client) -> None:

@@ -73,6 +73,35 @@ def test_a_file_gives_the_problem_of_python(tmp_path: Path, text: str) -> None:
         assert file.rewards == (0.0, 10.0)
 
 
+def test_groups_shares_and_units_have_the_same_words_everywhere(tmp_path: Path) -> None:
+    in_python = Problem(
+        experts=["ann", "bob", "cat"],
+        costs={"usd": [4.0, 3.0, 1.0]},
+        groups={"junior": ["cat"]},
+        limits=[at_most("usd", 3.0, per="draw"), at_least(share("junior"), 0.5, per="request")],
+        draws=2,
+        min_draws=1,
+        period=800,
+    )
+    assert in_python == PYTHON
+    limits = "limits:\n  - {cost: usd, at_most: 3.0, per: draw}\n"
+    limits += "  - {share: junior, at_least: 0.5, per: request}\n"
+    text = f"{BY_ROW[: BY_ROW.index('limits')]}groups: {{junior: [cat]}}\n{limits}"
+    assert problem_files.read(write_problem(tmp_path, text)).problem == PYTHON
+    older = text.replace("share: junior", "group: junior")
+    assert problem_files.read(write_problem(tmp_path, older)).problem == PYTHON
+
+
+def test_a_limit_per_draw_or_on_a_group_is_sent_as_it_is_written() -> None:
+    limit = at_least(share("junior"), 0.25, per="draw")
+    assert limit.to_data() == {"share": "junior", "at_least": 0.25, "per": "draw"}
+    assert str(limit) == "at_least('junior', 0.25, per='draw')"
+    with pytest.raises(ProblemError, match="share 'junior' has no members; there are no groups"):
+        PYTHON.replace(limits=[limit])
+    with pytest.raises(ProblemError, match="invalid groups 'junior': expected a mapping of names"):
+        Problem(["ann", "bob"], draws=1, groups="junior")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("text", [BY_EXPERT, BY_ROW], ids=["by expert", "by row"])
 def test_a_problem_file_can_be_posted_as_it_is(server: ServerClient, text: str) -> None:
     data = yaml.safe_load(text)
@@ -235,7 +264,7 @@ def test_an_edit_speaks_the_same_dialect(server: ServerClient) -> None:
     edit = {
         "limits": [
             {"cost": "usd", "at_most": 3.2, "at_least": 0.1, "per": "draw"},
-            {"group": "junior", "at_least": 0.4},
+            {"share": "junior", "at_least": 0.4},
         ],
         "add": [{"name": "dan", "usd": 2, "group": "junior"}],
         "min_draws": None,
@@ -265,7 +294,7 @@ def test_more_draws_than_experts_are_refused_if_panels_have_different_members(
     server: ServerClient,
 ) -> None:
     problem = Problem(["ann", "bob", "cat"], draws=4)
-    expected = "distinct asks 4 different experts per request, but there are 3; use draws=3"
+    expected = "invalid draws 4: expected at most 3, as many as there are experts; draw fewer"
     with pytest.raises(PolicyError, match=expected):
         Router(problem)
     body = {"name": "wrong", "problem": problem_to_data(problem)}

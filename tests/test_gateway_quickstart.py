@@ -14,13 +14,14 @@ from upstreams import ReplayUpstream
 
 PAGE = (Path(__file__).parent.parent / "docs/gateway.md").read_text(encoding="utf-8")
 MODELS = ("small", "medium", "large")
-KEYS = {f"{name.upper()}_KEY": f"secret-of-{name}" for name in MODELS}
+ENDPOINTS = (*MODELS, "referee")
+KEYS = {f"{name.upper()}_KEY": f"secret-of-{name}" for name in ENDPOINTS}
 
 
 def write_config(folder: Path, upstreams: dict[str, ReplayUpstream]) -> Path:
     """The file of the page, with the addresses of real upstreams."""
     text = find_blocks(PAGE, "yaml")[0]
-    for number, name in enumerate(MODELS):
+    for number, name in enumerate(ENDPOINTS):
         address = f"http://localhost:900{number + 1}/v1"
         assert address in text
         text = text.replace(address, upstreams[name].url)
@@ -37,8 +38,10 @@ def test_the_quickstart_works_as_written(
         ReplayUpstream(("small",), key=KEYS["SMALL_KEY"]) as small,
         ReplayUpstream(("medium",), key=KEYS["MEDIUM_KEY"]) as medium,
         ReplayUpstream(("large",), key=KEYS["LARGE_KEY"]) as large,
+        ReplayUpstream(("referee",), key=KEYS["REFEREE_KEY"]) as referee,
     ):
-        config = write_config(tmp_path, {"small": small, "medium": medium, "large": large})
+        upstreams = (small, medium, large, referee)
+        config = write_config(tmp_path, dict(zip(ENDPOINTS, upstreams, strict=True)))
         log, store = tmp_path / "log", f"sqlite:///{tmp_path}/bylot.db"
         with ServerProcess(
             *("bylot", "serve", "--config", str(config), "--store", store),
@@ -52,10 +55,13 @@ def test_the_quickstart_works_as_written(
             record = server.get(f"/v1/decisions/{names['answer'].bylot['decision']}")
             status = server.get("/v1/routers/assistant/status")
         asked = small.received + medium.received + large.received
+        judged = referee.received
     answer = names["answer"]
     assert answer.bylot["winner"] in MODELS
     assert len(record["decision"]["subset"]) == 2
-    assert asked >= 3, "two members and the judge"
+    assert asked >= 3, "two members of a chat, and one or two of a response"
+    assert judged >= 1
+    assert "is a member too" not in log.read_text(encoding="utf-8")
     assert {one["key"] for one in record["rewards"]} >= {"user"}
     assert status["decisions"] == 2, "the chat completion and the response"
     printed = capsys.readouterr().out

@@ -11,6 +11,7 @@ from broken_files import VALID_FILES
 from bylot.cli import main
 from bylot.errors import PolicyError
 from bylot.policies import (
+    Auto,
     Distinct,
     NoisyOr,
     Policy,
@@ -20,6 +21,7 @@ from bylot.policies import (
     policy_to_data,
     resolve_policy,
 )
+from bylot.policies.registry import describe_smaller_panels
 from bylot.problem import Problem
 from bylot.problem_files import read
 from bylot.problem_files.check import check_problem
@@ -85,26 +87,31 @@ def test_what_lets_more_policies_run_is_on_the_first_screen(
     assert f"at_most: {data['looser'][0]['at_most']}" in looser
 
 
-@pytest.mark.parametrize(
-    ("line", "hint"),
-    [
-        ("draws: 9", "lets distinct and noisy-or run: there are only 3 experts for 9 draws.\n"),
-        ("draws: 2\nperiod: 2", "distinct and noisy-or can run with period: "),
-    ],
-)
 def test_a_check_says_why_full_panels_cannot_be_drawn(
-    tmp_path: Path, line: str, hint: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    line, hint = "draws: 2\nperiod: 2", "distinct and noisy-or can run with period: "
     limits = "[{cost: usd, at_most: 4.7}, {share: lead, members: [ann], at_least: 0.4}]"
     costs = "experts: [ann, bob, cat]\ncosts: {usd: [4, 3, 1]}"
     content = f"{costs}\nlimits: {limits}\n{line}\n"
     code, text, data = run_check(tmp_path, content, capsys)
     assert (code, data["policies"]["distinct"]["applies"]) == (0, False)
-    assert hint in text
-    if shortest := data["policies"]["distinct"]["shortest_period"]:
-        assert f"{hint}{shortest}" in text
-        _, _, longer = run_check(tmp_path, content.replace("od: 2", f"od: {shortest}"), capsys)
-        assert longer["policies"]["distinct"]["applies"]
+    shortest = data["policies"]["distinct"]["shortest_period"]
+    assert f"{hint}{shortest}" in text
+    _, _, longer = run_check(tmp_path, content.replace("od: 2", f"od: {shortest}"), capsys)
+    assert longer["policies"]["distinct"]["applies"]
+
+
+def test_a_check_says_that_panels_will_be_smaller_as_python_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text, _ = run_check(tmp_path, TIGHT, capsys)
+    warning = describe_smaller_panels(Auto(), read(tmp_path / "pool.yaml").problem)
+    assert warning is not None
+    start, _, end = str(warning).partition(str(warning.limits[0]))
+    (line,) = [line for line in text.splitlines() if line.startswith("Warning: ")]
+    assert line.startswith(f"Warning: {start}")
+    assert line.endswith(f"{end}.")
 
 
 def test_a_check_reports_costs_groups_limits_and_policies(

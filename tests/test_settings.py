@@ -13,7 +13,7 @@ import pytest
 
 from bylot import Client
 from bylot.cli import main, make_parser
-from bylot.errors import AccessDenied, BylotError, PolicyError
+from bylot.errors import AccessDenied, BylotError, ProblemFileError
 from bylot.server.auth import Credentials, issue_key
 from bylot.server.lifecycle import notify_systemd
 from bylot.server.provision import build_declared, build_keys
@@ -181,8 +181,9 @@ def test_a_declared_router_that_asks_more_experts_than_there_are_is_refused(tmp_
     problem.write_text("experts: [ann, bob]\ndraws: 3\n")
     declared = build_declared("r", RouterEntry(problem=problem, policy="tangent"), {})
     assert declared.config.problem["draws"] == 3
-    with pytest.raises(PolicyError, match="asks 3 different experts per request, but there are"):
-        build_declared("r", RouterEntry(problem=problem, policy="distinct"), {})
+    for policy in ("distinct", "auto"):
+        with pytest.raises(ProblemFileError, match="line 2: invalid draws 3: expected at most 2"):
+            build_declared("r", RouterEntry(problem=problem, policy=policy), {})
 
 
 def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(

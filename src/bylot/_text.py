@@ -1,5 +1,7 @@
 """Plain text for people: numbers, tables, lists, percentages, progress; words for pass and fail."""
 
+import difflib
+import heapq
 import math
 import sys
 import threading
@@ -7,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import ROUND_HALF_UP, Decimal
 
+MAX_NAMES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
 MISSING_TEXT = "–"  # for a value that is unknown, or not known yet
 DECIMAL_STEPS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The smallest number that is written with 0, 1, 2, ... decimals."""
@@ -70,6 +73,20 @@ def join_words(words: Iterable[str], last: str) -> str:
     """
     *others, final = list(words) or [""]
     return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def find_similar(wrong: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:
+    """Return the known name that was probably meant, whatever the case of its letters, or None.
+
+    >>> find_similar("perod", ["period", "draws"]), find_similar("costs", ["contexts"])
+    ('period', None)
+    """
+    names = {name.casefold(): name for name in known}
+    text = str(wrong).casefold()
+    letters = set(text)
+    near = heapq.nsmallest(MAX_NAMES_COMPARED, names, lambda name: len(letters ^ set(name)))
+    close = difflib.get_close_matches(text, near, n=1, cutoff=cutoff)
+    return names[close[0]] if close else None
 
 
 def format_sizes(fewest: int, most: int) -> str:

@@ -276,11 +276,15 @@ class RouterSummary(Struct, frozen=True):
 
 
 class RouterView(RouterSummary, frozen=True):
-    """A router at one moment: its configuration and its status."""
+    """A router at one moment: its configuration and its status.
+
+    warnings: when it is created, what its operator should know, such as that panels will be small
+    """
 
     seq: int  # of the last event of its log
     config: RouterConfig
     status: RouterStatus
+    warnings: tuple[str, ...] = ()
 
 
 class TenantView(Struct, frozen=True):

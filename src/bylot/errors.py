@@ -160,6 +160,10 @@ class PolicyError(BylotError, ValueError):
     """A policy does not exist, or a setting of it is invalid."""
 
 
+class TooManyDraws(ProblemError, PolicyError):
+    """A problem has more draws per request than experts, and its panels have different members."""
+
+
 class ValuesError(BylotError, ValueError):
     """Values or contexts of an environment have the wrong shape or content."""
 
@@ -315,6 +319,10 @@ class OutOfReachWarning(BylotWarning):
 
 class SurrogateWarning(BylotWarning):
     """The paper's linear surrogate of the limits is empty although the limits are not."""
+
+
+class SmallerPanelsWarning(BylotWarning):
+    """The limits allow only panels of fewer members than were declared."""
 
 
 class IgnoredFeedbackWarning(BylotWarning):

@@ -13,9 +13,8 @@ from bylot.environments import Environment
 from bylot.errors import PolicyError
 from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.policies import Policy, resolve_policy
+from bylot.policies import Policy
 from bylot.problem import Problem
-from bylot.problem.validation import check_panel_size
 from bylot.simulation import simulate
 from bylot.trace import Trace, running_mean
 from bylot.window_results import WindowResults, measure_counted_periods, measure_windows
@@ -28,8 +27,6 @@ def play_cell(
 ) -> Trace | PolicyError:
     """Simulate one cell with the settings of `simulate`; return the error of a refusing policy."""
     try:
-        resolved = resolve_policy(policy, problem, settings.get("feedback", "panel"))
-        check_panel_size(resolved, problem.draws, problem.size)
         return simulate(problem, environment, policy, **settings)
     except PolicyError as error:
         return error

@@ -24,7 +24,8 @@ from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.scratch_arrays import no_bools, no_floats, scratch_floats, uncounted
 from bylot.numerics.simd import prefetch_row
 from bylot.numerics.sum_max import sum_max
-from bylot.policies import Auto, PlainPolicy, Policy, resolve_policy
+from bylot.policies import Auto, PlainPolicy, Policy, find_policy, resolve_policy
+from bylot.policies.registry import check_panel_size
 from bylot.policies.base import (
     NO_WINNER,
     BoundPolicy,
@@ -345,6 +346,7 @@ def simulate(
     terms = check_run_config(problem, seed, horizon, rewards, feedback)
     check_at_least_one("rounds", rounds)
     check_environment(environment, problem)
+    check_panel_size(find_policy(policy), problem)
     settings = resolve_policy(policy, problem, feedback)
     with announce_compilation(settings.name):
         rule = settings.bind(problem, horizon, feedback)

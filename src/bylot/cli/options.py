@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from bylot._text import PASS_FAIL_WORDS
-from bylot.errors import BylotError, install_command
+from bylot._text import PASS_FAIL_WORDS, find_similar
+from bylot.errors import AccessDenied, BylotError, ServerUnreachable, install_command
 from bylot.server.settings import SETTINGS, LoadedSettings, load_settings
 
 if TYPE_CHECKING:
@@ -69,6 +69,15 @@ class VerbParser(argparse.ArgumentParser):
         text += f", repeatable or comma-separated: {POLICY_HELP} (default: {','.join(default)})"
         names: dict[str, Any] = {"type": split_policies, "action": "extend", "metavar": "NAMES"}
         self.add_argument("--policy", **names, help=text)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the words of a verb; an unknown option is an error of the verb, with a remedy."""
+        known, others = super().parse_known_args(args, namespace)
+        if others:
+            close = find_similar(others[0].partition("=")[0], self._option_string_actions)
+            meant = f"did you mean {close}?" if close else f"`{self.prog} --help` lists all options"
+            self.error(f"unrecognized arguments: {' '.join(others)}; {meant}")
+        return known, others
 
     def error(self, message: str) -> NoReturn:
         """Exit with the message, and with a hint if a policy is given by another name."""
@@ -225,13 +234,22 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
         raise BylotError(f"this verb needs {error.name}", remedy=remedy) from None
 
 
-def connect_client(given: argparse.Namespace) -> "Client":
-    """Make the client for the server options."""
+@contextmanager
+def connect_client(given: argparse.Namespace) -> Iterator["Client"]:
+    """Make the client for the server options; its errors name the options."""
     from bylot.client import Client
 
     url = given.server or os.environ.get("BYLOT_SERVER") or DEFAULT_SERVER
     key = given.key or os.environ.get("BYLOT_KEY") or None
-    return Client(url, key, retries=CLIENT_RETRIES)
+    try:
+        with Client(url, key, retries=CLIENT_RETRIES) as client:
+            yield client
+    except ServerUnreachable as error:
+        error.remedy = f"{error.remedy}; --server or $BYLOT_SERVER gives another address"
+        raise
+    except AccessDenied as error:
+        error.remedy = "give a key that may do this with --key or $BYLOT_KEY"
+        raise
 
 
 def add_scenario_options(verb: VerbParser) -> None:

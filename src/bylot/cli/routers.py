@@ -5,12 +5,13 @@
 
 import argparse
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from bylot.cli import options, stores, tenants
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
 from bylot.cli.options import add_named_verb, add_verb, connect_client, print_result
-from bylot.errors import PolicyError
+from bylot.errors import BylotWarning, PolicyError
 
 if TYPE_CHECKING:
     pass
@@ -166,7 +167,7 @@ def parse_optional_number(text: str) -> tuple[float | None]:
 
 def run_create(given: argparse.Namespace) -> None:
     from bylot.policies import Auto, describe_ignored_feedback, resolve_policy
-    from bylot.policies.registry import fill_auto_contexts
+    from bylot.policies.registry import describe_smaller_panels, fill_auto_contexts
     from bylot.problem_files import read
 
     names = (
@@ -187,14 +188,16 @@ def run_create(given: argparse.Namespace) -> None:
     policy = fill_auto_contexts(spec, given.max_contexts or len(file.contexts) or None)
     low, high = given.rewards or file.rewards
     settings = {name: getattr(given, name) for name in names}
-    with connect_client(given) as client:
+    with connect_client(given) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore", BylotWarning)  # it is printed below
         client.create(given.name, file.problem, policy, rewards=(low, high), **settings)
     resolved = resolve_policy(policy, file.problem, given.feedback)
     played = options.format_policy(resolved)
     auto = f"{spec}: " if isinstance(policy, Auto) else ""
     line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
     ignored = describe_ignored_feedback(resolved, given.feedback)
-    line += "" if ignored is None else f"\nwarning: {ignored}"
+    smaller = describe_smaller_panels(policy, file.problem)
+    line += "".join(f"\nwarning: {one}" for one in (ignored, smaller) if one is not None)
     print_result(given, {"created": given.name, "policy": played}, line)
 
 
@@ -278,10 +281,7 @@ def run_decide(given: argparse.Namespace) -> None:
     print_result(given, decision, text)
 
 
-def run_reward(given: argparse.Namespace) -> int:
-    """Send a reward; 1 if the decision is unknown."""
-    from bylot.router.decision import Receipt
-
+def run_reward(given: argparse.Namespace) -> None:
     with connect_client(given) as client:
         router = client.router(given.id.partition(".")[0])
         receipt = router.reward(
@@ -293,4 +293,3 @@ def run_reward(given: argparse.Namespace) -> int:
             key=given.key_name,
         )
     print_result(given, {"decision": given.id, "receipt": receipt}, receipt)
-    return 1 if receipt is Receipt.UNKNOWN else 0

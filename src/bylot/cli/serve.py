@@ -85,6 +85,8 @@ def run_serve(given: argparse.Namespace) -> int:
     with options.explain_missing_extra("postgres"):
         report = check_start(loaded)
     print("\n".join(report.lines))
+    for warning in report.warnings:
+        print(f"bylot: warning: {warning}", file=sys.stderr)
     for error in report.errors:
         print(f"bylot: {error}", file=sys.stderr)
     return 1 if report.errors else 0

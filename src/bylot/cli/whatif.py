@@ -130,12 +130,12 @@ def run_check(given: argparse.Namespace) -> int:
 
     try:
         file = options.apply_traffic(read(given.file, given.experts), given.traffic)
+        found = check_problem(file)
     except ProblemError as error:
         if not given.json:
             raise
         print_result(given, failure_data(str(given.file), error), "")
         return 1
-    found = check_problem(file)
     print_result(given, found, render_check(file, found, given.details))
     return 0 if any(one["applies"] for one in found["policies"].values()) else 1
 

@@ -1,8 +1,8 @@
 """The requests of the API as data, and how their responses are read; sending is left to others."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
@@ -19,6 +19,7 @@ from bylot.errors import (
     RewardError,
     ServiceError,
 )
+from bylot.policies.registry import describe_smaller_panels
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
 from bylot.problem.limits import check_limit_list
@@ -44,7 +45,6 @@ class HttpCall(NamedTuple, Generic[AnswerT]):
     invalid:    the error to raise if the server rejects the request as invalid
     idempotent: sending it twice has the effect of once; otherwise it is sent again only if it never
                 arrived
-    answers:    error codes that are answers
     slow:       may take long, since the server checks whether the policy can keep all limits
     """
 
@@ -54,7 +54,6 @@ class HttpCall(NamedTuple, Generic[AnswerT]):
     body: bytes | None = None
     invalid: type[BylotError] = ServiceError
     idempotent: bool = True
-    answers: Mapping[str, AnswerT] = MappingProxyType({})
     slow: bool = False
 
 
@@ -160,8 +159,6 @@ def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:
     """The receipt of a batch item, or the error that it would have raised on its own."""
     if result.credited:
         return Receipt(result.credited.receipt)
-    if result.error and result.error.code == "no_such_decision":
-        return Receipt.UNKNOWN
     return make_error(result.status, result.error or None, RewardError)
 
 
@@ -171,6 +168,9 @@ def create_router(
     policy: "str | policies.Policy | policies.Auto",
     options: CreateOptions,
 ) -> HttpCall[RouterConfig]:
+    smaller = describe_smaller_panels(policies.find_policy(policy), problem)
+    if smaller is not None:
+        warnings.warn(smaller, stacklevel=3)
     body: dict[str, Any] = {"name": name, "policy": policy, **options}
     if not isinstance(policy, str):
         data = policies.policy_to_data(policies.find_policy(policy))
@@ -279,6 +279,12 @@ class RouterCalls:
         Receipt
             DUPLICATE if the report had arrived before, such as before a lost response; SETTLED
             if it was of costs only.
+
+        Raises
+        ------
+        DecisionNotFound
+            If the server has no such decision. (`bylot.Router`, which keeps its decisions in
+            memory, returns UNKNOWN.)
         """
         if not isinstance(id, str):
             raise RewardError("id", got=id, expected="a str", remedy="pass decision.id")
@@ -290,7 +296,6 @@ class RouterCalls:
             lambda body: Receipt(read_receipt(body).receipt),
             encode_body(request, RewardError),
             RewardError,
-            answers={"no_such_decision": Receipt.UNKNOWN},
         )
 
     def decide_many(

@@ -14,7 +14,7 @@ import httpx
 
 from bylot import __version__
 from bylot.client.calls import AnswerT, HttpCall, decode_error, make_error
-from bylot.errors import BylotError, ServerUnreachable, ServiceError
+from bylot.errors import AccessDenied, BylotError, ServerUnreachable, ServiceError
 
 log = logging.getLogger("bylot.client")
 
@@ -49,8 +49,6 @@ def retry_until_answered(
                 return call.read(outcome.content)
             detail = decode_error(outcome.content)
             code = detail.code if detail else ""
-            if code in call.answers:
-                return call.answers[code]
             after = outcome.headers.get("retry-after", "")
             requested = float(after) if after.isascii() and after.isdigit() else 0.0
         if code == "compiling" and retries and compiling_s < MAX_COMPILING_S:
@@ -82,15 +80,18 @@ def can_retry(call: HttpCall[AnswerT], outcome: Outcome, code: str) -> bool:
 
 def final_error(call: HttpCall[AnswerT], outcome: Outcome, attempts: int) -> BylotError:
     """The error after the last attempt."""
+    request = f"{call.method} {outcome.request.url}"
     if isinstance(outcome, httpx.Response):
-        return make_error(outcome.status_code, decode_error(outcome.content), call.invalid)
-    request = f"{call.method} {call.path}"
+        error = make_error(outcome.status_code, decode_error(outcome.content), call.invalid)
+        if isinstance(error, AccessDenied):
+            error.what = f"{request}: {error.what}"
+        return error
     reason = f"{type(outcome).__name__}: {outcome}".rstrip(": ")
     if not isinstance(outcome, UNSENT_ERRORS) and not call.idempotent:
         what = f"{request}: the response was lost ({reason}); the request may have succeeded"
         return ServerUnreachable(what, remedy="check before you send it again")
     times = f"{attempts} attempt{'s' * (attempts != 1)}"
-    remedy = "check that the server is running"
+    remedy = "check the address, and that the server is running"
     return ServerUnreachable(f"{request}: no response after {times} ({reason})", remedy=remedy)
 
 

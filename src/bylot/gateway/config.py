@@ -4,7 +4,6 @@
 from environment variables when the server starts, and no text of this module shows one.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from bylot._text import find_similar
 from bylot.errors import BylotError
 from bylot.gateway.prices import check_number, check_whole, read_call_price
 
@@ -263,10 +263,10 @@ def check_param_names(what: str, params: Mapping[str, Any], info: Mapping[str, A
         ("model_info", info, COMMON_INFO),
     ):
         for name in given:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
-            if near and near[0] != name and name not in OTHER_NAMES:
+            near = find_similar(name, known, cutoff=0.85)
+            if near not in (None, name) and name not in OTHER_NAMES:
                 message = f"{what}: {field}: unknown name {name!r}"
-                raise BylotError(message, remedy=f"did you mean {near[0]!r}?")
+                raise BylotError(message, remedy=f"did you mean {near!r}?")
 
 
 def split_model_name(full_name: str, custom: str | None = None) -> tuple[str, str]:

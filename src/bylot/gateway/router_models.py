@@ -3,13 +3,12 @@
 Which models there are is in `model_list`; how a problem is read is left to `problem_files`.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bylot._text import join_words
-from bylot.errors import BylotError
+from bylot._text import find_similar, join_words
+from bylot.errors import BylotError, BylotWarning
 from bylot.gateway.chat import GATEWAY_FIELDS, MEMBER_FIELDS
 from bylot.gateway.config import MAX_MEMBERS, GatewayEntry, ModelEntry, name_entry
 from bylot.gateway.prices import (
@@ -184,8 +183,8 @@ def read_model_names(document: Document, given: Any, prices: ModelPrices) -> lis
 def make_missing_error(missing: Sequence[str], prices: ModelPrices) -> BylotError:
     """The error about models that are not in the list; each has a suggestion."""
     what = f"model_list has no model {join_words(map(repr, missing), 'and')}"
-    meant = {name: difflib.get_close_matches(name, prices, n=1) for name in missing}
-    advice = [f"for {name!r} did you mean {near[0]!r}?" for name, near in meant.items() if near]
+    meant = {name: find_similar(name, prices) for name in missing}
+    advice = [f"for {name!r} did you mean {near!r}?" for name, near in meant.items() if near]
     if not advice and prices:
         advice = [f"the models are {', '.join(map(repr, prices))}"]
     return BylotError(what, remedy="; ".join([*advice, "add what is missing to model_list"]))
@@ -249,6 +248,15 @@ def list_scorer_faults(
                 ("scorer", "judge", "model"),
                 BylotError(f"judge: {missing.what}", remedy=missing.remedy),
             )
+
+
+def describe_own_judge(gateway: GatewayEntry, experts: Sequence[str]) -> BylotWarning | None:
+    """A warning if the judge of a gateway is also one of the members whose answers it scores."""
+    judge = gateway.scorer and gateway.scorer.judge
+    if not judge or judge["model"] not in experts:
+        return None
+    what = f"the judge {judge['model']!r} is a member too, so it scores its own answers"
+    return BylotWarning(what, remedy="name another model as the judge")
 
 
 def list_used_models(gateway: GatewayEntry, experts: Sequence[str]) -> list[str]:

@@ -1,6 +1,5 @@
 """Tables of outcomes (how well each expert answered each question) and of mean skills."""
 
-import difflib
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bylot._text import PASS_FAIL_WORDS
+from bylot._text import PASS_FAIL_WORDS, find_similar
 from bylot.errors import DataError
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.sheets import (
@@ -57,9 +56,8 @@ def suggest_name(name: str, others: Sequence[str]) -> str:
     >>> suggest_name("gpt-4o", ["gpt4o", "yi"])
     "'gpt-4o' (did you mean 'gpt4o'?)"
     """
-    fold = {other.casefold(): other for other in others}
-    close = difflib.get_close_matches(name.casefold(), fold, n=1)
-    return quote_field(name) + (f" (did you mean {quote_field(fold[close[0]])}?)" if close else "")
+    close = find_similar(name, others)
+    return quote_field(name) + (f" (did you mean {quote_field(close)}?)" if close else "")
 
 
 def list_names(names: Sequence[str]) -> str:

@@ -5,10 +5,15 @@ A new policy is one file and one line here; everything else about it is on its c
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from bylot.errors import IgnoredFeedbackWarning, PolicyError
+from bylot._text import find_similar
+from bylot.errors import (
+    IgnoredFeedbackWarning,
+    PolicyError,
+    SmallerPanelsWarning,
+    TooManyDraws,
+)
 from bylot.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot.policies.base import Policy
 from bylot.policies.c2mab_v import C2mabV
@@ -127,8 +132,8 @@ def find_policy(policy: AnyPolicy) -> Policy | Auto:
     name, colon, _ = policy.partition(":")
     names = ("auto", *POLICIES)
     if name not in names:
-        close = get_close_matches(name, names, n=1)
-        meant = f"did you mean {close[0]!r}? The" if close else "the"
+        close = find_similar(name, names)
+        meant = f"did you mean {close!r}? The" if close else "the"
         more = f"; {POLICY_SPEC_FORM}" if set(name) & set("=(") else ""
         raise PolicyError(
             f"there is no policy {name!r}; {meant} ones there are: {', '.join(names)}{more}"
@@ -163,6 +168,31 @@ def check_kept_limits(policy: Policy, problem: Problem) -> None:
             f"{policy.name} does not keep limits of some contexts or of each tenant",
             remedy=f"use {' or '.join(users)}",
         )
+
+
+def check_panel_size(policy: Policy | Auto, problem: Problem) -> None:
+    """Refuse more draws than experts, unless a policy that draws with replacement is named."""
+    if problem.draws > problem.size and not (isinstance(policy, Policy) and policy.draws_iid):
+        raise TooManyDraws(
+            "draws",
+            got=problem.draws,
+            expected=f"at most {problem.size}, as many as there are experts",
+            remedy="draw fewer, or name a policy that draws with replacement, such as 'tangent'",
+        )
+
+
+def describe_smaller_panels(policy: Policy | Auto, problem: Problem) -> SmallerPanelsWarning | None:
+    """A warning if `auto` plays panels of fewer members than were declared."""
+    if isinstance(policy, Policy) or problem.full_conflict is None:
+        return None
+    if problem.min_draws is not None or problem.needs_labels:  # declared; or refused
+        return None
+    return SmallerPanelsWarning(
+        f"panels of {problem.draws} different experts cannot keep {{limits}}, so panels will have "
+        "fewer members, down to one",
+        limits=problem.full_conflict.limits,
+        remedy="loosen the limits, or declare with min_draws how few are enough",
+    )
 
 
 def describe_ignored_feedback(
@@ -237,8 +267,8 @@ def check_setting_names(
     """Raise for a setting that a policy does not have, with those that it has."""
     for setting in given:
         if setting not in settings:
-            close = get_close_matches(setting, settings, n=1)
-            meant = f"did you mean {close[0]!r}? Its" if close else "its"
+            close = find_similar(setting, settings)
+            meant = f"did you mean {close!r}? Its" if close else "its"
             those = f"{meant} settings are {', '.join(settings)}" if settings else "it has none"
             more = "" if close else otherwise
             raise PolicyError(f"policy {policy!r} has no setting {setting!r}; {those}{more}")

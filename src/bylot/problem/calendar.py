@@ -10,8 +10,6 @@ day that no local clock shows has no window. An hour starts wherever the local c
 hour, and wherever the UTC offset changes; so an hour that is repeated is two windows.
 """
 
-import difflib
-import heapq
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -22,7 +20,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 
-from bylot._text import join_words
+from bylot._text import find_similar, join_words
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Ints
 
@@ -54,7 +52,6 @@ MAX_SPANS_KEPT = 4_096
 
 NOT_ZONES = frozenset({"localtime", "posixrules"})  # links that differ from machine to machine
 MAX_ZONE_LETTERS = 64  # of a name that is compared with those of the database
-MAX_PLACES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
 EXAMPLE_ZONES = "use a name such as 'Europe/Berlin' or 'UTC'"
 
 
@@ -88,12 +85,12 @@ def check_per(per: object) -> WindowName:
     for name in WINDOW_NAMES:
         if isinstance(per, str) and per == name:
             return name
-    close = difflib.get_close_matches(str(_cut_text(per)).casefold(), WINDOW_NAMES, n=1)
+    close = find_similar(_cut_text(per), WINDOW_NAMES)
     raise ProblemError(
         "per",
         got=_cut_text(per),
         expected=join_words(map(repr, WINDOW_NAMES), "or"),
-        remedy=f"did you mean {close[0]!r}?" if close else "use one of these",
+        remedy=f"did you mean {close!r}?" if close else "use one of these",
     )
 
 
@@ -336,13 +333,10 @@ def _suggest_zone(zone: object) -> str:
         if not name.startswith("Etc/"):
             places[name.rpartition("/")[2].casefold()].append(name)
     place = wrong.rpartition("/")[2]
-    letters, cutoff = set(place), 0.75 if len(place) > 4 else 1.0  # PST is not meant to be EST
-    near = heapq.nsmallest(MAX_PLACES_COMPARED, places, lambda one: len(letters ^ set(one)))
-    for close in difflib.get_close_matches(place, near, n=1, cutoff=cutoff):
-        names = {name.casefold(): name for name in places[close]}
-        best = difflib.get_close_matches(wrong, names, n=1, cutoff=0.0)[0]
-        return f"did you mean {names[best]!r}?"
-    return EXAMPLE_ZONES
+    close = find_similar(place, places, 0.75 if len(place) > 4 else 1.0)  # PST is not EST
+    if close is None:
+        return EXAMPLE_ZONES
+    return f"did you mean {find_similar(wrong, places[close], cutoff=0.0)!r}?"
 
 
 def _cut_text(given: object) -> object:

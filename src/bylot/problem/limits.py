@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 from unicodedata import normalize
@@ -30,6 +31,9 @@ WhenSpent = Literal["cheapest", "fewer", "refuse"]
 """What to do as a budget of the calendar runs out: ask the cheapest panels, and refuse requests
 when none fits any more; before that ask fewer experts, down to one; or refuse requests rather than
 ask much cheaper panels than usual."""
+
+Per = WindowName | Literal["request", "draw"]
+"""What a bound is per, as callers write it."""
 
 ScopeName = Literal["tenant"]
 """What a limit applies to separately: each tenant, by a label that comes with the request."""
@@ -87,20 +91,22 @@ class DerivedCost:
 class Share(DerivedCost, key="share"):
     """The number of members of a group in the panel: a cost of 1 for members, 0 for others."""
 
-    members: tuple[str, ...]
+    members: tuple[str, ...] = ()  # empty: those of the group of this name, in `groups`
 
     def __post_init__(self) -> None:
         if not isinstance(self.group, str) or not self.group:
             remedy = "write share('junior', ['ann', 'bob'])"
             expected = "a non-empty name"
             raise ProblemError("group of a share", got=self.group, expected=expected, remedy=remedy)
-        if not self.members:
-            what = f"share {self.group!r} has no members, so its average is always 0"
-            raise ProblemError(what, remedy="name at least one expert, or leave the share out")
-        name, times = Counter(self.members).most_common(1)[0]
-        if times > 1:
-            what = f"share {self.group!r} names {name!r} {times} times"
-            raise ProblemError(what, remedy="name each member once")
+        for name, times in Counter(self.members).most_common(1):
+            if times > 1:
+                what = f"share {self.group!r} names {name!r} {times} times"
+                raise ProblemError(what, remedy="name each member once")
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the share as JSON data, without members if they are those of a group."""
+        data = super().to_data()
+        return data if self.members else {self.key: self.group}
 
     def row(self, experts: Sequence[str]) -> Floats:
         """Return 1 for each member and 0 for the others."""
@@ -133,6 +139,8 @@ class Limit:
         With it, the bound applies to each tenant by itself; it needs a window.
     where : tuple of str
         The contexts whose requests count; all if it is empty. ``{"context": ["icu"]}`` is read too.
+    per_draw : bool
+        Whether the bound is per draw; a problem makes it one per request.
 
     Raises
     ------
@@ -155,6 +163,7 @@ class Limit:
     when_spent: WhenSpent = DEFAULT_WHEN_SPENT
     scope: ScopeName | None = None
     where: tuple[str, ...] = ()
+    per_draw: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, str | DerivedCost):
@@ -165,6 +174,12 @@ class Limit:
             what, remedy = f"sign of the limit on {self.name!r}", "use at_most or at_least"
             raise ProblemError(what, got=self.sign, expected="-1 or +1", remedy=remedy)
         self._check_window()
+        if self.per_draw and self.is_derived and not self.bound <= 1:
+            expected, remedy = (
+                "a share of the draws from 0 to 1",
+                "write 0.04 for 4%, or per request",
+            )
+            raise ProblemError(self.side, got=self.bound, expected=expected, remedy=remedy)
         object.__setattr__(self, "where", check_where(self.where, self.name))
         if self.scope is not None:
             self._check_scope()
@@ -289,6 +304,12 @@ class Limit:
         """
         return replace(self, bound=bound)
 
+    def at_draws(self, draws: int) -> "Limit":
+        """Return the limit per request, with the bound per draw multiplied in decimals."""
+        if not self.per_draw:
+            return self
+        return replace(self, bound=float(Decimal(repr(self.bound)) * draws), per_draw=False)
+
     def to_data(self) -> dict[str, Any]:
         """Return the limit as JSON data."""
         cost = self.cost.to_data() if isinstance(self.cost, DerivedCost) else {"cost": self.cost}
@@ -299,6 +320,7 @@ class Limit:
         """The fields that say when, and to what, the bound applies, where they are not defaults."""
         given = {name: getattr(self, name) for name in WINDOW_FIELDS}
         data = {name: x for name, x in given.items() if x != LIMIT_DEFAULTS[name]}
+        data |= {"per": "draw"} if self.per_draw else {}
         return data | ({"where": {"context": list(self.where)}} if self.where else {})
 
     @classmethod
@@ -372,7 +394,7 @@ def at_most(
     cost: str | DerivedCost,
     bound: float,
     *,
-    per: WindowName | None = None,
+    per: Per | None = None,
     zone: str = DEFAULT_ZONE,
     when_spent: WhenSpent = DEFAULT_WHEN_SPENT,
     scope: ScopeName | None = None,
@@ -386,9 +408,10 @@ def at_most(
         The name of a cost of the problem, or a share.
     bound : float
         The largest average allowed, or with `per` the largest total: finite, 0 or more.
-    per : {"hour", "day", "week", "month"}, optional
-        The window. Of a cost, the bound is then for the total of each window; of a share it is for
-        the average per request in it.
+    per : {"request", "draw", "hour", "day", "week", "month"}, optional
+        By default "request"; "draw" is that divided by the draws of the problem. With a window,
+        the bound of a cost is for the total of each window; of a share it is for the average per
+        request in it.
     zone : str
         The time zone of that calendar, such as 'Europe/Berlin'.
     when_spent : {"cheapest", "fewer", "refuse"}
@@ -420,14 +443,16 @@ def at_most(
     >>> print(at_most("usd", 3, where={"context": ["icu"]}))
     at_most('usd', 3.0, where={'context': ['icu']})
     """
-    return Limit(cost, bound, UPPER, per, zone, when_spent, scope, check_where(where, str(cost)))
+    counted = check_where(where, str(cost))
+    window, per_draw = split_per(per)
+    return Limit(cost, bound, UPPER, window, zone, when_spent, scope, counted, per_draw)
 
 
 def at_least(
     cost: str | DerivedCost,
     bound: float,
     *,
-    per: WindowName | None = None,
+    per: Per | None = None,
     zone: str = DEFAULT_ZONE,
     scope: ScopeName | None = None,
     where: Where = None,
@@ -439,7 +464,7 @@ def at_least(
     cost, bound
         As of `at_most`, but the bound is the smallest average allowed.
     per, zone
-        As of `at_most`; for a share only, as a total depends on how many requests come.
+        As of `at_most`; a window for a share only, as a total depends on how many requests come.
     scope, where
         As of `at_most`.
 
@@ -459,19 +484,27 @@ def at_least(
     >>> print(at_least(share("partner", ["eve"]), 0.1, per="week"))
     at_least('partner', 0.1, per='week')
     """
-    given = check_where(where, str(cost))
-    return Limit(cost, bound, LOWER, per, zone, scope=scope, where=given)
+    counted = check_where(where, str(cost))
+    window, per_draw = split_per(per)
+    return Limit(cost, bound, LOWER, window, zone, DEFAULT_WHEN_SPENT, scope, counted, per_draw)
 
 
-def share(group: str, members: Iterable[str]) -> Share:
+def split_per(per: Per | None) -> tuple[WindowName | None, bool]:
+    """Return the window of a bound, None if it has none, and whether it is per draw."""
+    if per is None or per == "request":
+        return None, False
+    return (None, True) if per == "draw" else (per, False)
+
+
+def share(group: str, members: Iterable[str] | None = None) -> Share:
     """Count the members of a group, so that a limit can bound their number per request.
 
     Parameters
     ----------
     group : str
         The name of the group, and of the cost.
-    members : iterable of str
-        The experts that belong to it.
+    members : iterable of str, optional
+        The experts that belong to it; without them, those of the problem's `groups` of this name.
 
     Returns
     -------
@@ -491,7 +524,13 @@ def share(group: str, members: Iterable[str]) -> Share:
     if isinstance(members, str):
         what, remedy = f"members of share {group!r}", f"write share({group!r}, [{members!r}])"
         raise ProblemError(what, got=members, expected="a list of names", remedy=remedy)
-    return Share(group, tuple(members))
+    if members is None:
+        return Share(group)
+    made = Share(group, tuple(members))
+    if not made.members:
+        what = f"share {group!r} has no members, so its average is always 0"
+        raise ProblemError(what, remedy="name at least one expert, or leave the share out")
+    return made
 
 
 def float_from_real(given: object) -> float | None:

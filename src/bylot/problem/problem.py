@@ -72,6 +72,9 @@ class Problem:
     traffic : float, optional
         The expected number of requests per day, for limits per hour, day, week or month. A router
         learns it from its requests.
+    groups : mapping of str to iterable of str, optional
+        The members of groups, for limits that name one: ``at_least(share("junior"), 0.3)``. The
+        limits keep the members, the problem not the groups.
 
     Raises
     ------
@@ -117,11 +120,12 @@ class Problem:
         period: int | None = None,
         max_costs: Mapping[str, ArrayLike] = MappingProxyType({}),
         traffic: float | None = None,
+        groups: Mapping[str, Iterable[str]] = MappingProxyType({}),
         **unknown: Never,
     ) -> None:
         validation.check_fields(unknown, experts=experts, draws=draws)
         parts = self._check_parts(
-            experts, costs, limits, draws, floor, period, min_draws, max_costs, traffic
+            experts, costs, limits, draws, floor, period, min_draws, max_costs, traffic, groups
         )
         vars(self).update(parts)  # the class is frozen
         feasibility.require_feasible(self)
@@ -144,9 +148,10 @@ class Problem:
         min_draws: Any = None,
         max_costs: Any = MappingProxyType({}),
         traffic: Any = None,
+        groups: Any = MappingProxyType({}),
     ) -> dict[str, Any]:
-        names, bounds = validation.check_experts(experts), validation.check_limits(limits)
-        most = validation.check_draws(draws)
+        names, most = validation.check_experts(experts), validation.check_draws(draws)
+        bounds = validation.check_limits(limits, most, groups)
         rows = validation.add_derived_costs(names, validation.check_costs(names, costs), bounds)
         return {
             "experts": names,

@@ -3,16 +3,16 @@
 Whether the limits can be kept together is another question (`feasibility`).
 """
 
-import difflib
-import heapq
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from bylot.errors import NOT_GIVEN, InfeasibleLimits, PolicyError, ProblemError
+from bylot._text import find_similar
+from bylot.errors import NOT_GIVEN, InfeasibleLimits, ProblemError
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.problem.limits import (
     LOWER,
@@ -24,6 +24,7 @@ from bylot.problem.limits import (
     LimitKey,
     Share,
     float_from_real,
+    share,
 )
 
 PROBLEM_FIELDS = (
@@ -36,11 +37,12 @@ PROBLEM_FIELDS = (
     "period",
     "max_costs",
     "traffic",
+    "groups",
 )
 MAX_DRAWS_PER_REQUEST = 10_000
 MIN_TRAFFIC, MAX_TRAFFIC = 0.001, 1e12  # requests per day
 MAX_NAMES_FOR_SUGGESTION = 200  # among more names none is suggested
-MAX_NAMES_COMPARED = 10  # by difflib, which takes 0.1 ms for each
+MAX_NAMES_LISTED = {True: 8, False: 30}  # by whether names can be added
 
 ArrayT = TypeVar("ArrayT", Floats, Ints, Bools)
 
@@ -110,8 +112,13 @@ def check_max_costs(
     return rows
 
 
-def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
+def check_limits(
+    given: Iterable[Limit], draws: int, groups: Mapping[str, Iterable[str]]
+) -> tuple[Limit, ...]:
     """Require limits, at most one for each side of a cost, and no lower bound above the upper."""
+    if not isinstance(groups, Mapping):
+        expected, remedy = "a mapping of names to members", "write groups={'junior': ['ann']}"
+        raise ProblemError("groups", got=groups, expected=expected, remedy=remedy)
     if isinstance(given, Limit) or not isinstance(given, Iterable):
         remedy = "write limits=[at_most('usd', 2.0)]"
         raise ProblemError("limits", got=given, expected="a list of limits", remedy=remedy)
@@ -120,6 +127,8 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
         if not isinstance(limit, Limit):
             remedy = "make it with at_most or at_least"
             raise ProblemError(f"limits[{j}]", got=limit, expected="a limit", remedy=remedy)
+    limits = tuple(complete_limit(limit, draws, groups) for limit in limits)
+    for limit in limits:
         if (other := sides.setdefault(limit.key, limit)) is not limit:
             tighter = min(limit, other, key=lambda one: -one.sign * one.bound)
             what = "{limits} limit the same cost on the same side"
@@ -131,6 +140,16 @@ def check_limits(given: Iterable[Limit]) -> tuple[Limit, ...]:
             remedy = "swap the two bounds, or lower the first"
             raise InfeasibleLimits(what, limits=(limit, upper), remedy=remedy)
     return limits
+
+
+def complete_limit(limit: Limit, draws: int, groups: Mapping[str, Iterable[str]]) -> Limit:
+    """Return the limit per request, with the members of the group that it names."""
+    if isinstance(limit.cost, Share) and not limit.cost.members:
+        if limit.name not in groups:
+            remedy = suggest_known_name(limit.name, list(groups), "groups")
+            raise ProblemError(f"share {limit.name!r} has no members", remedy=remedy)
+        limit = replace(limit, cost=share(limit.name, groups[limit.name]))
+    return limit.at_draws(draws)
 
 
 def add_derived_costs(
@@ -174,14 +193,6 @@ def check_min_draws(given: object, draws: int) -> int | None:
     expected = f"an integer from 1 to {draws}, the draws"
     remedy = "or leave it out for panels of as many experts as there are draws"
     return check_count("min_draws", given, draws, expected, remedy)
-
-
-def check_panel_size(policy: Any, draws: int, size: int) -> None:
-    """Refuse more draws than experts for a policy whose panels have different members."""
-    if draws > size and not policy.draws_iid:
-        what = f"{policy.name} asks {draws:,} different experts per request, but there are {size:,}"
-        remedy = f"use draws={size}, or 'tangent', which draws with replacement"
-        raise PolicyError(what, remedy=remedy)
 
 
 def check_floor(given: object, size: int) -> float:
@@ -283,15 +294,11 @@ def suggest_known_name(
     wrong: object, known: Sequence[str], what: str, *, can_add: bool = True
 ) -> str:
     """Write the remedy for an unknown name: the name that was meant, or the names there are."""
-    near, letters = known, set(str(wrong))
-    if len(known) > MAX_NAMES_FOR_SUGGESTION:
-        near = ()
-    elif len(known) > MAX_NAMES_COMPARED:
-        near = heapq.nsmallest(MAX_NAMES_COMPARED, known, lambda one: len(letters ^ set(one)))
-    close = difflib.get_close_matches(str(wrong), near, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    close = find_similar(wrong, known) if len(known) <= MAX_NAMES_FOR_SUGGESTION else None
+    if close is not None:
+        return f"did you mean {close!r}?"
     if not known:
         return f"there are no {what}; add it to {what}"
-    shown = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
+    most = MAX_NAMES_LISTED[can_add]
+    shown = ", ".join(map(repr, known[:most])) + (", ..." if len(known) > most else "")
     return f"the {what} are {shown}; use one of these{', or add it' if can_add else ''}"

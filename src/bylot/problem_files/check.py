@@ -12,6 +12,7 @@ from bylot.errors import InfeasibleProblemFile, ProblemError
 from bylot.policies import constraint_rows, guard, noisy_or
 from bylot.policies.fallback_schedule import find_shortest_period
 from bylot.policies.iid_limits import make_safe_rows
+from bylot.policies.registry import check_panel_size
 from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
@@ -26,6 +27,8 @@ PROPOSED_DIGITS = 3  # significant digits of a proposed bound
 
 def check_problem(file: ProblemFile) -> dict[str, Any]:
     problem = file.problem
+    with file.document.locate_errors("draws"):
+        check_panel_size(policies.Auto(), problem)
     distinct, noisy = check_distinct(problem), check_noisy_or(file)
     applies = noisy["applies"] if find_group_refusal(problem) else distinct["applies"]
     contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
@@ -206,8 +209,6 @@ def check_distinct(problem: Problem) -> dict[str, Any]:
 
 def check_full_panels(problem: Problem) -> dict[str, Any]:
     """Check whether panels of M different experts keep the limits."""
-    if problem.draws > problem.size:
-        return policy_check_data(f"there are only {problem.size} experts for {problem.draws} draws")
     if problem.full_conflict is None:
         return check_guarded(problem, min(problem.draws, problem.size))
     members = min(problem.draws, problem.size)
@@ -256,7 +257,7 @@ def check_noisy_or(file: ProblemFile) -> dict[str, Any]:
 
 def check_panels(problem: Problem) -> dict[str, Any]:
     """Check whether panels of as many members as are allowed keep the limits."""
-    if problem.min_draws is not None and problem.draws <= problem.size:
+    if problem.min_draws is not None:
         return check_guarded(problem, problem.min_members)
     return check_full_panels(problem)
 

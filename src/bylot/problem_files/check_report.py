@@ -6,6 +6,7 @@ from bylot import policies
 from bylot._text import format_labels, format_sizes, format_table, join_words
 from bylot.policies import guard
 from bylot.policies.budget_report import describe_promise
+from bylot.policies.registry import describe_smaller_panels
 from bylot.problem.limits import UPPER
 from bylot.problem.window_bounds import name_counted_requests
 from bylot.problem_files.calendar_check import describe_windows
@@ -18,7 +19,9 @@ REPORTED_MEMORY_BYTES = 2**20
 def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str:
     """The check as text: four numbers; details are the problem, tables, and what they mean."""
     lead, windows = format_labels(found["summary"]), describe_windows(file, found)
-    looser = describe_looser_limits(found)
+    smaller = describe_smaller_panels(policies.Auto(), file.problem)
+    looser = [f"Warning: {smaller.explain(file.format_limit)}."] if smaller else []
+    looser += describe_looser_limits(found)
     if not details:
         more = "Use --details for costs, groups, and the range and the promise of each limit."
         return "\n".join([*lead, *windows, *looser, more])

@@ -43,6 +43,8 @@ class ProblemFile:
         The limits of the problem, in its order, as the file writes them.
     csv : Path, optional
         The CSV file that lists the experts.
+    document : Document
+        Where each entry is in the file.
     """
 
     path: Path
@@ -53,6 +55,7 @@ class ProblemFile:
     groups: Mapping[str, Group]
     limits: Sequence[WrittenLimit]
     csv: Path | None
+    document: Document
 
     @property
     def span(self) -> float:
@@ -146,6 +149,7 @@ def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
         groups=pool.groups,
         limits=[one.at_traffic(problem.traffic) for one in limits],
         csv=pool.csv,
+        document=document,
     )
 
 

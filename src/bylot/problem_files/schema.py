@@ -4,7 +4,6 @@ Only the words of JSON Schema that occur there are known. What values mean toget
 and `problem_file`.
 """
 
-import difflib
 import json
 import math
 import sys
@@ -13,6 +12,7 @@ from importlib.resources import files
 from types import NoneType, UnionType
 from typing import Any
 
+from bylot._text import find_similar
 from bylot.outcome_tables.sheets import parse_decimal, quote_field, shorten, suggest_decimal
 from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import (
@@ -204,8 +204,8 @@ def suggest_kind(value: Any, text: str, parts: list[SchemaPart]) -> str | None:
     """
     words = [word for part in parts for word in part.get("enum", ())]
     if words and isinstance(value, str):
-        close = difflib.get_close_matches(value.casefold(), words, n=1)
-        return f"did you mean {close[0]!r}?" if close else None
+        close = find_similar(value, words)
+        return f"did you mean {close!r}?" if close else None
     if isinstance(value, bool | int | float | AmbiguousScalar):
         named = any(has_kind("", part) for part in parts)
         return f'put it in quotes if it is a name: "{text}"' if named else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from bylot._text import format_number
+from bylot._text import find_similar, format_number
 from bylot.outcome_tables.sheets import quote_field
 from bylot.problem import Limit, Share, share
 from bylot.problem.calendar import WINDOW_NAMES, check_zone
@@ -95,16 +95,11 @@ def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iter
             if side not in entry:
                 continue
             keys, bound = ("limits", n, side), float(entry[side])
-            if per == "draw" and isinstance(limited, Share) and bound > 1:
-                expected = "a share of the draws from 0 to 1"
-                remedy = "write 0.04 for 4%, or per: request"
-                raise document.error(keys, side, got=bound, expected=expected, remedy=remedy)
             with document.locate_errors(*keys):
                 counted = check_where(where, "")
-                limit = Limit(limited, bound, sign, **window, where=counted)  # as written
-                written = WrittenLimit(limit, document.line(keys), per, bound)
-                limit = limit.at(written.to_bound(bound, problem["draws"]))
-            yield written._replace(limit=limit)
+                limit = Limit(limited, bound, sign, **window, where=counted, per_draw=per == "draw")
+                limit = limit.at_draws(problem["draws"])
+            yield WrittenLimit(limit, document.line(keys), per, bound)
 
 
 def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
@@ -126,7 +121,7 @@ def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
     if "at_least" in entry and not is_share:
         what = f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
         what += "knows how many requests will come"
-        remedy = f"ask for a share of them: {{group: ..., at_least: 0.1, per: {per}}}"
+        remedy = f"ask for a share of them: {{share: ..., at_least: 0.1, per: {per}}}"
         raise document.error((*keys, "at_least"), what, remedy=remedy)
     names = (name for name in WINDOW_FIELDS if name in entry and name != "where")
     return {name: entry[name] for name in names}
@@ -153,16 +148,19 @@ def limited_quantity(
     document: Document, keys: Keys, entry: Entry, experts: ExpertList
 ) -> str | Share:
     """What is limited: a cost by its name, or the share of a group."""
-    if "share" in entry:
+    if "members" in entry:
         what = f"share {quote_field(entry['share'])}"
         members = check_members(document, (*keys, "members"), what, entry["members"], experts.names)
         return share(entry["share"], members)
-    kind, other = ("cost", "group") if "cost" in entry else ("group", "cost")
-    name = entry[kind]
+    key = next(key for key in ("cost", "share", "group") if key in entry)  # group: as of old
+    kind, other = ("cost", "group") if key == "cost" else ("group", "cost")
+    name = entry[key]
     known = {"cost": list(experts.costs), "group": list(experts.groups)}
     if name not in known[kind]:
         remedy = suggest_known_name(name, known[kind], f"{kind}s")
+        if key == "share" and find_similar(name, known[kind]) is None:
+            remedy = "add members: the experts of the share"
         if name in known[other]:
-            remedy = f"it is a {other}: write {other}: {name}"
-        raise document.error((*keys, kind), f"unknown {kind} {quote_field(name)}", remedy=remedy)
+            remedy = f"it is a {other}: write {'share' if other == 'group' else other}: {name}"
+        raise document.error((*keys, key), f"unknown {kind} {quote_field(name)}", remedy=remedy)
     return name if kind == "cost" else share(name, experts.groups[name].members)

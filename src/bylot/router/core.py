@@ -623,12 +623,15 @@ class RouterCore:
         if available is None:
             return active
         if isinstance(available, str):
-            raise DecisionError("available", got=available, expected="a list of names")
+            remedy = f"write available=[{available!r}]"
+            raise DecisionError(
+                "available", got=available, expected="a list of names", remedy=remedy
+            )
         mask = np.zeros(self.problem.size, np.bool_)
         for name in available:
             if not isinstance(name, str) or name not in self._index:
                 remedy = suggest_known_name(name, self.problem.experts, "experts")
-                raise DecisionError(f"no expert {name!r}", remedy=remedy)
+                raise DecisionError(f"available: no expert {name!r}", remedy=remedy)
             mask[self._index[name]] = True
         if not mask.any():
             raise DecisionError("no expert is available", remedy="name at least one")

@@ -15,12 +15,17 @@ from bylot.errors import BudgetSpent, DecisionError, PolicyError, RewardConflict
 from bylot.numerics.jit import Bools
 from bylot.policies.base import FeedbackKind, Ticket
 from bylot.policies.compiled_handle import BookedDecision
-from bylot.policies.registry import MAX_UNDECLARED_CONTEXTS, check_max_contexts, fill_auto_contexts
+from bylot.policies.registry import (
+    MAX_UNDECLARED_CONTEXTS,
+    check_max_contexts,
+    check_panel_size,
+    describe_smaller_panels,
+    fill_auto_contexts,
+)
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import LAST_SECOND, describe_reset
 from bylot.problem.limits import check_limit_list, float_from_real
-from bylot.problem.validation import check_panel_size
 from bylot.router import feedback as reports
 from bylot.router import persistence
 from bylot.router.core import NO_LABELS, RequestLabels, RouterCore
@@ -94,11 +99,12 @@ class Router:
     ) -> None:
         run = check_run_config(problem, seed, horizon, rewards, feedback)
         filled = fill_auto_contexts(policy, max_contexts)
+        check_panel_size(filled, problem)
         resolved = policies.resolve_policy(filled, problem, feedback)
         ignored = policies.describe_ignored_feedback(resolved, feedback)
-        if ignored is not None:
-            warnings.warn(ignored, stacklevel=2)
-        check_panel_size(resolved, problem.draws, problem.size)
+        smaller = describe_smaller_panels(filled, problem)
+        for warning in filter(None, (ignored, smaller)):
+            warnings.warn(warning, stacklevel=2)
         if max_contexts is not None:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)

@@ -68,7 +68,8 @@ class ServerApp:
         try:
             if methods is not None:
                 names = ", ".join(methods)
-                message = f"method {scope['method'][:20]} not allowed; allowed: {names}"
+                path = scope["path"][:200]
+                message = f"method {scope['method'][:20]} not allowed for {path}; use {names}"
                 headers = ((b"allow", names.encode()),)
                 raise ApiError(405, "method_not_allowed", message, headers=headers)
             if not self.state.credentials.required:  # otherwise the pages ask for a key

@@ -43,10 +43,11 @@ class Caller(NamedTuple):
         """Raise an error if the key does not have a scope or is not valid for a router."""
         if scope not in self.scopes:
             has = ", ".join(sorted(self.scopes))
-            message = f"key {self.id} has scope {has}; this request needs scope {scope!r}"
+            message = f"key {self.id} has scope {has}; this request needs scope {scope!r}: use a "
+            message += f"key made with `bylot keys create LABEL --scope {scope}`"
             raise ApiError(403, "forbidden", message)
         if router is not None and not self.can_access(router):
-            message = f"key {self.id} is not valid for router {router!r}"
+            message = f"key {self.id} is not valid for router {router!r}; use one that is"
             raise ApiError(403, "forbidden", message)
 
 

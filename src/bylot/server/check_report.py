@@ -51,10 +51,11 @@ ModelRow = tuple[str, str, str, str]
 
 
 class CheckReport(NamedTuple):
-    """The lines to print, and why a start would be refused."""
+    """The lines to print, why a start would be refused, and what to know about the routers."""
 
     lines: list[str]
     errors: list[BylotError]
+    warnings: list[str]
 
 
 def check_start(loaded: LoadedSettings) -> CheckReport:
@@ -80,8 +81,8 @@ def check_start(loaded: LoadedSettings) -> CheckReport:
             lines += ["", *format_table([("model", "upstream", "host", "price"), *models])]
         if plans:
             lines += ["", *describe_routers(plans, declared), "", ROUTER_RULE]
-        return CheckReport(lines, errors)
-    return CheckReport([], errors)
+        return CheckReport(lines, errors, [text for one in declared for text in one.warnings])
+    return CheckReport([], errors, [])
 
 
 def check_access(settings: ServerSettings, keys: Iterable[ApiKey]) -> None:

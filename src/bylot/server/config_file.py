@@ -101,7 +101,9 @@ def parse_config(path: Path) -> Document:
         elif any(line and not line.startswith("#") for line in lines):
             parse_document(document, text, suffix)
     except OSError as error:
-        raise LocatedError(f"cannot be read: {error.strerror}", path=path) from None
+        remedy = "give another file with --config or $BYLOT_CONFIG"
+        what = f"cannot be read: {error.strerror}"
+        raise LocatedError(what, path=path, remedy=remedy) from None
     except ProblemFileError as error:
         remedy = (error.remedy or "").replace("problem per file", "configuration per file")
         raise LocatedError(error.what, path=path, line=error.line, remedy=remedy) from None

@@ -10,9 +10,8 @@ from bylot import api, policies
 from bylot.api import CreateRouterRequest, PolicyBody, ProblemPart
 from bylot.errors import PolicyError
 from bylot.eventlog.config_validation import PreparedConfig, prepare_config
-from bylot.policies.registry import check_setting_names, fill_auto_contexts
+from bylot.policies.registry import check_panel_size, check_setting_names, fill_auto_contexts
 from bylot.problem import Limit, Share
-from bylot.problem.validation import check_panel_size
 from bylot.problem_files.document import Document, parse_document
 from bylot.problem_files.problem_file import ProblemFile, read_problem
 from bylot.router.config import RouterConfig, choose_max_contexts
@@ -72,8 +71,9 @@ def config_from_file(
     """The configuration of a new router, and its policy; what is not given is as in the file."""
     declared = given.max_contexts or len(file.contexts) or None
     policy = fill_auto_contexts(policy_from_body(given.policy), declared)
+    with file.document.locate_errors("draws"):
+        check_panel_size(policy, file.problem)
     resolved = policies.resolve_policy(policy, file.problem, given.feedback or "panel")
-    check_panel_size(resolved, file.problem.draws, file.problem.size)
     config = RouterConfig(
         problem=problem_to_data(file.problem),
         policy=policies.policy_to_data(policy),

@@ -17,14 +17,20 @@ from bylot.eventlog.commands import check_router_name
 from bylot.eventlog.config_validation import validate_config
 from bylot.gateway.config import GatewayEntry
 from bylot.gateway.contexts import find_cluster_file, make_contexts
-from bylot.gateway.router_models import ModelPrices, list_gateway_faults, problem_from_models
+from bylot.gateway.router_models import (
+    ModelPrices,
+    describe_own_judge,
+    list_gateway_faults,
+    problem_from_models,
+)
 from bylot.gateway.scoring import make_scorer
+from bylot.policies.registry import describe_smaller_panels
 from bylot.problem import Problem
 from bylot.problem_files.document import Document, Keys, format_keys, read_document
 from bylot.problem_files.problem_file import read_problem
 from bylot.router.config import RouterConfig
 from bylot.server.auth import digest_secret
-from bylot.server.config_requests import config_from_file
+from bylot.server.config_requests import config_from_file, policy_from_body
 from bylot.server.settings import KeyEntry, RouterEntry
 from bylot.store import ApiKey
 
@@ -77,12 +83,14 @@ class DeclaredRouter(NamedTuple):
 
     config: validated, in its canonical form
     given:  the fields that are only used when a router is created, as far as they are declared
+    warnings: what its operator should know
     """
 
     name: str
     entry: RouterEntry
     config: RouterConfig
     given: frozenset[str]
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_priced(self) -> bool:
@@ -127,7 +135,11 @@ def build_declared(
     given = {one for one in names if getattr(entry, one) is not None}
     given |= {one for one in ("floor", "period", "rewards") if document.data.get(one) is not None}
     given |= {"feedback"} if entry.feedback or scored else set()
-    return DeclaredRouter(name, entry, config, frozenset(given))
+    warnings = [describe_smaller_panels(policy_from_body(filled.policy), file.problem)]
+    if entry.gateway is not None:
+        warnings.append(describe_own_judge(entry.gateway, file.problem.experts))
+    said = tuple(f"routers.{name}: {warning}" for warning in warnings if warning is not None)
+    return DeclaredRouter(name, entry, config, frozenset(given), said)
 
 
 def check_gateway(

@@ -169,6 +169,8 @@ def reconcile_routers(
         if plan.error is not None:
             raise plan.error
     for one in declared:
+        for warning in one.warnings:
+            log.warning("%s", warning)
         apply_declared(store, settings, one)
 
 

@@ -169,11 +169,21 @@ def invalid_field_error(error: msgspec.ValidationError, kind: Any) -> ApiError:
         text = f"{text.replace('Invalid enum', 'invalid')}: expected {join_words(choices, 'or')}"
     if path.startswith("members[") and text.endswith("got null"):
         text += "; leave out a member whose score is unknown"
-    if unknown and not path:
-        known = kind.__struct_encode_fields__
+    if unknown:
+        known = find_struct(kind, path).__struct_encode_fields__
         remedy = suggest_known_name(unknown, known, "fields", can_add=False)
         text = f"unknown field {unknown[:MAX_TEXT_CHARS]!r}; {remedy}"
     return ApiError(422, "invalid", text, field=path or None)
+
+
+def find_struct(kind: Any, path: str) -> Any:
+    """Return the type of the object at a path of a request, such as `decisions[...]`."""
+    for name in re.findall(r"[a-z_]+", path):
+        kinds = [get_type_hints(kind)[name]]
+        while not hasattr(kinds[0], "__struct_encode_fields__"):
+            kinds += get_args(kinds.pop(0))
+        kind = kinds[0]
+    return kind
 
 
 def list_choices(kind: Any, field: str) -> list[str]:

@@ -3,14 +3,15 @@
 import asyncio
 import logging
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, structs
 
 from bylot import api
 from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, GetRouter
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
+from bylot.policies.registry import describe_smaller_panels
 from bylot.router.status import RouterStatus
-from bylot.server.config_requests import prepare_create, request_from_file
+from bylot.server.config_requests import policy_from_body, prepare_create, request_from_file
 from bylot.server.edit_requests import prepare_edit
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response, route
 from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
@@ -31,7 +32,9 @@ async def create_router(
     command = CreateRouter(body.name, prepared.config, prepared, by=by)
     view = await request.state.commands.execute(command)
     log.info("router created", extra={"router": body.name, "by": by})
-    return json_response(201, view)
+    smaller = describe_smaller_panels(policy_from_body(body.policy), prepared.core.problem)
+    warnings = () if smaller is None else (str(smaller),)
+    return json_response(201, structs.replace(view, warnings=warnings))
 
 
 @route("GET /v1/routers", "read", 200, api.RouterList)
