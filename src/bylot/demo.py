@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from itertools import combinations
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from bylot.eventlog.commands import (
     RecordReward,
 )
 from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import RouterRepository, make_owner_name, release_dead_leases
+from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.harness import rolling_mean, sample_rounds
 from bylot.numerics.jit import Floats, announce_compilation
 from bylot.optima import best_mixture
@@ -56,27 +57,22 @@ MADE_UP = "The models, their prices and their scores are made up; router, limits
 
 
 class DemoRun(NamedTuple):
-    """What came of T requests to a pool of K models."""
+    """What came of T requests to a pool of K models under d limits."""
 
     file: ProblemFile
-    scores: Floats  # (T, K) that the models would have got
     rewards: Floats  # (T,)
     cents: Floats  # (T,)
     shares: Floats  # (X, K) of the late requests of each kind, whose panel had each model
-    status: RouterStatus
     best: float  # mean reward of the best panels under the limits
+    random: float  # mean reward of random panels
+    status: RouterStatus
+    missed: list[int]  # (d,) periods that ended outside each limit
     compile_s: float  # of CPU
 
     @property
-    def random(self) -> float:
-        """The mean reward of random panels."""
-        panels = combinations(range(self.file.problem.size), self.file.problem.draws)
-        return float(np.mean([self.scores[:, list(panel)].max(axis=1) for panel in panels]))
-
-    @property
-    def missed(self) -> list[int]:
-        """The number of periods that ended outside each limit."""
-        return [limit.current.missed if limit.current else 0 for limit in self.status.limits]
+    def periods(self) -> int:
+        """The number of whole periods, at the end of which limits hold."""
+        return len(self.rewards) // (self.file.problem.period or 1)
 
 
 def write_demo_problem(folder: Path) -> ProblemFile:
@@ -92,12 +88,13 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
     values, contexts = DEMO_ENVIRONMENT.rounds(0, rounds, seed)
     asked = np.zeros((rounds, problem.size), np.bool_)
     rewards = np.zeros(rounds)
-    data = problem_to_data(problem)
     config = RouterConfig(
-        problem=data, policy={"name": "auto"}, seed=seed, max_contexts=len(SKILLS)
+        problem=problem_to_data(problem),
+        policy={"name": "auto"},
+        seed=seed,
+        max_contexts=len(SKILLS),
     )
     store = open_store(f"sqlite:///{folder / 'bylot.db'}")
-    release_dead_leases(store)
 
     def perform(commands: Iterable[Command]) -> list[Any]:
         """Run commands in one commit, and return their answers; an error is raised."""
@@ -131,24 +128,34 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
                 advance(BATCH_REQUESTS)
         status = perform([GetRouter(DEMO_ROUTER)])[0].status
     late = slice(-max(1, rounds // LATE_PART), None)
-    shares = [asked[late][contexts[late] == x].mean(axis=0) for x in range(len(SKILLS))]
-    cents = asked @ problem.costs["cents"]
-    return DemoRun(file, values[:, 0], rewards, cents, np.array(shares), status, best, compile_s)
+    kinds = np.equal(contexts[late], np.arange(len(SKILLS))[:, None]).astype(np.float64)
+    panels = combinations(range(problem.size), problem.draws)
+    return DemoRun(
+        file=file,
+        rewards=rewards,
+        cents=asked @ problem.costs["cents"],
+        shares=kinds @ asked[late] / np.maximum(1, kinds.sum(axis=1, keepdims=True)),
+        best=best,
+        random=float(np.mean([values[:, 0, panel].max(axis=1) for panel in panels])),
+        status=status,
+        missed=[limit.current.missed if limit.current else 0 for limit in status.limits],
+        compile_s=compile_s,
+    )
 
 
 def summarize_demo(run: DemoRun) -> str:
     """Say in one sentence what was learned, earned, spent and kept."""
-    names = np.array(run.file.problem.experts)
     top = np.argsort(-run.shares, axis=1)[:, : run.file.problem.draws]
-    pairs = zip(SKILLS, names[top], strict=True)
-    learned = join_words((f"{join_words(two, 'and')} for {kind}" for kind, two in pairs), "and")
+    pairs = zip(SKILLS, np.array(run.file.problem.experts)[top], strict=True)
+    learned = "; ".join(f"{kind}: {join_words(two, 'and')}" for kind, two in pairs)
     budget = run.status.limits[0]
     return (
-        f"In {len(run.rewards):,} requests the router learned to ask mostly {learned}; it earned "
+        f"In {len(run.rewards):,} requests the router learned whom to ask ({learned}), earned "
         f"{run.rewards[-len(run.rewards) // LATE_PART :].mean():.3f} per request in the last fifth "
         f"(random panels: {run.random:.3f}, the best panels under the limits: {run.best:.3f}), "
         f"spent {budget.mean:.3g} of at most {budget.bound:g} cents per request, and kept "
-        f"{run.missed.count(0)} of {len(run.missed)} limits at the end of every period."
+        f"{run.missed.count(0)} of {len(run.missed)} limits at the end of each of its "
+        f"{run.periods} periods."
     )
 
 
@@ -184,11 +191,14 @@ def report_demo(run: DemoRun, folder: Path) -> str:
     asked = "How often each model was asked, in the last fifth of the requests"
     shares = [[k, *map(format_percent, row)] for k, row in zip(SKILLS, run.shares, strict=True)]
     learned = [["kind", *run.file.problem.experts], *shares]
-    periods = run.status.decisions // (run.file.problem.period or 1)
-    limits = [["limit", "average", "periods that ended inside it"]]
-    for written, status, missed in zip(run.file.limits, run.status.limits, run.missed, strict=True):
-        kept = f"{periods - missed} of {periods}"
-        limits.append([written.words, format_number(status.mean), kept])
+    rows = zip(run.file.limits, run.status.limits, run.missed, strict=True)
+    limits = [
+        ["limit", "average", "held in periods"],
+        *(
+            [written.words, format_number(limit.mean), f"{run.periods - missed} of {run.periods}"]
+            for written, limit, missed in rows
+        ),
+    ]
     steps = {
         f"bylot replay {DEMO_ROUTER} --store sqlite:///{folder / 'bylot.db'}": "check the log",
         f"bylot problem check {folder / 'problem.yaml'}": "change a limit: does it still fit?",
@@ -207,7 +217,16 @@ def report_demo(run: DemoRun, folder: Path) -> str:
     page, *_ = write_pages(report, "bylot demo", folder)[1:]
     work_s = time.process_time() - run.compile_s
     lines = [
-        *("", sentence, "", f"{asked}:", *format_table(learned), "", *format_table(limits), ""),
+        *(
+            "",
+            *wrap(sentence, 100),
+            "",
+            f"{asked}:",
+            *format_table(learned),
+            "",
+            *format_table(limits),
+            "",
+        ),
         f"{MADE_UP} It took {work_s:.0f} s of CPU,",
         f"and {run.compile_s:.0f} s more for compiling, once for this version on this machine.",
         *(f"The report: {page}", "", "Try next:"),
