@@ -1,6 +1,7 @@
 # They need only python3 and make; everything else is installed into .venv. The first target is `help`.
 PYTHON ?= python3
 PORT ?= 8000
+HAPROXY ?= haproxy
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
@@ -33,7 +34,7 @@ cluster-demo: check-haproxy .venv/.cluster
 	$(BIN)/python examples/cluster/demo.py
 
 check-haproxy:
-	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v haproxy > /dev/null || { \
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v $(HAPROXY) > /dev/null || { \
 	  echo 'make cluster-demo needs haproxy: install it (Debian: apt install haproxy) and try again.' >&2; exit 1; }
 
 test: .venv/.dev

@@ -458,7 +458,6 @@ def test_a_missing_package_is_named_with_the_install_command(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_edits_of_the_documents_work_on_their_routers(run_verb: RunVerb) -> None:
     text = (ROOT / "docs" / "service.md").read_text()
     lines = re.findall(r"^bylot (router edit triage .*)$", text, re.MULTILINE)
@@ -473,6 +472,7 @@ def test_the_edits_of_the_documents_work_on_their_routers(run_verb: RunVerb) -> 
     run_verb("router", "delete", "triage", "--yes")
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_readme_leads_to_a_router_with_a_key_over_http(tmp_path: Path) -> None:
     blocks = find_blocks((ROOT / "README.md").read_text(), "sh")
     assert len(blocks) == 2
