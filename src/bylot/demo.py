@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot._atomic_write import save_file
-from bylot._text import format_number, format_percent, format_table, join_words
+from bylot._text import format_number, format_percent, format_table, join_words, print_progress
 from bylot.environments import Noisy
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
@@ -28,7 +28,7 @@ from bylot.eventlog.commands import (
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.harness import rolling_mean, sample_rounds
-from bylot.numerics.jit import Floats, announce_compilation
+from bylot.numerics.jit import Floats
 from bylot.optima import best_mixture
 from bylot.parallel import show_progress
 from bylot.problem_files import ProblemFile, read
@@ -114,13 +114,14 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         perform(RecordReward(decision.id, reward) for decision, reward in pairs)
 
     with closing(CommandHandler(RouterRepository(store, make_owner_name()))) as handler:
+        text = "the first run of a version on a machine compiles for about half a minute"
+        print_progress(f"... routing {rounds:,} requests; {text}")
         start_s = time.process_time()
-        with announce_compilation("the default policy (about half a minute)", after_s=1.0):
-            if store.find(DEMO_ROUTER) is not None:
-                perform([DeleteRouter(DEMO_ROUTER)])
-            perform([CreateRouter(DEMO_ROUTER, config)])
-            route(slice(0, BATCH_REQUESTS))
-            best = best_mixture(problem, values, contexts=contexts, aggregate=True).value
+        if store.find(DEMO_ROUTER) is not None:
+            perform([DeleteRouter(DEMO_ROUTER)])
+        perform([CreateRouter(DEMO_ROUTER, config)])
+        route(slice(0, BATCH_REQUESTS))
+        best = best_mixture(problem, values, contexts=contexts, aggregate=True).value
         compile_s = time.process_time() - start_s
         with show_progress(rounds, unit="request") as advance:
             for start in range(BATCH_REQUESTS, rounds, BATCH_REQUESTS):
