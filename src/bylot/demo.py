@@ -108,7 +108,7 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         """Ask for the panels of some requests, and report their rewards."""
         kinds = [[*SKILLS][number] for number in contexts[batch]]
         made = perform(MakeDecision(DEMO_ROUTER, kind) for kind in kinds)
-        asked[batch] = [[name in one.subset for name in problem.experts] for one in made]
+        asked[batch] = [[name in panel.subset for name in problem.experts] for panel in made]
         rewards[batch] = np.where(asked[batch], values[batch, 0], 0.0).max(axis=1)
         pairs = zip(made, rewards[batch].tolist(), strict=True)
         perform(RecordReward(decision.id, reward) for decision, reward in pairs)
@@ -123,7 +123,7 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         route(slice(0, BATCH_REQUESTS))
         best = best_mixture(problem, values, contexts=contexts, aggregate=True).value
         compile_s = time.process_time() - start_s
-        with show_progress(rounds, unit="request") as advance:
+        with show_progress(rounds, BATCH_REQUESTS, "request") as advance:
             for start in range(BATCH_REQUESTS, rounds, BATCH_REQUESTS):
                 route(slice(start, start + BATCH_REQUESTS))
                 advance(BATCH_REQUESTS)
