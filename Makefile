@@ -1,21 +1,41 @@
-# `make demo` and `make test` need only python3 and make; everything else is installed into .venv.
+# They need only python3 and make; everything else is installed into .venv. The first target is `help`.
 PYTHON ?= python3
+PORT ?= 8000
+HAPROXY ?= haproxy
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 # The tests start some hundred processes, which share the compiled bytecode as installed copies do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo gateway-demo cluster-demo test browser pictures slow check format bench faults soak package docs clean
+.PHONY: help demo serve paper gateway-demo cluster-demo check-haproxy test browser pictures slow check format bench faults soak package docs clean
+
+help:
+	@echo 'make demo      route requests to a made-up pool: what is learned, earned, spent and kept'
+	@echo 'make serve     a server with live traffic, and its dashboard in the browser; PORT=8000'
+	@echo 'make paper     a small version of the experiments of the paper, and a verdict on each claim'
+	@echo 'make test      install everything and run the test suite'
+	@echo 'CONTRIBUTING.md lists the others.'
 
 demo: .venv/.demo
-	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/demo
+	$(BIN)/bylot demo --out out/demo
+	@echo 'The commands need: source .venv/bin/activate'
+
+serve: .venv/.serve
+	$(BIN)/python examples/dashboard/demo.py --port $(PORT)
+
+paper: .venv/.paper
+	$(BIN)/bylot reproduce paper --offline --rounds 1000 --seeds 3 --out out/paper
 
 gateway-demo: .venv/.gateway
 	$(BIN)/python examples/gateway/demo.py
 
-cluster-demo: .venv/.cluster
+cluster-demo: check-haproxy .venv/.cluster
 	$(BIN)/python examples/cluster/demo.py
+
+check-haproxy:
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin" command -v $(HAPROXY) > /dev/null || { \
+	  echo 'make cluster-demo needs haproxy: install it (Debian: apt install haproxy) and try again.' >&2; exit 1; }
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
@@ -80,6 +100,16 @@ clean:
 	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "No venv module: install it (Debian: apt install python3-venv) and try again." >&2; exit 1; }
 
 .venv/.demo: pyproject.toml constraints.txt | .venv/bin/python
+	@echo 'Installing bylot and matplotlib into .venv ...'
+	$(BIN)/python -m pip install -q -e '.[plot]'
+	touch $@
+
+.venv/.serve: pyproject.toml constraints.txt | .venv/bin/python
+	@echo 'Installing bylot and its server into .venv ...'
+	$(BIN)/python -m pip install -q -e '.[serve]'
+	touch $@
+
+.venv/.paper: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install -q -e '.[reproduce]'
 	touch $@
 
@@ -99,4 +129,4 @@ clean:
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/python -m pip install -q -e '.[dev]'
-	touch $@ .venv/.demo .venv/.docs .venv/.cluster
+	touch $@ .venv/.demo .venv/.serve .venv/.paper .venv/.docs .venv/.cluster

@@ -1,5 +1,6 @@
 """States of the dashboard that people should look at: `python tests/dashboard_states.py FOLDER`
-writes a picture of each at three widths, light and dark. More arguments name the states.
+writes a picture of each at three widths, light and dark. More arguments name the states. With the
+path of a PNG instead of a folder, it writes the screenshot of the README (docs/dashboard.png).
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from starlette.applications import Starlette
 from browsers import launch_chromium, run_uvicorn
 from bylot import policies
 from bylot.api import RouterView
+from bylot.demo import DEMO_ROUTER, run_demo
 from bylot.errors import BudgetSpent
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
@@ -44,6 +46,7 @@ from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
 from bylot.store import open_store
 from direct_server import DirectServer
+from server_process import serve_store
 
 READER = Caller(None, frozenset({"read"}), frozenset())
 WIDTHS = (1440, 768, 390)
@@ -471,6 +474,22 @@ def take_pictures(out: Path, states: Sequence[str]) -> None:
         browser.close()
 
 
+def take_screenshot(path: Path) -> None:
+    """Write the picture of the README: the first screen of the router of the demo, in a server."""
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
+        run_demo(Path(folder), 4_700, seed=0)
+        with serve_store(f"sqlite:///{folder}/bylot.db") as server:
+            page = launch_chromium(started).new_page(viewport={"width": 1280, "height": 760})
+            page.goto(f"{server.url}/routers/{DEMO_ROUTER}")
+            page.locator(".levels .key:has-text('panels')").first.wait_for()
+            page.screenshot(path=path)
+
+
 if __name__ == "__main__":
     folder, *names = sys.argv[1:] or ["out/dashboard"]
-    take_pictures(Path(folder), names or ["empty", "many", *STATES])
+    if folder.endswith(".png"):
+        take_screenshot(Path(folder))
+    else:
+        take_pictures(Path(folder), names or ["empty", "many", *STATES])

@@ -2,7 +2,6 @@
 hints about packages that are not installed.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -92,24 +91,39 @@ def test_wrong_usage_exits_with_2_and_an_explained_error_with_1(
     assert "cannot be a folder for figures" in capsys.readouterr().err
 
 
-def test_the_demo_writes_a_report_and_a_problem_file_to_start_from(
+def test_the_demo_says_first_what_was_learned_earned_spent_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "new"
-    assert main(["demo", "--rounds", "400", "--seed", "3", "--out", str(folder)]) == 0
+    for _ in range(2):  # a second demo replaces the router of the first
+        assert main(["demo", "--out", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("SYNTHETIC SCENARIO: 50 made-up workers, 5 asked for each request")
-    found = json.loads((folder / "whatif.json").read_text())
-    assert found["summary"][0] in out
-    assert (found["seeds"], found["scenario"]["synthetic"]) == ([3, 4, 5], True)
-    for name, one in found["policies"].items():
-        assert f"\n{name}" in out
-        assert one["reward"] <= found["references"]["most"]["ceiling"]
-    assert set(found["policies"]) == {"distinct", "noisy-or", "omd"}
-    for kind in ("png", "svg"):
-        assert (folder / "figures" / f"reward.{kind}").stat().st_size > 10_000
-    assert main(["problem", "check", str(folder / "problem.yaml")]) == 0
-    assert "3 on panels of 5 of 50 experts" in capsys.readouterr().out
+    sentence = out.strip().partition("\n\n")[0]
+    assert sentence in (ROOT / "README.md").read_text()
+    assert "code: coder and house" in sentence
+    assert "kept 3 of 3\nlimits at the end of each of its 5 periods" in sentence
+    assert "s more for compiling" in out
+    steps = re.findall(r"^  bylot (.*?)  ", out.rpartition("Try next:")[2], re.MULTILINE)
+    assert len(steps) == 2
+    for step in steps:
+        assert main(step.split()) == 0
+    assert "10,001 events, 5,000 decisions, all verified" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    first = " ".join(sentence.split())
+    assert (folder / "report.md").read_text().startswith(f"**{first}**")
+    page = (folder / "report.html").read_text()
+    assert page.index(f"<p class=lead>{first}") < page.index("<figure>")
+    assert (folder / "demo.png").stat().st_size > 10_000
+
+
+def test_a_demo_without_matplotlib_names_the_extra_before_it_routes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["demo", "--out", str(tmp_path / "new")]) == 1
+    assert "figures need matplotlib: pip install '.[plot]'" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("verb", [["problem", "schema"], ["problem", "new"]], ids=" ".join)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from bylot.problem.calendar import WINDOW_NAMES
 from bylot.problem.limits import WhenSpent
 from bylot_bench.http_load import ServerProcess
 from documents import find_blocks
-from server_process import serve_store
+from server_process import SOURCES, serve_store
 
 ROOT = Path(__file__).parent.parent
 
@@ -457,41 +458,60 @@ def test_a_missing_package_is_named_with_the_install_command(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_edits_of_the_documents_work_on_their_routers(run_verb: RunVerb) -> None:
-    documents = [(ROOT / name).read_text() for name in ("README.md", "docs/service.md")]
-    lines = re.findall(r"^bylot (router edit triage .*)$", documents[1], re.MULTILINE)
+    text = (ROOT / "docs" / "service.md").read_text()
+    lines = re.findall(r"^bylot (router edit triage .*)$", text, re.MULTILINE)
     assert len(lines) == 3
-    for text in documents:
-        found = re.search(r"--json '(\{\s*\"name\": \"triage\".*?)'", text, re.DOTALL)
-        assert found
-        body = {**json.loads(found[1]), "policy": "omd"}
-        address = f"{os.environ['BYLOT_SERVER']}/v1/routers"
-        assert httpx.post(address, json=body, timeout=600).status_code == 201
-        printed = [run_verb(*line.split()) for line in lines]
-        assert printed == [f"triage: version {n}\n" for n in (2, 3, 4)]
-        run_verb("router", "delete", "triage", "--yes")
+    found = re.search(r"--json '(\{\s*\"name\": \"triage\".*?)'", text, re.DOTALL)
+    assert found
+    body = {**json.loads(found[1]), "policy": "omd"}
+    address = f"{os.environ['BYLOT_SERVER']}/v1/routers"
+    assert httpx.post(address, json=body, timeout=600).status_code == 201
+    printed = [run_verb(*line.split()) for line in lines]
+    assert printed == [f"triage: version {n}\n" for n in (2, 3, 4)]
+    run_verb("router", "delete", "triage", "--yes")
 
 
-def run_script(script: str) -> list[Any]:
-    """The JSON values that a shell script prints, one per line."""
-    command = ["sh", "-ec", script]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return [json.loads(line) for line in printed.strip().splitlines()]
-
-
-def test_the_curl_commands_of_the_readme_work(tmp_path: Path) -> None:
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_readme_leads_to_a_router_with_a_key_over_http(tmp_path: Path) -> None:
     blocks = find_blocks((ROOT / "README.md").read_text(), "sh")
-    (block,) = [one for one in blocks if "/v1/decisions/" in one]
-    with serve_store(f"sqlite:///{tmp_path}/bylot.db") as server:
-        lines = block.split("\n", 1)[1].replace("localhost:8000", f"localhost:{server.port}")
-        script = re.sub("curl (-sf )?", r"curl -sS --fail-with-body -w '\\n' ", lines)
-        script = script.replace("@examples", f"@{ROOT}/examples")
-        first, second = re.split(r"^(?=.*/v1/decisions/)", script, flags=re.MULTILINE)
-        ready, created, decision = run_script(first)
-        credited, status, crowd = run_script(second.replace("triage.1.1.9f3ab01c", decision["id"]))
-    assert ready == {"status": "ready"}
-    assert (created["name"], credited["receipt"]) == ("triage", "learned")
-    assert re.fullmatch(r"triage\.1\.1\.[0-9a-f]{8}", decision["id"])
-    assert status["limits"][0]["kept"] in (True, False)
-    assert (crowd["name"], len(crowd["config"]["problem"]["experts"])) == ("crowd", 12)
+    assert len(blocks) == 2
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    install, *lines = re.sub(" +# .*", "", "".join(blocks)).splitlines()
+    assert install.startswith("pip install '.[serve]'")
+    script = "\n".join(lines).replace("localhost:8000", f"localhost:{port}")
+    script = script.replace("triage.1.1.9f3ab01c", "$id")
+    script = script.replace("curl ", "curl -sS --fail-with-body ")
+    script = re.sub("(bylot decide .*)", r"id=$(\1 | head -1 | cut -d ' ' -f 1)", script)
+    stop = "trap 'kill $server; wait $server' EXIT"
+    script = script.replace("bylot serve &", f"bylot serve & server=$!; {stop}")
+    program = tmp_path / "bin" / "bylot"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bylot "$@"\n')
+    program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": SOURCES,
+        "BYLOT_PORT": str(port),
+        "BYLOT_SERVER": f"http://127.0.0.1:{port}",
+    }
+    done = subprocess.run(
+        ["sh", "-euc", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    assert "all can be kept together" in done.stdout
+    assert "\nlearned\n" in done.stdout
+    assert "triage, policy distinct" in done.stdout
+    assert "1 decisions, 1 rewards" in done.stdout
+    assert '"context":"headache"' in done.stdout
+    assert "API keys are required" in done.stderr

@@ -202,6 +202,8 @@ def test_check_prints_values_and_sources_without_secrets_and_creates_nothing(
     assert rows["routers.triage.problem"] == ["pool.yaml", "bylot.toml"]
     assert rows["keys.front.digest"] == [ROW.id, "bylot.toml"]
     assert rows["triage"] == ["create"]
+    names = list(rows)  # what matters first, defaults last
+    assert names.index("triage") < names.index("port") < names.index("host")
     assert ROW.digest.hex() not in out
     assert {one.name for one in tmp_path.iterdir()} == {"bylot.toml", "pool.yaml"}
     path.write_text(text.replace("pool.yaml", "none.yaml"))

@@ -10,7 +10,7 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1]
 MEASURED = DOCS / "default" / "default.json"
-FEEDBACK_PAGES = ("fit.md", "default/evidence.md", "quickstart.md")
+FEEDBACK_PAGES = ("fit.md", "default/evidence.md")
 BEGIN = "<!-- what feedback is worth: written by docs/hooks/feedback_table.py -->"
 END = "<!-- end -->"
 KINDS = {"panel": "one score", "winner": "the winner", "members": "member scores"}

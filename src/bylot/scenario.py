@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot import problem_files
-from bylot._atomic_write import save_file
 from bylot._text import format_percent, join_words
 from bylot.environments import CallCosts, Environment, Noisy, Outcomes
-from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.errors import BylotError, ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima import ValueStack
@@ -269,15 +266,3 @@ def describe_call_costs(calls: CallCosts) -> str:
         "which policies are not told" if told is None else f"and what calls {told} cost is reported"
     )
     return f"{', '.join(parts)}, {known}."
-
-
-def write_crowd_scenario(path: Path, seed: int) -> tuple[ProblemFile, Scenario]:
-    """Made-up workers who are good at different things; their problem file is written to `path`."""
-    problem = make_crowd_problem(seed=seed)
-    save_file(path, problem_files.write(problem).encode())
-    return problem_files.read(path), Scenario(
-        make_crowd_environment(problem, seed=seed),
-        f"SYNTHETIC SCENARIO: {problem.size} made-up workers, {problem.draws} asked for each "
-        "request, who are good at different things.",
-        synthetic=True,
-    )

@@ -207,7 +207,7 @@ def make_hospital_scenario(panel: HospitalPanel, rounds: int, seed: int) -> Comp
 
 
 def make_sample_crowd(size: int, rounds: int, seed: int) -> ComparisonScenario:
-    """The made-up workers of `bylot demo`."""
+    """Return the made-up crowd of workers."""
     problem = make_crowd_problem(size=size, seed=seed)
     environment = make_crowd_environment(problem, seed=seed)
     return make_comparison_scenario({"own": problem}, environment.rounds(0, rounds, seed).values)

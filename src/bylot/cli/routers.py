@@ -6,15 +6,12 @@
 import argparse
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bylot.cli import options, stores, tenants
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
 from bylot.cli.options import add_named_verb, add_verb, connect_client, print_result
 from bylot.errors import BylotWarning, PolicyError
-
-if TYPE_CHECKING:
-    pass
 
 AGGREGATES = ["earliest", "last", "sum"]
 

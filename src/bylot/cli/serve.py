@@ -64,10 +64,8 @@ def add_serve(verbs: Any) -> None:
         "keys (`bylot keys create`) it accepts requests from this machine only.",
     )
     serve.add_settings(*SETTINGS)
-    text = (
-        "print each setting and where it comes from, the models, and what a start would change in "
-    )
-    text += "the store, and exit; 1 if the server would not start"
+    text = "print what a start would change in the store, the models, and each setting with its "
+    text += "origin, and exit; 1 if the server would not start"
     serve.add_flag("--check", text)
 
 

@@ -15,17 +15,16 @@ if TYPE_CHECKING:
     from bylot.problem_files import ProblemFile
     from bylot.scenario import Scenario
 
-DEMO_POLICIES = ["distinct", "noisy-or", "omd"]
 USUAL_POLICIES = ["distinct", "noisy-or", "tangent", "omd", "ts-bwk"]
 
 
 def add(verbs: Any) -> None:
-    text = "play policies on made-up workers: a report, and a problem file to start from"
+    text = "route requests to a made-up pool: what is learned, earned, spent and kept"
     demo = add_verb(verbs, "demo", run_demo, text)
-    demo.add_count("--rounds", 10_000, "requests per run")
+    demo.add_count("--rounds", 5_000, "requests")
     demo.add_seed()
-    demo.add_path("--out", "folder for results", "out/tour")
-    demo.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
+    text = "folder for the report, its picture, the store, and a problem file to start from"
+    demo.add_path("--out", text, "out/demo")
     kinds = options.add_group(verbs, "problem", "check a problem file, or start one")
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
@@ -111,14 +110,12 @@ def add_optimum(verbs: Any) -> None:
 
 
 def run_demo(given: argparse.Namespace) -> None:
-    from bylot import whatif
-    from bylot.reports.style import make_figure_folder
-    from bylot.scenario import write_crowd_scenario
+    from bylot import demo
+    from bylot.reports.style import load_pyplot, make_figure_folder
 
-    path, seeds = make_figure_folder(given.out) / "problem.yaml", range(given.seed, given.seed + 3)
-    file, scenario = write_crowd_scenario(path, given.seed)
-    plan = whatif.WhatifPlan(file, scenario, DEMO_POLICIES, seeds, given.rounds)
-    print(whatif.render(whatif.run(plan, given.out, given.jobs)))
+    load_pyplot()  # raises before the work if it is missing
+    folder = make_figure_folder(given.out)
+    print(demo.report_demo(demo.run_demo(folder, given.rounds, given.seed), folder))
 
 
 def run_check(given: argparse.Namespace) -> int:

@@ -32,7 +32,7 @@ SchemaPart = dict[str, Any]
 
 
 def packaged_text(name: str) -> str:
-    """A file of this package: problem.schema.json, or starter.yaml, a problem to start from."""
+    """Return a file of this package: problem.schema.json, starter.yaml or demo.yaml."""
     return files("bylot.problem_files").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -1,5 +1,5 @@
-"""What `bylot serve --check` prints: each setting and its origin, the models, and what a start
-would do about the declared routers. No line shows a secret.
+"""What `bylot serve --check` prints: what a start would do about the declared routers, the models,
+and each setting with its origin, defaults last. No line shows a secret.
 """
 
 import os
@@ -76,11 +76,13 @@ def check_start(loaded: LoadedSettings) -> CheckReport:
         plans = plan_routers(settings, declared)
     errors += [one.error for one in plans if one.error is not None]
     with collect_errors(errors):
-        lines = format_table([("setting", "value", "from"), *list_setting_rows(loaded)])
-        if models:
-            lines += ["", *format_table([("model", "upstream", "host", "price"), *models])]
+        lines = list[str]()
         if plans:
-            lines += ["", *describe_routers(plans, declared), "", ROUTER_RULE]
+            lines += [*describe_routers(plans, declared), "", ROUTER_RULE, ""]
+        if models:
+            lines += [*format_table([("model", "upstream", "host", "price"), *models]), ""]
+        rows = sorted(list_setting_rows(loaded), key=lambda row: row[2] == "default")
+        lines += format_table([("setting", "value", "from"), *rows])
         return CheckReport(lines, errors, [text for one in declared for text in one.warnings])
     return CheckReport([], errors, [])
 

@@ -13,5 +13,4 @@ __all__ = [
     "parse_sweep",
     "render",
     "run",
-    "run_crowd_demo",
 ]
