@@ -33,7 +33,7 @@ from bylot.optima import best_mixture
 from bylot.parallel import show_progress
 from bylot.problem_files import ProblemFile, read
 from bylot.problem_files.schema import packaged_text
-from bylot.reports.blocks import Banner, Bullets, Figure, Heading, Paragraph, TableBlock
+from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
 from bylot.reports.pages import write_pages
 from bylot.reports.style import BLUE, GREY, ORANGE, make_panels, save_figure
 from bylot.router.config import RouterConfig
@@ -206,7 +206,7 @@ def report_demo(run: DemoRun, folder: Path) -> str:
         "make serve": "see the dashboard of such a router, with live traffic",
         "docs/quickstart.md": "route your own requests in ten lines, or over HTTP",
     }
-    report = [
+    report: list[Block] = [
         Paragraph(sentence, lead=True),
         Banner(MADE_UP),
         Figure(png, svg, sentence, "What was earned and spent over time, and what was learned."),
