@@ -204,7 +204,7 @@ def report_demo(run: DemoRun, folder: Path) -> str:
         f"bylot replay {DEMO_ROUTER} --store sqlite:///{folder / 'bylot.db'}": "check the log",
         f"bylot problem check {folder / 'problem.yaml'}": "change a limit: does it still fit?",
         "make serve": "see the dashboard of such a router, with live traffic",
-        "docs/quickstart.md": "route your own requests in ten lines, or over HTTP",
+        "README.md": "route your own requests, in ten lines or over HTTP",
     }
     report: list[Block] = [
         Paragraph(sentence, lead=True),
