@@ -114,8 +114,10 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         perform(RecordReward(decision.id, reward) for decision, reward in pairs)
 
     with closing(CommandHandler(RouterRepository(store, make_owner_name()))) as handler:
-        text = "the first run of a version on a machine compiles for about half a minute"
-        print_progress(f"... routing {rounds:,} requests; {text}")
+        print_progress(
+            f"... routing {rounds:,} requests; the first run of a version on a machine compiles for "
+            "about half a minute"
+        )
         start_s = time.process_time()
         if store.find(DEMO_ROUTER) is not None:
             perform([DeleteRouter(DEMO_ROUTER)])
