@@ -115,8 +115,8 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
 
     with closing(CommandHandler(RouterRepository(store, make_owner_name()))) as handler:
         print_progress(
-            f"... routing {rounds:,} requests; the first run of a version on a machine compiles for "
-            "about half a minute"
+            f"... routing {rounds:,} requests; the first run of a version on a machine compiles "
+            "for about half a minute"
         )
         start_s = time.process_time()
         if store.find(DEMO_ROUTER) is not None:
