@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,12 +57,17 @@ def count_decisions(page: str) -> int:
         return int(json.load(answer)["status"]["decisions"])
 
 
+def has_decisions(page: str, least: int) -> bool:
+    """Whether the router has made this many decisions."""
+    return count_decisions(page) >= least
+
+
 def test_the_dashboard_has_traffic_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
     played = 0
     for _ in range(2):  # the second start continues the router of the first
         with start_demo(tmp_path) as process:
             page = read_page_address(process)
-            wait_until(lambda page=page, least=played + 100: count_decisions(page) >= least)
+            wait_until(partial(has_decisions, page, played + 100))
             played = count_decisions(page)
             process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=60)

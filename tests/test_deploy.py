@@ -75,7 +75,7 @@ def test_every_variable_and_command_exists(name: str) -> None:
     known = {*VARIABLES, "BYLOT_NAME", "BYLOT_SERVER", "BYLOT_KEY"}
     assert set(re.findall(r"BYLOT_[A-Z_]+\b", text)) - known == set()
     commands = find_bylot_commands(text)
-    assert commands
+    assert commands or name == "README.md"  # tests/test_server_cli.py runs those of the README
     for words in commands:
         make_parser().parse_args(words)
     for path in re.findall(r"(?<=\s)deploy/[\w.]+", text):

@@ -33,7 +33,7 @@ from bylot.optima import best_mixture
 from bylot.parallel import show_progress
 from bylot.problem_files import ProblemFile, read
 from bylot.problem_files.schema import packaged_text
-from bylot.reports.blocks import Banner, Bullets, Figure, Heading, Paragraph, TableBlock
+from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
 from bylot.reports.pages import write_pages
 from bylot.reports.style import BLUE, GREY, ORANGE, make_panels, save_figure
 from bylot.router.config import RouterConfig
@@ -114,8 +114,10 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         perform(RecordReward(decision.id, reward) for decision, reward in pairs)
 
     with closing(CommandHandler(RouterRepository(store, make_owner_name()))) as handler:
-        text = "the first run of a version on a machine compiles for about half a minute"
-        print_progress(f"... routing {rounds:,} requests; {text}")
+        print_progress(
+            f"... routing {rounds:,} requests; the first run of a version on a machine compiles "
+            "for about half a minute"
+        )
         start_s = time.process_time()
         if store.find(DEMO_ROUTER) is not None:
             perform([DeleteRouter(DEMO_ROUTER)])
@@ -204,9 +206,9 @@ def report_demo(run: DemoRun, folder: Path) -> str:
         f"bylot replay {DEMO_ROUTER} --store sqlite:///{folder / 'bylot.db'}": "check the log",
         f"bylot problem check {folder / 'problem.yaml'}": "change a limit: does it still fit?",
         "make serve": "see the dashboard of such a router, with live traffic",
-        "docs/quickstart.md": "route your own requests in ten lines, or over HTTP",
+        "README.md": "route your own requests, in ten lines or over HTTP",
     }
-    report = [
+    report: list[Block] = [
         Paragraph(sentence, lead=True),
         Banner(MADE_UP),
         Figure(png, svg, sentence, "What was earned and spent over time, and what was learned."),
