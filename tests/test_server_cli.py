@@ -89,7 +89,7 @@ def test_the_life_of_a_router_from_creation_to_deletion(
     assert run_verb("reward", first, "0.5", "--spend", "usd=2.5") == "duplicate\n"
     assert "already has reward 0.5" in run_verb("reward", first, "0.6", exit_code=1)
     shown = run_verb("router", "show", "life")
-    assert shown.startswith("life, policy omd, configuration version 1\n1 decisions, 1 re")
+    assert shown.startswith("life, inside, policy omd, configuration version 1\n1 decisions, 1 re")
     assert "usd <=" in shown
     assert "life" in run_verb("router", "list")
     assert "add --yes" in run_verb("router", "delete", "life", exit_code=2)
@@ -113,7 +113,7 @@ def test_scores_of_members_and_winners_are_sent_from_the_command_line(
     assert "create it with feedback='winner'" in error
     assert "invalid reward None" in run_verb("reward", id, exit_code=1)
     shown = run_verb("router", "show", "judged")
-    assert shown.startswith("judged, policy omd, feedback members, configuration version 1\n")
+    assert shown.startswith("judged, inside, policy omd, feedback members, configuration ")
     assert "the policy ignores scores of members" in shown
 
 
@@ -154,7 +154,7 @@ def test_policies_with_settings_are_shown_for_routers(run_verb: RunVerb, problem
     routers = json.loads(run_verb("router", "list", "--json"))["routers"]
     assert {one["name"]: one["policy"] for one in routers}["mine"] == words
     assert run_verb("router", "show", "mine").startswith(
-        f"mine, policy {words}, configuration version 1"
+        f"mine, not started, policy {words}, configuration version 1"
     )
     config = json.loads(run_verb("router", "show", "mine", "--json"))["config"]
     settings = {"explore": 0.5, "pace": None, "guard": True, "forget": None}
