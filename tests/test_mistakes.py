@@ -89,8 +89,8 @@ class Bench(NamedTuple):
         with redirect_stdout(out), redirect_stderr(err):
             try:
                 code = main([self.fill(word) for word in words])
-            except SystemExit as exit:
-                code = int(exit.code or 0)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
         said = f"{out.getvalue()}{err.getvalue()}"
         return said if code or "warning" in said.lower() else ""
 
