@@ -313,7 +313,7 @@ PYTHON = [
         "per",
         "'dayly'",
         "did you mean 'day'?",
-        lambda: at_most("usd", 500, per="dayly"),
+        lambda: at_most("usd", 500, per="dayly"),  # type: ignore[arg-type]
     ),
     in_python(
         "misspelled zone",
@@ -383,7 +383,7 @@ PYTHON = [
         "decision id",
         "expected a string",
         "pass decision.id",
-        lambda: make_router().reward(make_router().decide(), 0.5),
+        lambda: make_router().reward(make_router().decide(), 0.5),  # type: ignore[arg-type]
     ),
     in_python(
         "misspelled expert",
