@@ -8,7 +8,7 @@ import pytest
 
 from bylot import Router, policies, simulate
 from bylot.environments import Given
-from bylot.errors import PolicyError
+from bylot.errors import PolicyError, SmallerPanelsWarning
 from bylot.policies import Auto, Distinct, NoisyOr, Policy, Tangent, noisy_or, registry
 from bylot.problem import Problem, at_most
 from sample_problem import make_five_expert_problem
@@ -84,7 +84,10 @@ def test_a_named_policy_is_not_replaced() -> None:
 
 def test_routers_and_simulations_use_auto_by_default() -> None:
     values = Given(np.full((3, 1, 3), 0.5))
-    assert Router(TIGHT).policy == Tangent()
+    with pytest.warns(SmallerPanelsWarning, match="panels of 2 different experts cannot keep"):
+        assert Router(TIGHT).policy == Tangent()
+    Router(TIGHT, "tangent")  # by name, and so without a warning
+    Router(TIGHT.replace(min_draws=1))  # declared
     assert simulate(TIGHT, values, rounds=3).policy == Tangent()
     assert Router(make_five_expert_problem(), Auto(propensities=False)).policy == NoisyOr()
 

@@ -89,8 +89,8 @@ class Bench(NamedTuple):
         with redirect_stdout(out), redirect_stderr(err):
             try:
                 code = main([self.fill(word) for word in words])
-            except SystemExit as exit:
-                code = int(exit.code or 0)
+            except SystemExit as ended:
+                code = int(ended.code or 0)
         said = f"{out.getvalue()}{err.getvalue()}"
         return said if code or "warning" in said.lower() else ""
 
@@ -313,7 +313,7 @@ PYTHON = [
         "per",
         "'dayly'",
         "did you mean 'day'?",
-        lambda: at_most("usd", 500, per="dayly"),
+        lambda: at_most("usd", 500, per="dayly"),  # type: ignore[arg-type]
     ),
     in_python(
         "misspelled zone",
@@ -383,7 +383,7 @@ PYTHON = [
         "decision id",
         "expected a string",
         "pass decision.id",
-        lambda: make_router().reward(make_router().decide(), 0.5),
+        lambda: make_router().reward(make_router().decide(), 0.5),  # type: ignore[arg-type]
     ),
     in_python(
         "misspelled expert",

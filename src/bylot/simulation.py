@@ -25,7 +25,6 @@ from bylot.numerics.scratch_arrays import no_bools, no_floats, scratch_floats, u
 from bylot.numerics.simd import prefetch_row
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, find_policy, resolve_policy
-from bylot.policies.registry import check_panel_size
 from bylot.policies.base import (
     NO_WINNER,
     BoundPolicy,
@@ -38,6 +37,7 @@ from bylot.policies.base import (
 )
 from bylot.policies.compiled_handle import scale_scores
 from bylot.policies.guard import advance, enter, find_spent, note_refused
+from bylot.policies.registry import check_panel_size
 from bylot.policies.retargeting import fill_due_tables, find_next_check, find_stop, retarget
 from bylot.policies.validation import (
     FeedbackKind,

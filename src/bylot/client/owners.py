@@ -114,7 +114,7 @@ def attempt_until_answered(
     call: HttpCall[AnswerT], retries: int, hints: OwnerHints
 ) -> Generator[Attempt, Outcome, AnswerT]:
     """As `retry_until_answered`, but each attempt goes to the owner first, if it is known."""
-    steps = retry_until_answered(call, retries)
+    steps = retry_until_answered(call, retries, str(hints.url).rstrip("/"))
     pause = next(steps)
     while True:
         owner = hints.find(call)

@@ -37,9 +37,11 @@ Outcome = httpx.Response | httpx.TransportError
 
 
 def retry_until_answered(
-    call: HttpCall[AnswerT], retries: int
+    call: HttpCall[AnswerT], retries: int, url: str = ""
 ) -> Generator[float, Outcome, AnswerT]:
-    """Yield the seconds to wait before each attempt; return the answer or raise an error."""
+    """Yield the seconds to wait before each attempt; return the answer or raise an error, which
+    names the URL.
+    """
     pause, attempts, busy, compiling_s = 0.0, 0, 0, 0.0
     while True:
         outcome = yield pause
@@ -62,7 +64,7 @@ def retry_until_answered(
         busy += code == "router_busy"
         give_up = attempts > retries or busy > MAX_BUSY_ANSWERS or requested > MAX_RETRY_AFTER_S
         if give_up or not can_retry(call, outcome, code):
-            raise final_error(call, outcome, attempts)
+            raise final_error(call, outcome, attempts, url)
         # Less a random part of up to half: clients rejected together do not return together.
         backoff = min(MAX_BACKOFF_S, FIRST_PAUSE_S * 2 ** (attempts - 1))
         pause = max(requested, backoff * random.uniform(0.5, 1.0))
@@ -78,9 +80,9 @@ def can_retry(call: HttpCall[AnswerT], outcome: Outcome, code: str) -> bool:
     return safe and outcome.status_code in RETRY_STATUSES
 
 
-def final_error(call: HttpCall[AnswerT], outcome: Outcome, attempts: int) -> BylotError:
+def final_error(call: HttpCall[AnswerT], outcome: Outcome, attempts: int, url: str) -> BylotError:
     """The error after the last attempt."""
-    request = f"{call.method} {outcome.request.url}"
+    request = f"{call.method} {url}{call.path}"
     if isinstance(outcome, httpx.Response):
         error = make_error(outcome.status_code, decode_error(outcome.content), call.invalid)
         if isinstance(error, AccessDenied):

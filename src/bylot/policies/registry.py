@@ -188,7 +188,7 @@ def describe_smaller_panels(policy: Policy | Auto, problem: Problem) -> SmallerP
     if problem.min_draws is not None or problem.needs_labels:  # declared; or refused
         return None
     return SmallerPanelsWarning(
-        f"panels of {problem.draws} different experts cannot keep {{limits}}, so panels will have "
+        f"panels of {problem.draws} different experts cannot keep {{limits}}, so panels may have "
         "fewer members, down to one",
         limits=problem.full_conflict.limits,
         remedy="loosen the limits, or declare with min_draws how few are enough",

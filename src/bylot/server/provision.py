@@ -135,11 +135,10 @@ def build_declared(
     given = {one for one in names if getattr(entry, one) is not None}
     given |= {one for one in ("floor", "period", "rewards") if document.data.get(one) is not None}
     given |= {"feedback"} if entry.feedback or scored else set()
-    warnings = [describe_smaller_panels(policy_from_body(filled.policy), file.problem)]
-    if entry.gateway is not None:
-        warnings.append(describe_own_judge(entry.gateway, file.problem.experts))
-    said = tuple(f"routers.{name}: {warning}" for warning in warnings if warning is not None)
-    return DeclaredRouter(name, entry, config, frozenset(given), said)
+    smaller = describe_smaller_panels(policy_from_body(filled.policy), file.problem)
+    judge = entry.gateway and describe_own_judge(entry.gateway, file.problem.experts)
+    warnings = tuple(f"routers.{name}: {one}" for one in (smaller, judge) if one is not None)
+    return DeclaredRouter(name, entry, config, frozenset(given), warnings)
 
 
 def check_gateway(
