@@ -296,7 +296,7 @@ def test_the_policy_of_an_optimum_is_its_table_of_panels() -> None:
     problem = make_problem(4, 2, [at_most("usd", 0.9)])
     alone = optimum(problem, make_values(4))
     assert alone.policy == alone.panels[0]
-    assert sum(probability for _, probability in alone.policy) == pytest.approx(1.0)
+    assert sum(probability for _, probability in alone.panels[0]) == pytest.approx(1.0)
     several = optimum(problem, make_values(4), contexts=[0, 1, 0, 1, 0, 1], each_context=True)
     assert several.policy == several.panels
     assert len(several.policy) == 2

@@ -149,9 +149,8 @@ def list_main_numbers(report: OptimumReport) -> dict[str, str]:
     """The best reward, what no policy exceeds, the spend, and the limit to loosen."""
     file = report.file
     most = file.to_reward(report.any_policy.ceiling)
-    sizes = format_sizes(*report.any_policy.sizes)
-    ceiling = f"{most:.6g} per request: no policy that keeps the limits earns more, with panels of "
-    ceiling += f"{sizes} experts"
+    panels = f"panels of {format_sizes(*report.any_policy.sizes)} experts"
+    ceiling = f"{most:.6g} per request: no policy that keeps the limits earns more, with {panels}"
     one = report.found["panels"]
     reward = f"{file.to_reward(one.best.value):.6g} per request, by {one.best.question}"
     asked, costs = report.shares @ one.inclusion, file.problem.costs

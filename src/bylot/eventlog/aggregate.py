@@ -356,11 +356,10 @@ class RouterAggregate:
     ) -> None:
         """Count costs that become known: reported ones, or stated ones when a reward closes it."""
         stated = one.spend or {}
-        known = reward_rules.collect_costs(one.rewards.values())
-        if one.valued and self.open.get(of) is None:  # it was closed, and counted as stated
-            known = {**stated, **known}
-        now = {**(stated if closes else {}), **known, **(spend or {})}
-        self.counters.count_settled(known, now)
+        was_closed = bool(one.valued) and self.open.get(of) is None  # and counted as stated
+        known = {**stated} if was_closed else {}
+        known |= reward_rules.collect_costs(one.rewards.values())
+        self.counters.count_settled(known, {**(stated if closes else {}), **known, **(spend or {})})
 
     def learn(
         self,

@@ -159,7 +159,7 @@ def iid_optimum(
             found.append((best, [best.value]))
     policy = np.concatenate([best.q for best, _ in found])
     limits = "the exact limits" if exact else "the paper's surrogate of the limits"
-    least = f" with floor {compute_floor(problem, floor):.3g}" if floor else ""
+    least = f" with floor {problem.floor if floor is True else floor:.3g}" if floor else ""
     question = f"the best independent draws{least} under {limits}"
     return IidOptimum(
         value=sum(best.value for best, _ in found),
@@ -174,21 +174,15 @@ def iid_optimum(
     )
 
 
-def compute_floor(problem: Problem, floor: bool | float) -> float:
-    """The least draw probability: the problem's own, none, or the given one."""
+def split_subproblems(
+    problem: Problem, parts: tuple[ValueStack, ...], floor: bool | float, each_context: bool
+) -> list[tuple[Subproblem, slice]]:
+    """All contexts under one budget, or each under the limits; with its rows of q."""
     least = floor * problem.floor if isinstance(floor, bool) else float(floor)
     if not isinstance(floor, bool) and not 0.0 <= least <= 1.0 / problem.size:
         expected = f"a number from 0 to 1/{problem.size}"
         remedy = "use floor=True for the problem's own, floor=False for none"
         raise ProblemError("floor", got=floor, expected=expected, remedy=remedy)
-    return least
-
-
-def split_subproblems(
-    problem: Problem, parts: tuple[ValueStack, ...], floor: bool | float, each_context: bool
-) -> list[tuple[Subproblem, slice]]:
-    """All contexts under one budget, or each under the limits; with its rows of q."""
-    least = compute_floor(problem, floor)
     shares = np.array([part.weights.sum() for part in parts])
     tolerance = RELATIVE_GAP * sum(part.reward_of_all for part in parts)
     if not each_context or len(parts) == 1:

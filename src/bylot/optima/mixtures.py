@@ -135,9 +135,8 @@ def optimum(
     """
     problem = restate_per_request(problem)
     labels, parts = split_values(problem, values, contexts)
-    if fewer is None:
-        fewer = problem.full_conflict is not None
-    programs = make_mixture_programs(problem, parts, each_context, fewer)
+    smaller = problem.full_conflict is not None if fewer is None else fewer
+    programs = make_mixture_programs(problem, parts, each_context, smaller)
     sizes = programs[0].sets[0].fewest, programs[0].sets[0].most
     question = f"the best mixture of panels of {format_sizes(*sizes)} experts under the limits"
     mixtures = [program.solve(problem) for program in programs]

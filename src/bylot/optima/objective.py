@@ -134,9 +134,8 @@ def split_values(
 
 def describe_budget(labels: ContextLabels | None, each_context: bool) -> str:
     """Say which requests an optimum keeps the limits over, if there are contexts."""
-    if labels is None:
-        return ""
-    return ", kept in each context" if each_context else ", kept by all contexts together"
+    kept = ", kept in each context" if each_context else ", kept by all contexts together"
+    return "" if labels is None else kept
 
 
 class Objective(NamedTuple):

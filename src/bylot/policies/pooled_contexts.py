@@ -108,8 +108,7 @@ def add_sampled_deviations(
 def compute_mean_deviations(deviations: ContextDeviations, x: int, members: int) -> Floats:
     """(K,) d_i + a / M, the mean of what context x adds to b_i; 0 with one context."""
     D = 1.0 / (deviations.info[x] + 1.0 / deviations.spread[0])
-    mean: Floats = deviations.moment[x] * D + deviations.offset[x] / members
-    return mean
+    return np.asarray(deviations.moment[x] * D + deviations.offset[x] / members)
 
 
 class PanelDeviation(NamedTuple):

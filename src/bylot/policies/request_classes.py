@@ -227,8 +227,8 @@ def predict_log_misses(classes: RequestClasses, x: int, panels: Ints) -> Floats:
     requests = classes.requests[x] + CONTEXT_PRIOR_COUNT * total / total.sum()
     odds = classes.odds * np.exp(classes.offset[x])[:, None]
     p = np.minimum(odds / (1.0 + odds), MAX_MISS)
-    log_miss: Floats = np.log(p[panels].prod(axis=1) @ (requests / requests.sum()))
-    return classes.link[0] + classes.link[1] * log_miss
+    log_miss = np.log(p[panels].prod(axis=1) @ (requests / requests.sum()))
+    return np.asarray(classes.link[0] + classes.link[1] * log_miss)
 
 
 @jit

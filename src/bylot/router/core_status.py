@@ -71,11 +71,10 @@ def predict_random_panels(core: RouterCore) -> float | None:
     visits = core.count_visits()
     most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
     found = [core.policy.predict_random_panels(core.rule, core.state, x) for x in most]
-    known = [value for value in found if value is not None]
-    if not known:
+    if not found or None in found:
         return None
-    span = core.run.high - core.run.low
-    return float(core.run.low + span * np.average(known, weights=visits[most]))
+    mean = np.average(np.array(found, np.float64), weights=visits[most])
+    return float(core.run.low + (core.run.high - core.run.low) * mean)
 
 
 def measure_limit_window(
