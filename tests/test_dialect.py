@@ -151,7 +151,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "experts[1].usdd",
         "'usd'?",
     ),
-    "members": ({"limits": [{"share": "x", "at_most": 1}]}, "limits[0]", "add members"),
+    "members": ({"limits": [{"share": "x", "at_most": 1}]}, "limits[0].share", "add members"),
     "short row": ({"experts": ["ann", "bob"], "costs": {"usd": [1]}}, "costs.usd", "each of the 2"),
     "twice": ({"costs": {"usd": [4, 3, 1]}}, "experts[0].usd", "in a list under costs; keep one"),
     "rewards": ({"rewards": [1, 0]}, "rewards", "write the lower end first"),
