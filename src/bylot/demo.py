@@ -29,7 +29,7 @@ from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository, make_owner_name
 from bylot.harness import rolling_mean, sample_rounds
 from bylot.numerics.jit import Floats
-from bylot.optima import best_mixture
+from bylot.optima import optimum
 from bylot.parallel import show_progress
 from bylot.problem_files import ProblemFile, read
 from bylot.problem_files.schema import packaged_text
@@ -123,7 +123,7 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
             perform([DeleteRouter(DEMO_ROUTER)])
         perform([CreateRouter(DEMO_ROUTER, config)])
         route(slice(0, BATCH_REQUESTS))
-        best = best_mixture(problem, values, contexts=contexts, aggregate=True).value
+        best = optimum(problem, values, contexts=contexts).value
         compile_s = time.process_time() - start_s
         with show_progress(rounds, BATCH_REQUESTS, "request") as advance:
             for start in range(BATCH_REQUESTS, rounds, BATCH_REQUESTS):
