@@ -1,4 +1,4 @@
-# They need only python3 and make; everything else is installed into .venv. The first target is `help`.
+# Every target needs only python3 and make; everything else is installed into .venv. The first target is `help`.
 PYTHON ?= python3
 PORT ?= 8000
 HAPROXY ?= haproxy

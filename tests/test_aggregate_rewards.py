@@ -333,6 +333,24 @@ def test_a_late_reward_settles_the_cost() -> None:
     assert_allclose(logged.aggregate.status().costs["usd"].settled, 9.0, rtol=1e-12)
 
 
+def test_a_cost_that_follows_a_late_reward_is_counted_in_full() -> None:
+    logged = LoggedRouter(wait=1.0)
+    one = logged.decide(0)
+    logged.close(2 * SECOND)
+    assert logged.reward(one, 0.5, 3 * SECOND) == "late"
+    assert not logged.aggregate.counters.settled
+    logged.reward(one, None, 4 * SECOND, key="bill", spend={"usd": 1.5})
+    assert logged.aggregate.counters.settled["usd"] == 1.5
+
+
+def test_decisions_that_wait_for_their_activation_need_no_reward_before() -> None:
+    logged = LoggedRouter()
+    decisions = [logged.decide(SECOND * n, defer=True) for n in range(3)]
+    assert logged.aggregate.arrivals.decisions == 0
+    logged.aggregate.activate(3 * SECOND, decisions[0])
+    assert logged.aggregate.arrivals.decisions == 1
+
+
 def test_the_same_reward_with_another_cost_is_a_conflict() -> None:
     logged = LoggedRouter()
     one = logged.decide()

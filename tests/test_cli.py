@@ -102,7 +102,7 @@ def test_the_demo_says_first_what_was_learned_earned_spent_and_kept(
     assert sentence in (ROOT / "README.md").read_text()
     assert "code: coder and house" in sentence
     assert "kept 3 of 3\nlimits at the end of each of its 5 periods" in sentence
-    assert "s more for compiling" in out
+    assert "as a new version compiles" in out
     steps = re.findall(r"^  bylot (.*?)  ", out.rpartition("Try next:")[2], re.MULTILINE)
     assert len(steps) == 2
     for step in steps:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from bylot import Router, iid_optimum
+from bylot import Router, iid_optimum, optimum
 from bylot.distributions import FixedSizeSets, IidSets, MixedSets, PanelDistribution
 from bylot.errors import TargetError
 from bylot.evaluate import (
@@ -183,6 +183,8 @@ def test_an_optimum_is_a_target_with_its_contexts() -> None:
     assert_allclose(distribution.q, found.policy[1])
     alone = make_optimum_target(problem, iid_optimum(problem, environment.values, floor=True))
     assert alone.distribution("anything", ALL_AVAILABLE).inclusion.shape == (5,)
+    with pytest.raises(TargetError, match=r"give what bylot.iid_optimum returned"):
+        make_optimum_target(problem, optimum(problem, environment.values))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

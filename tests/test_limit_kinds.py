@@ -56,6 +56,8 @@ def test_a_limit_of_a_new_kind_survives_conversion_to_data() -> None:
     assert Limit.from_data(LIMIT.to_data()) == LIMIT
     assert at_most("usd", 3).to_data() == {"cost": "usd", "at_most": 3.0}
     assert Limit.from_data({"cost": "usd", "at_least": 3.0}).sign == +1
+    per_draw = at_most("usd", 2, per="draw")
+    assert Limit.from_data(per_draw.to_data()) == per_draw
 
 
 def test_a_kind_of_limit_that_a_problem_file_cannot_hold_is_refused() -> None:

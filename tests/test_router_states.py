@@ -451,8 +451,7 @@ def test_the_share_of_unscored_panels_decides(unscored: int, level: str) -> None
 
 
 def test_what_only_one_server_of_several_has_seen_is_said_as_such() -> None:
-    seen_by = ", as this server has seen"
-    panels = PanelHealth(panels=9, unanswered=9, unscored=0, models=3, down=("a",), seen_by=seen_by)
+    panels = PanelHealth(panels=9, unanswered=9, unscored=0, models=3, down=("a",), is_shared=True)
     state = judge_state(RouterHealth((), panels=panels))
     assert [reason.sentence for reason in state.reasons] == [
         "not answered: 9 of the last 9 panels, as this server has seen",
@@ -468,7 +467,7 @@ def test_the_gateway_of_a_cluster_knows_that_other_servers_count_too(tmp_path: P
     for settings in (alone, several):
         gateway = ServerState(settings).gateway
         route = RouterGateway(gateway, "panel", GatewayEntry(), None)
-        assert bool(route.measure_health(["a"]).seen_by) == (settings is several)
+        assert route.measure_health(["a"]).is_shared == (settings is several)
 
 
 def test_recent_counts_forget_after_five_minutes_and_stay_small() -> None:
@@ -510,6 +509,33 @@ def to_us(second: int) -> int:
 @pytest.mark.parametrize(("delay_s", "share"), [(0, 1), (5, 1), (1_200, 1), (0, 100), (600, 20)])
 def test_rewards_that_are_late_or_rare_are_no_alarm(delay_s: int, share: int) -> None:
     assert play_arrivals(1.0, delay_s, share, stops_s=1e9) == []
+
+
+def test_rewards_that_come_in_batches_are_no_alarm() -> None:
+    """A job that reports the rewards of an hour at its end."""
+    arrivals = RewardArrivals()
+    rewarded = 0
+    for second in range(4 * 3_600):
+        arrivals.add_decision(to_us(second))
+        if second % 3_600 == 3_599:
+            for made in range(second - 3_599, second + 1):
+                arrivals.add_reward(to_us(second), to_us(made))
+            rewarded += 3_600
+        if rewarded:
+            assert not arrivals.count_overdue(to_us(second), second + 1, rewarded)
+
+
+def test_cancelled_decisions_need_no_reward() -> None:
+    arrivals = RewardArrivals()
+    arrivals.add_decision(to_us(0))
+    arrivals.add_reward(to_us(1), to_us(0))
+    for second in range(2, 200):
+        arrivals.add_decision(to_us(second))
+        arrivals.cancel_decision()
+    assert arrivals.count_overdue(to_us(200), 199, 199) == 0
+    for second in range(200, 400):
+        arrivals.add_decision(to_us(second))
+    assert arrivals.count_overdue(to_us(400), 399, 199) == 200
 
 
 @pytest.mark.parametrize(("delay_s", "share", "most_s"), [(0, 1, 31), (5, 1, 36), (0, 4, 45)])

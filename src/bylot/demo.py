@@ -70,9 +70,19 @@ class DemoRun(NamedTuple):
     compile_s: float  # of CPU
 
     @property
+    def late_reward(self) -> float:
+        """The mean reward of the last fifth of the requests."""
+        return float(self.rewards[find_late(len(self.rewards))].mean())
+
+    @property
     def periods(self) -> int:
         """The number of whole periods, at the end of which limits hold."""
         return len(self.rewards) // (self.file.problem.period or 1)
+
+
+def find_late(rounds: int) -> slice:
+    """Return the last fifth of the requests."""
+    return slice(-max(1, rounds // LATE_PART), None)
 
 
 def write_demo_problem(folder: Path) -> ProblemFile:
@@ -123,14 +133,13 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
             perform([DeleteRouter(DEMO_ROUTER)])
         perform([CreateRouter(DEMO_ROUTER, config)])
         route(slice(0, BATCH_REQUESTS))
-        best = optimum(problem, values, contexts=contexts).value
         compile_s = time.process_time() - start_s
         with show_progress(rounds, BATCH_REQUESTS, "request") as advance:
             for start in range(BATCH_REQUESTS, rounds, BATCH_REQUESTS):
                 route(slice(start, start + BATCH_REQUESTS))
                 advance(BATCH_REQUESTS)
         status = perform([GetRouter(DEMO_ROUTER)])[0].status
-    late = slice(-max(1, rounds // LATE_PART), None)
+    late = find_late(rounds)
     kinds = np.equal(contexts[late], np.arange(len(SKILLS))[:, None]).astype(np.float64)
     panels = combinations(range(problem.size), problem.draws)
     return DemoRun(
@@ -138,7 +147,7 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         rewards=rewards,
         cents=asked @ problem.costs["cents"],
         shares=kinds @ asked[late] / np.maximum(1, kinds.sum(axis=1, keepdims=True)),
-        best=best,
+        best=optimum(problem, values, contexts=contexts).value,
         random=float(np.mean([values[:, 0, panel].max(axis=1) for panel in panels])),
         status=status,
         missed=[limit.current.missed if limit.current else 0 for limit in status.limits],
@@ -152,13 +161,15 @@ def summarize_demo(run: DemoRun) -> str:
     pairs = zip(SKILLS, np.array(run.file.problem.experts)[top], strict=True)
     learned = "; ".join(f"{kind}: {join_words(two, 'and')}" for kind, two in pairs)
     budget = run.status.limits[0]
+    held = f"{run.missed.count(0)} of {len(run.missed)} limits"
+    kept = f"kept {held} at the end of each of its {run.periods} periods"
+    if not run.periods:
+        kept = f"has not ended a period of {run.file.problem.period:,} requests yet"
     return (
         f"In {len(run.rewards):,} requests the router learned whom to ask ({learned}), earned "
-        f"{run.rewards[-len(run.rewards) // LATE_PART :].mean():.3f} per request in the last fifth "
+        f"{run.late_reward:.3f} per request in the last fifth "
         f"(random panels: {run.random:.3f}, the best panels under the limits: {run.best:.3f}), "
-        f"spent {budget.mean:.3g} of at most {budget.bound:g} cents per request, and kept "
-        f"{run.missed.count(0)} of {len(run.missed)} limits at the end of each of its "
-        f"{run.periods} periods."
+        f"spent {budget.mean:.3g} of at most {budget.bound:g} cents per request, and {kept}."
     )
 
 
@@ -217,22 +228,22 @@ def report_demo(run: DemoRun, folder: Path) -> str:
         Heading("Try next"),
         Bullets([f"{command}: {purpose}" for command, purpose in steps.items()]),
     ]
-    page, *_ = write_pages(report, "bylot demo", folder)[1:]
+    page = write_pages(report, "bylot demo", folder)[1]
     work_s = time.process_time() - run.compile_s
     lines = [
-        *(
-            "",
-            *wrap(sentence, 100),
-            "",
-            f"{asked}:",
-            *format_table(learned),
-            "",
-            *format_table(limits),
-            "",
-        ),
-        f"{MADE_UP} It took {work_s:.0f} s of CPU,",
-        f"and {run.compile_s:.0f} s more for compiling, once for this version on this machine.",
-        *(f"The report: {page}", "", "Try next:"),
+        "",
+        *wrap(sentence, 100),
+        "",
+        f"{asked}:",
+        *format_table(learned),
+        "",
+        *format_table(limits),
+        "",
+        f"{MADE_UP} It took {work_s:.0f} s of CPU, and {run.compile_s:.0f} s",
+        f"for the first {BATCH_REQUESTS} requests, as a new version compiles.",
+        f"The report: {page}",
+        "",
+        "Try next:",
         *(f"  {line}" for line in format_table([("", ""), *steps.items()])[1:]),
     ]
     return "\n".join(lines)

@@ -189,14 +189,14 @@ def find_fitting_optimum(
         best = best or optimum(problem, stack, **options)
         if isinstance(best, IidOptimum):
             what = f"panels of {policy.name} are no independent draws"
-            raise ValuesError(what, remedy="give an optimum of optimum()")
+            raise ValuesError(what, remedy="give what bylot.optimum returned")
         return best, True
     paper, empty = isinstance(policy, Omd), problem.surrogate_conflict is not None
     exact = empty or (not paper if exact is None else exact)
     best = best or iid_optimum(problem, stack, exact=exact, floor=paper, **options)
     if isinstance(best, Optimum):
         what = f"the draws of {policy.name} are independent"
-        raise ValuesError(what, remedy="give an optimum of iid_optimum()")
+        raise ValuesError(what, remedy="give what bylot.iid_optimum returned")
     best.require(exact)
     if empty and paper:
         best = replace(best, question=f"{best.question}, as the surrogate is empty")

@@ -71,7 +71,7 @@ class VerbParser(argparse.ArgumentParser):
         self.add_argument("--policy", **names, help=text)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the words of a verb; an unknown option is an error of the verb, with a remedy."""
+        """Parse the words of a verb, and refuse unknown options with a suggestion."""
         known, others = super().parse_known_args(args, namespace)
         if others:
             close = find_similar(others[0].partition("=")[0], self._option_string_actions)
@@ -81,7 +81,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with the message, and with a hint if a policy is given by another name."""
-        if "unrecognized" in message and "--polic" in message:
+        if "unrecognized" in message and "--polic" in message and "did you mean" not in message:
             message += "; give policies with --policy, or with --target to `bylot evaluate`"
         super().error(message)
 
@@ -236,7 +236,7 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
 
 @contextmanager
 def connect_client(given: argparse.Namespace) -> Iterator["Client"]:
-    """Make the client for the server options; its errors name the options."""
+    """Make the client for the server options, which its errors name."""
     from bylot.client import Client
 
     url = given.server or os.environ.get("BYLOT_SERVER") or DEFAULT_SERVER
@@ -245,7 +245,8 @@ def connect_client(given: argparse.Namespace) -> Iterator["Client"]:
         with Client(url, key, retries=CLIENT_RETRIES) as client:
             yield client
     except ServerUnreachable as error:
-        error.remedy = f"{error.remedy}; --server or $BYLOT_SERVER gives another address"
+        if "address" in (error.remedy or ""):
+            error.remedy = f"{error.remedy}; --server or $BYLOT_SERVER gives another address"
         raise
     except AccessDenied as error:
         error.remedy = "give a key that may do this with --key or $BYLOT_KEY"

@@ -101,7 +101,10 @@ def make_iid_target(
 def make_optimum_target(
     problem: Problem, optimum: IidOptimum, name: str = "optimum"
 ) -> EvaluationTarget:
-    """The best independent draws found by `bylot.iid_optimum`, with their contexts."""
+    """Return the best independent draws found by `bylot.iid_optimum`, with their contexts."""
+    if not isinstance(optimum, IidOptimum):
+        what = f"a {type(optimum).__name__} has no probabilities of independent draws"
+        raise target_error(name, what, "give what bylot.iid_optimum returned")
     labels = [None] if optimum.contexts is None else map(str, optimum.contexts.tolist())
     rows = dict(zip(labels, np.atleast_2d(optimum.policy), strict=True))
     return make_weighted_target(rows, name, lambda w: IidSets(w / w.sum(), problem.draws))

@@ -356,7 +356,8 @@ class RouterAggregate:
     ) -> None:
         """Count costs that become known: reported ones, or stated ones when a reward closes it."""
         stated = one.spend or {}
-        was_closed = bool(one.valued) and self.open.get(of) is None  # and counted as stated
+        in_time = any(report.receipt != "late" for report in one.valued)
+        was_closed = in_time and self.open.get(of) is None  # and counted as stated
         known = {**stated} if was_closed else {}
         known |= reward_rules.collect_costs(one.rewards.values())
         self.counters.count_settled(known, {**(stated if closes else {}), **known, **(spend or {})})
@@ -431,6 +432,7 @@ class RouterAggregate:
         if one is None or not one.is_deferred:
             raise errors.DecisionStateError(f"{self.describe_decision(of)}, not deferred")
         self.open.start_wait(of, self.deadline(self.local_time(at)))
+        self.arrivals.add_decision(self.local_time(at))
         return self.append(at, events.DecisionActivated(by=by), of=of)
 
     def cancel(self, at: int, of: int, by: str | None = None, holder: str | None = None) -> Event:
@@ -448,6 +450,7 @@ class RouterAggregate:
         for name, cost in booked.items():
             self.stated[name] -= cost
         self.counters.cancelled += 1
+        self.arrivals.cancel_decision()
         self.counters.count_corrections({name: -cost for name, cost in booked.items()})
         self.open.close(of)
         return self.append(at, events.DecisionCancelled(by=by), of=of)

@@ -129,9 +129,9 @@ class RouterGateway:
         return {one: self.stats.get(one) for one in dict.fromkeys(names) if one in models}
 
     def note_panel(self, *, failed: bool, scored: bool) -> None:
-        """Count a panel of the last minutes; failed: no member answered."""
-        words = ["panels", *["unanswered"] * failed, *["unscored"] * (not scored)]
-        self.recent.add(self.health.clock(), *words)
+        """Count a panel. `failed` says that no member answered, through no fault of the request."""
+        counts = {"panels": True, "unanswered": failed, "unscored": not scored}
+        self.recent.add(self.health.clock(), *(name for name in counts if counts[name]))
 
     def measure_health(self, experts: Iterable[str]) -> PanelHealth:
         """Return what was seen of the panels of these experts in the last minutes."""
@@ -143,7 +143,7 @@ class RouterGateway:
             unscored=counts["unscored"],
             models=len(models),
             down=tuple(name for name in models if self.health.find_pause(name) is not None),
-            seen_by=", as this server has seen" if self.gateway.is_shared else "",
+            is_shared=self.gateway.is_shared,
         )
 
     def list_members(self, experts: Iterable[str]) -> list[MemberView]:

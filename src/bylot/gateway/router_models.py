@@ -251,7 +251,7 @@ def list_scorer_faults(
 
 
 def describe_own_judge(gateway: GatewayEntry, experts: Sequence[str]) -> BylotWarning | None:
-    """A warning if the judge of a gateway is also one of the members whose answers it scores."""
+    """Return a warning if the judge of a gateway is one of the members whose answers it scores."""
     judge = gateway.scorer and gateway.scorer.judge
     if not judge or judge["model"] not in experts:
         return None

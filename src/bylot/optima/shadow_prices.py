@@ -15,6 +15,7 @@ from bylot.optima.mixtures import Optimum, make_mixture_programs
 from bylot.optima.objective import RELATIVE_GAP, ValueStack, split_values, stack_values
 from bylot.optima.policy_search import ExactCosts, maximise_from_start
 from bylot.problem import Limit, Problem
+from bylot.problem.window_bounds import restate_per_request
 
 RELATIVE_BOUND_STEP = 1e-3  # of a bound; of the largest cost, if the bound is 0
 MOVED_PRECISION = 10.0  # optima under moved bounds, by exact costs, may be that much less precise
@@ -115,6 +116,7 @@ def check_shadow_prices(
     >>> usd.verdict, round(usd.price, 6), round(usd.central, 6)
     ('agrees', 0.75, 0.75)
     """
+    problem = restate_per_request(problem)
     stack = stack_values(problem, values)
     _, parts = split_values(problem, stack, contexts)
     if isinstance(best, Optimum):

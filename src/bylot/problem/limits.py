@@ -330,6 +330,7 @@ class Limit:
         cost = data["cost"] if kind is None else kind.from_data(data)
         sign = UPPER if "at_most" in data else LOWER
         window = {name: data[name] for name in WINDOW_FIELDS if name in data}
+        window["per"], window["per_draw"] = split_per(data.get("per"))
         return cls(cost, data["at_most" if sign == UPPER else "at_least"], sign, **window)
 
     def __str__(self) -> str:

@@ -210,9 +210,8 @@ def check_distinct(problem: Problem) -> dict[str, Any]:
 def check_full_panels(problem: Problem) -> dict[str, Any]:
     """Check whether panels of M different experts keep the limits."""
     if problem.full_conflict is None:
-        return check_guarded(problem, min(problem.draws, problem.size))
-    members = min(problem.draws, problem.size)
-    return policy_check_data(f"panels of {members} different experts cannot keep the limits")
+        return check_guarded(problem, problem.draws)
+    return policy_check_data(f"panels of {problem.draws} different experts cannot keep the limits")
 
 
 def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class PanelHealth(Struct, frozen=True, kw_only=True):
     unscored:   panels that the scorer failed to score
     models:     how many members can be asked
     down:       those of them that are paused after failures
-    seen_by:    added to sentences if other servers may have seen other panels
+    is_shared:  other servers may have seen other panels
     """
 
     panels: int
@@ -80,7 +80,7 @@ class PanelHealth(Struct, frozen=True, kw_only=True):
     unscored: int
     models: int
     down: tuple[str, ...]
-    seen_by: str = ""
+    is_shared: bool = False
 
 
 class RouterHealth(Struct, frozen=True):
@@ -135,13 +135,14 @@ def judge_panels(health: PanelHealth | None) -> Iterator[StateReason]:
     """Yield what is wrong with the members and the scoring of a gateway that was asked lately."""
     if health is None or not health.panels:
         return
+    note = ", as this server has seen" * health.is_shared
     if health.down:
         level: StateLevel = "attention"
         if len(health.down) >= CRITICAL_SHARE * health.models:
             level = "critical"
         names = ", ".join(health.down[:MAX_NAMED_MEMBERS])
         names += ", ..." * (len(health.down) > MAX_NAMED_MEMBERS)
-        sentence = f"{len(health.down)} of {health.models} models down: {names}{health.seen_by}"
+        sentence = f"{len(health.down)} of {health.models} models down: {names}{note}"
         yield StateReason("members", level, "models down", sentence)
     parts: tuple[tuple[ReasonKind, str, int], ...] = (
         ("members", "not answered", health.unanswered),
@@ -150,7 +151,7 @@ def judge_panels(health: PanelHealth | None) -> Iterator[StateReason]:
     for kind, name, count in parts:
         if count >= MIN_BAD_PANELS and count > ATTENTION_SHARE * health.panels:
             level = "critical" if count >= CRITICAL_SHARE * health.panels else "attention"
-            sentence = f"{name}: {count:,} of the last {health.panels:,} panels{health.seen_by}"
+            sentence = f"{name}: {count:,} of the last {health.panels:,} panels{note}"
             yield StateReason(kind, level, name, sentence)
 
 
@@ -196,11 +197,16 @@ class RewardArrivals:
         self.decisions += 1
         self.last = at
 
+    def cancel_decision(self) -> None:
+        """Leave out a decision that was never used."""
+        self.decisions = max(0, self.decisions - 1)
+
     def add_reward(self, at: int, made: int) -> None:
-        """Note a reward that arrived; made: when its decision was made, 0 if that is not known."""
-        self.gap = max(FADE * self.gap, self.decisions)
+        """Note a reward. `made` is when its decision was made, or 0 if that is not known."""
+        fade = FADE if self.decisions else 1.0  # rewards that come together are one arrival
+        self.gap = max(fade * self.gap, self.decisions)
         if made:
-            self.delay = max(FADE * (self.delay or 0.0), at - made)
+            self.delay = max(fade * (self.delay or 0.0), at - made)
         self.decisions = 0
 
     def count_overdue(self, now: int, decisions: int, rewards: int) -> int:

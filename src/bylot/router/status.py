@@ -370,7 +370,7 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
 
 
 def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
-    """The numbers of a limit in one unit: per request or, of a budget, per window."""
+    """Format the numbers of a limit in one unit: per request or, of a budget, per window."""
     now = one.current
     in_period = () if now is None else (now.mean, None if one.tenants else now.in_force)
     unknown = bool(one.where) and (now is None or now.mean is None)
