@@ -243,7 +243,9 @@ def test_the_old_flag_of_policies_names_the_new_one(
 ) -> None:
     with pytest.raises(SystemExit):
         main([*words, "--policies", "omd"])
-    assert "give policies with --policy" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert ("give policies with --policy" in error) == (words[0] == "evaluate")
+    assert ("did you mean --policy?" in error) == (words[0] != "evaluate")
 
 
 def test_a_router_has_one_policy(capsys: pytest.CaptureFixture[str]) -> None:

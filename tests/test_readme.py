@@ -28,7 +28,7 @@ def test_the_code_of_the_readme_runs_and_prints_what_it_shows(
 
 def test_scores_of_members_fit_the_ten_lines_of_the_readme() -> None:
     code = README.partition("```python\n")[2].partition("```")[0].partition("router.reward")[0]
-    (scores,) = re.findall(r"reward\(decision.id, (members=\{.*?\})\)", README)
+    (scores,) = re.findall(r"reward\(decision.id, (members=.*)\)`", README)
     names: dict[str, Any] = {}
     exec(code.replace("seed=7", 'seed=7, feedback="members"'), names)
     exec(f"receipt = router.reward(decision.id, {scores})", names)
@@ -49,7 +49,7 @@ def test_every_command_of_the_readme_exists() -> None:
 
 
 def test_the_readme_is_short_and_its_lines_too() -> None:
-    assert len(README.splitlines()) <= 160
+    assert len(README.splitlines()) <= 170
     assert find_long_lines(README) == []
 
 
@@ -102,9 +102,9 @@ def test_the_checks_of_the_page_are_those_of_the_report() -> None:
     for policy, kept in (("ts-bwk", 92), ("cbwk", 139)):
         assert re.search(rf"\| {policy} \|.*\| {kept}/160 \|", text)
     assert "TS-BwK in 92 of 160 and CBwK in 139" in " ".join(REPRODUCE.split())
-    assert "160 of 160 runs with the default policy; TS-BwK 92, CBwK 139" in README
+    assert "160 of 160 runs (TS-BwK: 92, CBwK: 139 of 160)" in README
     assert re.search(r"\| distinct \| [\d.]+ \| [\d.]+ \| 0.30 \|", text)
-    assert "0.30 of the regret of the paper's algorithm in the worst of 8 cases" in README
+    assert "at most 0.30 of the regret of the paper's algorithm" in README
 
 
 def test_the_speeds_of_the_readme_are_those_of_the_performance_page() -> None:

@@ -23,6 +23,7 @@ MAX_COMPILING_S = 600.0  # that a call waits in addition while the server compil
 FIRST_PAUSE_S = 0.1  # before the second attempt; each later pause is twice as long
 MAX_BACKOFF_S = 4.0  # between two attempts, unless the server asks for more
 MAX_RETRY_AFTER_S = 30.0  # the client gives up if the server asks for more
+NOTE_INTERVAL_S = 15.0  # of waiting for a server that compiles
 MAX_BUSY_ANSWERS = 9  # of servers that do not own a router: more than ten seconds, a whole lease
 RETRY_STATUSES = (429, 502, 503, 504)
 
@@ -43,6 +44,7 @@ def retry_until_answered(
     names the URL.
     """
     pause, attempts, busy, compiling_s = 0.0, 0, 0, 0.0
+    next_note_s = 0.0
     while True:
         outcome = yield pause
         code, requested = "", 0.0
@@ -54,8 +56,9 @@ def retry_until_answered(
             after = outcome.headers.get("retry-after", "")
             requested = float(after) if after.isascii() and after.isdigit() else 0.0
         if code == "compiling" and retries and compiling_s < MAX_COMPILING_S:
-            if not compiling_s and detail:
+            if detail and compiling_s >= next_note_s:
                 log.warning("waiting for the server: %s", detail.message)
+                next_note_s = compiling_s + NOTE_INTERVAL_S
             pause = min(max(requested, FIRST_PAUSE_S), MAX_BACKOFF_S) * random.uniform(1.0, 1.5)
             compiling_s += pause
             continue

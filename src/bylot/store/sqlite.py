@@ -61,8 +61,8 @@ SQLITE_REMEDIES = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space",
     sqlite3.SQLITE_READONLY: "it is read-only; open it for writing, and check that its folder "
     "is writable",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder exists and that both are "
-    "writable",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that it exists (`--store` names another "
+    "one), and that it and its folder are writable",
     sqlite3.SQLITE_IOERR: "input/output error; check the disk and the system log",
 }
 SQLITE_SPARE_PAGES = 4_000  # free pages that stay, for new events
