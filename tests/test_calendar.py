@@ -540,7 +540,7 @@ def test_a_listed_zone_without_a_readable_file_is_refused(monkeypatch: pytest.Mo
         ("x" * 10_000, "use one of these"),
         (None, "use one of these"),
         (24, "use one of these"),
-        (["day"], "did you mean 'day'?"),
+        (["day"], "use one of these"),
         (np.zeros(3), "use one of these"),
     ],
     ids=lambda one: repr(one)[:20],

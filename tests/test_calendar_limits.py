@@ -104,6 +104,17 @@ def test_even_traffic_is_forecast_within_the_first_hour() -> None:
     assert 0.9 < read_forecast(router) / (23 * 360) < 1.1
 
 
+def test_a_steady_flow_is_served_in_the_first_hour_of_a_budget_per_hour() -> None:
+    """A forecast that is too low spends the budget early, and refuses the rest of the hour."""
+    now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
+    limit = bylot.at_most("usd", 1.2 * 3_600 * 0.1, per="hour", when_spent="refuse")
+    problem = bylot.Problem(["a", "b", "c"], {"usd": [0.1, 0.4, 1.0]}, [limit], draws=1)
+    router = bylot.Router(problem, "distinct", clock=lambda: now[0])
+    for _ in range(3_600):
+        router.decide()  # BudgetSpent is an error
+        now[0] += 1
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("shape", ["weekend", "bursts"])
 def test_no_window_exceeds_its_budget_and_weekly_minima_are_met(policy: str, shape: str) -> None:

@@ -665,7 +665,7 @@ def test_check_accepts_the_example_of_the_repository(
     assert "$2.5 input, $10 output per million tokens; max_tokens 2000" in lines["large"]
     typical = "(a typical call has 500 input and 500 output tokens)"
     assert f"chat: usd per call: small 0.000375, medium 0.00075, large 0.00625 {typical}" in out
-    assert "included: small 0.5304, medium 0.528, large 0.85" in out
+    assert "included: small 0.2003, medium 0.1979, large 0.5199" in out
     assert secret not in out
     assert not list(tmp_path.iterdir())
 

@@ -169,7 +169,7 @@ def test_a_closed_transport_passes_on_nothing_more(run: Any) -> None:
     run(work())
 
 
-def ask_server(answer: Serve, calls: int) -> list[Answer | Failure]:
+def ask_server(answer: Serve, calls: int, pause_s: float = 0.0) -> list[Answer | Failure]:
     """Ask a model some times, one call after the other."""
 
     async def work() -> list[Answer | Failure]:
@@ -178,7 +178,10 @@ def ask_server(answer: Serve, calls: int) -> list[Answer | Failure]:
             entries = [ModelEntry(model_name="a", litellm_params=params)]
             client = UpstreamClient(build_models(entries))
             await client.start()
-            outcomes = [await client.call("a", ChatBody(BODY), 10.0).run() for _ in range(calls)]
+            outcomes = list[Answer | Failure]()
+            for _ in range(calls):
+                outcomes.append(await client.call("a", ChatBody(BODY), 10.0).run())
+                await asyncio.sleep(pause_s)
             await client.close()
             async with asyncio.timeout(10):
                 while len(asyncio.all_tasks()) > 1:  # those of the server
@@ -210,6 +213,21 @@ def test_what_follows_a_response_is_never_the_response_to_the_next_request() -> 
     for outcome in ask_server(answer, 20):
         assert isinstance(outcome, Answer)
         assert outcome.text.startswith("xxx")
+
+
+def test_a_second_response_in_the_same_part_is_never_used() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                await read_request(reader)
+                writer.write(make_response({"content": "xxx"}))
+                await asyncio.sleep(0.001)
+                writer.write(make_response({"content": "forged"}))
+        writer.close()
+
+    for outcome in ask_server(answer, 20, pause_s=0.01):
+        assert isinstance(outcome, Answer)
+        assert outcome.text == "xxx"
 
 
 def test_a_model_that_speaks_before_it_is_asked_is_not_asked() -> None:

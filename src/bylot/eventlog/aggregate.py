@@ -311,7 +311,7 @@ class RouterAggregate:
             by=command.by,
         )
         self.apply_reward(of, one, body)  # nothing is refused any more
-        if body.value is not None:
+        if body.value is not None and body.receipt != "late":
             self.arrivals.add_reward(now, one.made)
         return self.append(at, body, of=of)
 

@@ -23,17 +23,16 @@ class PacedConnector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(*args, **kwargs)
             transport: Any = connection.transport
-            protocol = connection.protocol
-            if isinstance(transport, PacedTransport):
-                if not transport.parts:
-                    return connection
-                connection.close()
-            elif transport is None or protocol is None or protocol.should_close:
-                connection.close()
-                raise aiohttp.ServerDisconnectedError
-            else:
-                PacedTransport(transport, protocol)
+            protocol: Any = connection.protocol
+            is_new = not isinstance(transport, PacedTransport)
+            has_data = protocol is None or protocol.should_close
+            if not has_data and (is_new or not transport.parts):
+                if is_new:
+                    PacedTransport(transport, protocol)
                 return connection
+            connection.close()
+            if is_new:
+                raise aiohttp.ServerDisconnectedError
 
 
 class PacedTransport(asyncio.Protocol):

@@ -19,6 +19,7 @@ FIRST_CHECKS = (32, 64, 128, 256, 512)  # decisions after which the traffic is l
 CHECK_DECISIONS = 1_024  # between two later looks
 MAX_BOUND_RATIO = 1.4  # of two bounds per request that are the same for a policy
 TRAFFIC_DIGITS = 3
+WINDOW_HOURS = {"hour": 1.0, "day": 24.0, "week": 168.0, "month": 720.0}  # about
 
 
 def is_check_due(t: int) -> bool:
@@ -50,7 +51,8 @@ def retarget(
     if not totals.any():
         return None
     at = int(windows.now[0] + windows.offsets[windows.place[0]])
-    daily = float(compute_daily_requests(windows.traffic, at))
+    shortest = min(WINDOW_HOURS[limit.per] for limit in problem.limits if limit.per)
+    daily = float(compute_daily_requests(windows.traffic, at, shortest))
     daily = min(max(float(f"{daily:.{TRAFFIC_DIGITS}g}"), MIN_TRAFFIC), MAX_TRAFFIC)
     other = problem.replace(traffic=daily)
     was, now = problem.bounds[totals], other.bounds[totals]

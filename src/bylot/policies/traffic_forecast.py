@@ -25,7 +25,7 @@ DEVIATION_KEPT = 0.6  # of its deviation from the usual traffic, an hour later
 DEVIATION_REQUESTS = 10.0  # that the usual traffic counts as in a deviation
 MIN_DEVIATION, MAX_DEVIATION = 0.05, 50.0
 FIRST_REQUEST_HOURS, FIRST_HOURS = 1 / 60, 1.0  # at least and at most before the first request
-FIRST_PART = 1 / 8  # of the time to come that counts as passed before the first request
+FIRST_PART = 1 / 24  # of the time to come that counts as passed before the first request
 CAUTION = 1.0  # more requests than were seen, before a day is over
 
 
@@ -167,21 +167,26 @@ def count_known_hours(traffic: TrafficState) -> float:
 
 @jit
 def forecast_requests(traffic: TrafficState, at: int, end: int) -> float:
-    """Requests to come between a local time and another, at least 1.
+    """Return the requests to come between a local time and another, at least 1."""
+    return forecast_for_window(traffic, at, end, (end - at) / HOUR_US)
 
-    At first as many per hour as there were so far, with FIRST_PART of the time to come, at most an
-    hour, added to the time that has passed: a burst of seconds counts as the traffic of an hour.
+
+@jit
+def forecast_for_window(traffic: TrafficState, at: int, end: int, hours: float) -> float:
+    """Return the requests to come between two local times for a window of some hours, at least 1.
+
+    At first as many per hour as there were so far, with FIRST_PART of the window, at most an hour,
+    added to the time that has passed: for a day, a burst of seconds is the traffic of an hour.
     Later the usual number, times (1 + deviation), of which a part is left in every later hour.
     Either with some CAUTION, which fades within a day.
     """
     known = count_known_hours(traffic)
     caution = 1.0 + CAUTION / (1.0 + known)
     if known == 0.0:
-        to_come = (end - at) / HOUR_US
-        before = max(min(FIRST_PART * to_come, FIRST_HOURS), FIRST_REQUEST_HOURS)
+        before = max(min(FIRST_PART * hours, FIRST_HOURS), FIRST_REQUEST_HOURS)
         passed = (at - traffic.since[0]) / HOUR_US + before
         seen = traffic.requests[1] + 1.0
-        return float(max(caution * seen / passed * to_come, 1.0))
+        return float(max(caution * seen / passed * (end - at) / HOUR_US, 1.0))
     ratio = (traffic.recent[0] + DEVIATION_REQUESTS) / (traffic.recent[1] + DEVIATION_REQUESTS)
     deviation = min(max(ratio, MIN_DEVIATION), MAX_DEVIATION) - 1.0
     total, hour_end, start = sum_rates(traffic, at, end), (at // HOUR_US + 1) * HOUR_US, at
@@ -196,6 +201,6 @@ def forecast_requests(traffic: TrafficState, at: int, end: int) -> float:
 
 
 @jit
-def compute_daily_requests(traffic: TrafficState, at: int) -> float:
-    """Requests per day: the mean of the week as it is expected."""
-    return forecast_requests(traffic, at, at + 7 * DAY_HOURS * HOUR_US) / 7.0
+def compute_daily_requests(traffic: TrafficState, at: int, hours: float) -> float:
+    """Return the requests per day for a window of some hours: the mean of the week as expected."""
+    return forecast_for_window(traffic, at, at + 7 * DAY_HOURS * HOUR_US, hours) / 7.0

@@ -218,11 +218,10 @@ class RewardArrivals:
         """
         if not self.decisions or now - self.last > RECENT_US:
             return 0
-        if rewards:
+        least: float = FIRST_OVERDUE
+        wait: float = FIRST_OVERDUE_US
+        if rewards and self.delay is not None:
             least = max(MIN_OVERDUE, PATIENCE * self.gap, MEAN_GAPS * decisions / rewards)
-            wait = RECENT_US if self.delay is None else PATIENCE * self.delay
-        else:
-            least = FIRST_OVERDUE
-            wait = FIRST_OVERDUE_US
+            wait = PATIENCE * self.delay
         late = self.decisions >= least and now - self.first >= max(MIN_OVERDUE_US, wait)
         return self.decisions if late else 0

@@ -91,7 +91,7 @@ def judge_tenants(limit: Limit, tenants: TenantsSummary, missed: int) -> LimitVe
 
 
 def judge_tenant_budgets(limit: Limit, tenants: TenantsSummary) -> LimitVerdict:
-    """Likewise, of a budget; who has nothing left is refused, which is as it should be."""
+    """Judge a budget. It is spent if no tenant has anything left; some may well be refused."""
     first, total = tenants.top[0], format_number(tenants.total)
     left = f"{tenants.spent:,} {'has' if tenants.spent == 1 else 'have'} nothing left"
     most = f"{format_number(first.spent)} of at most {format_number(first.bound)}"
@@ -101,7 +101,8 @@ def judge_tenant_budgets(limit: Limit, tenants: TenantsSummary) -> LimitVerdict:
         f"most used by {format_tenant(first.tenant)}: {most}",
     ]
     if not tenants.outside:
-        return LimitVerdict("on track", "; ".join(parts))
+        name: VerdictName = "spent" if tenants.spent == tenants.active else "on track"
+        return LimitVerdict(name, "; ".join(parts))
     over = "has spent more than its" if tenants.outside == 1 else "have spent more than their"
     why = "calls cost more than was reserved for them, or a bound was lowered"
     return LimitVerdict("missed", "; ".join([f"{tenants.outside:,} {over} bound: {why}", *parts]))
