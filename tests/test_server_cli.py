@@ -479,7 +479,8 @@ def test_the_readme_leads_to_a_router_with_a_key_over_http(tmp_path: Path) -> No
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    install, *lines = re.sub(" +# .*", "", "".join(blocks)).splitlines()
+    activate, install, *lines = re.sub(" +# .*", "", "".join(blocks)).splitlines()
+    assert activate == "source .venv/bin/activate"
     assert install.startswith("pip install '.[serve]'")
     script = "\n".join(lines).replace("localhost:8000", f"localhost:{port}")
     script = script.replace("triage.1.1.9f3ab01c", "$id")

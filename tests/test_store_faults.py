@@ -342,7 +342,7 @@ def test_a_store_without_a_version_or_a_table_is_damaged(address: str) -> None:
 def test_a_missing_store_cannot_be_opened_for_reading(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
         open_store(f"sqlite:///{tmp_path}/none.db", read_only=True)
-    with pytest.raises(StoreUnavailable, match="check that its folder exists"):
+    with pytest.raises(StoreUnavailable, match="check that it exists"):
         open_store(f"sqlite:///{tmp_path}/none/none.db")
     with pytest.raises(StoreUnavailable):
         open_store(f"sqlite:///{tmp_path}")
