@@ -384,7 +384,7 @@ class Policy:
         return np.full(len(problem.limits), np.nan)
 
     def predict_random_panels(self, rule: Any, state: Any, context: int) -> float | None:
-        """The reward, in [0, 1], of random panels by what was learned; None: it has no model."""
+        """Return the expected reward of random panels, in [0, 1], or None without a model of it."""
         return None
 
     def derive(self, rule: Any, state: Any) -> None:

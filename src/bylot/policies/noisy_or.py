@@ -362,7 +362,7 @@ class NoisyOr(base.Policy):
     def predict_random_panels(
         self, rule: NoisyOrRule, state: NoisyOrState, context: int
     ) -> float | None:
-        """By the posterior mean of what such panels miss, once enough rewards are known."""
+        """Return what the posterior mean expects of them, once enough rewards are known."""
         return panel_model.predict_random_panels(state.model, context, rule.most)
 
     def derive(self, rule: NoisyOrRule, state: NoisyOrState) -> None:

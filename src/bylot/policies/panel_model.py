@@ -208,7 +208,8 @@ def draw_reference_panels(size: int, most: int) -> Ints:
 
 
 def predict_random_panels(model: PanelModel, x: int, most: int) -> float | None:
-    """The expected reward of random panels in context x; None before `MIN_PREDICTED_REWARDS`.
+    """Return the expected reward of random panels in context x, or None before
+    `MIN_PREDICTED_REWARDS` rewards.
 
     It is a guess about experts that are seldom asked, and too low where experts fail together.
     """

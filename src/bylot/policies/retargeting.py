@@ -10,16 +10,15 @@ import numpy as np
 from bylot.errors import PolicyError
 from bylot.numerics.jit import Ints, announce_compilation
 from bylot.policies.base import BoundPolicy, FeedbackKind, Policy
-from bylot.policies.traffic_forecast import compute_daily_requests
+from bylot.policies.traffic_forecast import DAY_HOURS, compute_daily_requests
 from bylot.policies.windows import fill_tables, list_tables, needs_edges
 from bylot.problem.validation import MAX_TRAFFIC, MIN_TRAFFIC
-from bylot.problem.window_bounds import mark_totals
+from bylot.problem.window_bounds import DAYS_PER_WINDOW, mark_totals
 
 FIRST_CHECKS = (32, 64, 128, 256, 512)  # decisions after which the traffic is looked at
 CHECK_DECISIONS = 1_024  # between two later looks
 MAX_BOUND_RATIO = 1.4  # of two bounds per request that are the same for a policy
 TRAFFIC_DIGITS = 3
-WINDOW_HOURS = {"hour": 1.0, "day": 24.0, "week": 168.0, "month": 720.0}  # about
 
 
 def is_check_due(t: int) -> bool:
@@ -51,8 +50,9 @@ def retarget(
     if not totals.any():
         return None
     at = int(windows.now[0] + windows.offsets[windows.place[0]])
-    shortest = min(WINDOW_HOURS[limit.per] for limit in problem.limits if limit.per)
-    daily = float(compute_daily_requests(windows.traffic, at, shortest))
+    budgets = [limit for limit in problem.limits if limit.is_total]
+    days = min(DAYS_PER_WINDOW[limit.per or ""] for limit in budgets)
+    daily = float(compute_daily_requests(windows.traffic, at, DAY_HOURS * days))
     daily = min(max(float(f"{daily:.{TRAFFIC_DIGITS}g}"), MIN_TRAFFIC), MAX_TRAFFIC)
     other = problem.replace(traffic=daily)
     was, now = problem.bounds[totals], other.bounds[totals]

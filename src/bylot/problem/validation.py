@@ -42,7 +42,8 @@ PROBLEM_FIELDS = (
 MAX_DRAWS_PER_REQUEST = 10_000
 MIN_TRAFFIC, MAX_TRAFFIC = 0.001, 1e12  # requests per day
 MAX_NAMES_FOR_SUGGESTION = 200  # among more names none is suggested
-MAX_NAMES_LISTED = {True: 8, False: 30}  # by whether names can be added
+MAX_OPEN_NAMES_LISTED = 8  # where more names can be added
+MAX_FIXED_NAMES_LISTED = 30
 
 ArrayT = TypeVar("ArrayT", Floats, Ints, Bools)
 
@@ -299,6 +300,6 @@ def suggest_known_name(
         return f"did you mean {close!r}?"
     if not known:
         return f"there are no {what}; add it to {what}"
-    most = MAX_NAMES_LISTED[can_add]
+    most = MAX_OPEN_NAMES_LISTED if can_add else MAX_FIXED_NAMES_LISTED
     shown = ", ".join(map(repr, known[:most])) + (", ..." if len(known) > most else "")
     return f"the {what} are {shown}; use one of these{', or add it' if can_add else ''}"
