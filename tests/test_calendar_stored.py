@@ -10,7 +10,7 @@ import pytest
 import bylot
 from bylot.environments import Traffic
 from bylot.errors import BudgetSpent, InfeasibleLimits
-from bylot.policies import windows
+from bylot.limits import windows
 from live_server import ServerClient
 from logged_aggregate import LoggedRouter, decode_decision, make_config
 from test_calendar_limits import COSTS, EXPERTS, PARTNER, ZONE, make_problem, sum_windows

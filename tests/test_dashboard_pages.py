@@ -10,9 +10,9 @@ import pytest
 
 import bylot
 from bylot.errors import ProblemError, RouterBusy, StoreCorrupted
+from bylot.limits.window_status import WindowStatus
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
-from bylot.router.window_status import WindowStatus
 from bylot.server.auth import Caller
 from bylot.server.dashboard import router_view
 from bylot.server.dashboard.formatting import FORMATS

@@ -14,10 +14,10 @@ import pytest
 from browsers import launch_chromium
 from bylot._text import format_number
 from bylot.eventlog.events import BODY_DECODERS, now_us
+from bylot.limits.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.problem import at_most
 from bylot.problem.calendar import format_instant
 from bylot.router.status import QUIET_VERDICTS
-from bylot.router.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.server.dashboard.limit_gauges import MINUTE_US
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.sections import measure_spend

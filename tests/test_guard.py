@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.errors import InfeasibleLimits, PolicyError
-from bylot.numerics.jit import Floats, Ints
-from bylot.policies.budget import Guard, open_budget
-from bylot.policies.constraint_rows import (
+from bylot.limits.budget import Guard, open_budget
+from bylot.limits.guard import compute_panel_cost, guard_panel, make_guard
+from bylot.limits.pacing import DEFAULT_PACE, Pace, fill_paced_bounds
+from bylot.limits.rows import (
     ConstraintRows,
     find_slater_point,
     make_constraint_rows,
     solve_max_entropy,
 )
-from bylot.policies.fallback_schedule import (
+from bylot.limits.schedule import (
     SCHEDULE_ROUNDS,
     arrange_sets,
     compute_shortest_period,
     make_fallback_schedule,
     round_quotas,
 )
-from bylot.policies.guard import compute_panel_cost, guard_panel, make_guard
-from bylot.policies.pacing import DEFAULT_PACE, Pace, fill_paced_bounds
+from bylot.numerics.jit import Floats, Ints
 from bylot.problem import Problem, at_least, at_most
 from sample_problem import make_five_expert_problem
 

@@ -16,17 +16,17 @@ from bylot.environments import CallCosts, Noisy
 from bylot.environments.call_costs import draw_call_costs
 from bylot.errors import InfeasibleLimits, ProblemError, RewardError, ValuesError
 from bylot.eventlog.events import BODY_DECODERS
+from bylot.limits import rows as limit_rows
+from bylot.limits.budget import Budget, Guard, compute_allowance, open_budget
+from bylot.limits.costs import compute_noise
+from bylot.limits.guard import bind_guard, compute_panel_cost, find_promises, guard_panel
+from bylot.limits.pacing import fill_paced_bounds, make_pace
+from bylot.limits.report import report_budget
+from bylot.limits.schedule import FallbackSchedule
+from bylot.limits.schedule_planning import fill_schedule, find_quota
+from bylot.limits.settlement import derive_schedule, settle_calls, update_schedule
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
-from bylot.policies import constraint_rows
-from bylot.policies.budget import Budget, Guard, compute_allowance, open_budget
-from bylot.policies.budget_report import report_budget
-from bylot.policies.fallback_schedule import FallbackSchedule
-from bylot.policies.guard import bind_guard, compute_panel_cost, find_promises, guard_panel
-from bylot.policies.learned_costs import compute_noise
-from bylot.policies.pacing import fill_paced_bounds, make_pace
-from bylot.policies.schedule_planning import fill_schedule, find_quota
-from bylot.policies.spend_settlement import derive_schedule, settle_calls, update_schedule
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.router.core import iterate_arrays
 from bylot.router.decision import Decision
@@ -164,11 +164,11 @@ def test_the_compiled_margin_is_nearly_that_of_the_linear_program(
     made: tuple[Problem, int],
 ) -> None:
     problem, fewest = made
-    A, b = constraint_rows.make_constraint_rows(problem)
+    A, b = limit_rows.make_constraint_rows(problem)
     margin, quota = find_quota(np.ascontiguousarray(A), b, fewest, problem.draws)
     # Whole sizes only, of which the program's best is one up to the tolerance of the bisection.
     best = max(
-        constraint_rows.find_slater_point(problem.replace(draws=m, min_draws=None)).margin
+        limit_rows.find_slater_point(problem.replace(draws=m, min_draws=None)).margin
         for m in range(fewest, problem.draws + 1)
         if is_full_panel_feasible(problem, m)
     )
@@ -190,7 +190,7 @@ def is_full_panel_feasible(problem: Problem, m: int) -> bool:
 @settings(max_examples=20, deadline=None)
 def test_no_part_of_a_computed_schedule_costs_more_than_stated(made: tuple[Problem, int]) -> None:
     problem, fewest = made
-    A, b = constraint_rows.make_constraint_rows(problem)
+    A, b = limit_rows.make_constraint_rows(problem)
     _, quota = find_quota(np.ascontiguousarray(A), b, fewest, problem.draws)
     cycle, d, K = 60, b.size, problem.size
     schedule = FallbackSchedule(

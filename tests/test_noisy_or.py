@@ -10,17 +10,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bylot import Problem, Router, at_least, at_most, optimum, simulate
 from bylot.environments import Given, Noisy, Regime
 from bylot.errors import PolicyError
+from bylot.limits.budget import open_budget
+from bylot.limits.guard import guard_panel
+from bylot.limits.pacing import fill_paced_bounds
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
 from bylot.policies.base import decide, learn
-from bylot.policies.budget import open_budget
-from bylot.policies.guard import guard_panel
 from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, count_posterior_bytes
 from bylot.policies.noisy_or_prices import NoisyOrRule
-from bylot.policies.pacing import fill_paced_bounds
 from bylot.router.core import iterate_arrays
 from noisy_or_reference import ReferenceModel
 from sample_problem import (

@@ -21,12 +21,12 @@ from bylot.eventlog.audit import LoggedCosts
 from bylot.eventlog.commands import ReplaceMember
 from bylot.eventlog.events import BODY_DECODERS, MemberReplaced
 from bylot.eventlog.history import decision_from_events
+from bylot.limits.budget import compute_later_cost
+from bylot.limits.substitutes import draw_substitute, mark_substitutes
 from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import POLICIES
-from bylot.policies.budget import compute_later_cost
 from bylot.policies.compiled_handle import average_distribution
-from bylot.policies.substitutes import draw_substitute, mark_substitutes
 from bylot.router.core import iterate_arrays
 from bylot.router.decision import Decision
 from bylot.server.dashboard.router_view import latest_decision

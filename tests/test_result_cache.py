@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bylot.limits.rows import find_slater_point
 from bylot.numerics import result_cache
 from bylot.numerics.jit import Floats
 from bylot.numerics.result_cache import recall_result
-from bylot.policies.constraint_rows import find_slater_point
 from sample_problem import make_five_expert_problem
 
 THIRDS = np.array([1 / 3, 2 / 3, np.inf])

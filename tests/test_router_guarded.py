@@ -14,10 +14,10 @@ from scipy.optimize import linprog
 
 from bylot import Decision, Problem, Router
 from bylot.errors import PolicyError
+from bylot.limits.report import compute_min_panel_costs
+from bylot.limits.rows import compute_row_units
 from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES, Distinct, Tangent
-from bylot.policies.budget_report import compute_min_panel_costs
-from bylot.policies.constraint_rows import compute_row_units
 from bylot.problem import at_least, at_most, share
 from bylot.router import persistence
 from bylot.router.core import iterate_arrays

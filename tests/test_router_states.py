@@ -24,6 +24,7 @@ from bylot.cli import main
 from bylot.eventlog.events import now_us
 from bylot.gateway.config import GatewayEntry, ScorerEntry
 from bylot.gateway.gateway import RouterGateway
+from bylot.limits.verdict import LimitVerdict
 from bylot.problem import at_least, at_most
 from bylot.problem.calendar import Calendar, find_window
 from bylot.router.persistence import problem_to_data
@@ -38,7 +39,6 @@ from bylot.router.state import (
     RouterHealth,
     judge_state,
 )
-from bylot.router.verdict import LimitVerdict
 from bylot.server.dashboard import source
 from bylot.server.settings import RouterEntry, ServerSettings
 from bylot.server.state import ServerState

@@ -9,11 +9,12 @@ import pytest
 from bylot import Problem, simulate
 from bylot.environments import Given, RewardDelay
 from bylot.errors import RewardError
+from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import choose_random_experts
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, Policy, Ticket, decide, learn, step
+from bylot.policies.base import Feedback, FeedbackKind, Policy, Ticket, decide, learn
 from bylot.simulation import find_winner
 
 ROUNDS = 40

@@ -9,11 +9,11 @@ import hospital
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
+from bylot.limits.rows import ConstraintRows, make_constraint_rows
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats
 from bylot.policies import Strict
-from bylot.policies.constraint_rows import ConstraintRows, make_constraint_rows
 from bylot.policies.iid_limits import (
     find_safe_lower_bound,
     find_safe_upper_bound,

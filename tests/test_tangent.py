@@ -15,18 +15,18 @@ from scipy.stats import chisquare
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import OutOfReachWarning
+from bylot.limits.guard import LIMIT_TOLERANCE
+from bylot.limits.rows import (
+    ConstraintRows,
+    find_slater_point,
+    make_constraint_rows,
+)
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent
 from bylot.policies.base import Ticket, compute_distribution, decide, learn
-from bylot.policies.constraint_rows import (
-    ConstraintRows,
-    find_slater_point,
-    make_constraint_rows,
-)
-from bylot.policies.guard import LIMIT_TOLERANCE
 from bylot.policies.iid_draws import IidState, TangentRule
 from bylot.policies.iid_limits import (
     fill_tangent_rows,

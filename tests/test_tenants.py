@@ -11,8 +11,8 @@ import bylot
 from bylot.environments import Traffic
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, ProblemError
 from bylot.eventlog.commands import SetTenant
+from bylot.limits.tenants import FIRST_SLOTS
 from bylot.problem.calendar import Calendar, find_window
-from bylot.router.tenants import FIRST_SLOTS
 from logged_aggregate import LoggedRouter, decode_decision
 from test_calendar_limits import COSTS, EXPERTS, MEANS, PARTNER, ZONE
 

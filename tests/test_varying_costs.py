@@ -6,11 +6,11 @@ from numpy.testing import assert_array_equal
 
 import bylot
 from bylot.environments import CallCosts, Noisy, Traffic
+from bylot.limits.budget import open_budget
+from bylot.limits.costs import compute_reserve
+from bylot.limits.guard import bind_guard, guard_panel
 from bylot.numerics.jit import Floats
 from bylot.numerics.set_selection import exchange_dearest
-from bylot.policies.budget import open_budget
-from bylot.policies.guard import bind_guard, guard_panel
-from bylot.policies.learned_costs import compute_reserve
 
 SKILLS = [0.30, 0.34, 0.42, 0.38, 0.50, 0.47, 0.58, 0.66, 0.62, 0.75]
 COSTS = np.array([0.05, 0.09, 0.162, 0.292, 0.526, 0.948, 1.709, 3.081, 5.55, 10.0])

@@ -7,18 +7,18 @@ import pytest
 
 from bylot import Problem, Router, at_least, at_most, share
 from bylot.errors import BudgetSpent
-from bylot.policies.budget_report import LimitInPeriod
-from bylot.problem import Limit
-from bylot.router.core import ALL_AVAILABLE
-from bylot.router.status import LimitStatus
-from bylot.router.tenants import TenantsSummary, TenantUse
-from bylot.router.verdict import (
+from bylot.limits.report import LimitInPeriod
+from bylot.limits.tenants import TenantsSummary, TenantUse
+from bylot.limits.verdict import (
     BROKEN_VERDICTS,
     PeriodPosition,
     judge_average,
     judge_period,
     judge_tenants,
 )
+from bylot.problem import Limit
+from bylot.router.core import ALL_AVAILABLE
+from bylot.router.status import LimitStatus
 
 USD, JUNIOR = at_most("usd", 1.0), at_least("junior", 0.3)
 

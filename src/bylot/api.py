@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from bylot import errors
+from bylot.limits.tenants import TenantWindow
 from bylot.policies.validation import FeedbackKind
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision
 from bylot.router.status import RouterStatus
-from bylot.router.tenants import TenantWindow
 
 MAX_TEXT_CHARS = 200  # of a context, a key or the name of an expert
 MAX_BATCH_ITEMS = 1_000

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from bylot.errors import ValuesError
+from bylot.limits.windows import fill_groups
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.policies.windows import fill_groups
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.problem.window_bounds import name_request_cost

@@ -18,6 +18,7 @@ from bylot.environments.call_costs import (
 )
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
+from bylot.limits.guard import advance, enter, find_spent, note_refused
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
@@ -27,7 +28,6 @@ from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, find_policy, resolve_policy
 from bylot.policies.base import (
     NO_WINNER,
-    BoundPolicy,
     Feedback,
     Ticket,
     choose_runner,
@@ -36,7 +36,6 @@ from bylot.policies.base import (
     learn,
 )
 from bylot.policies.compiled_handle import scale_scores
-from bylot.policies.guard import advance, enter, find_spent, note_refused
 from bylot.policies.registry import check_panel_size
 from bylot.policies.retargeting import fill_due_tables, find_next_check, find_stop, retarget
 from bylot.policies.validation import (
@@ -46,6 +45,7 @@ from bylot.policies.validation import (
     is_reward_in_range,
 )
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy
 from bylot.trace import PlayRecord, Trace, make_play_record
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from bylot.environments.base import FIRST_ENVIRONMENT_STREAM
 from bylot.errors import ValuesError
+from bylot.limits.rows import compute_row_units
+from bylot.limits.settlement import settle
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import RngKey, draw_uniforms
-from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.sampling import is_first_draw, select_first
 from bylot.numerics.scratch_arrays import no_floats
-from bylot.policies.base import Ticket, select_first
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.spend_settlement import settle
+from bylot.policies.base import Ticket
 from bylot.problem import Problem, validation
 from bylot.problem.limits import float_from_real
 

@@ -14,9 +14,9 @@ from bylot.evaluate.importance_weights import (
 )
 from bylot.evaluate.log import DecisionLog
 from bylot.evaluate.result import Evaluation, EvaluationRefusal, PanelAgreement
+from bylot.limits.verdict import judge_average
 from bylot.outcome_tables.outcomes import list_names
 from bylot.problem import Limit
-from bylot.router.verdict import judge_average
 
 TargetResult = Evaluation | PanelAgreement | EvaluationRefusal
 

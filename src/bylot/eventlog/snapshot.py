@@ -14,10 +14,10 @@ from msgspec import Struct, msgpack
 from bylot.errors import PolicyError
 from bylot.eventlog.open_decisions import OpenDecisionColumns
 from bylot.eventlog.timeline import Timeline
+from bylot.limits.budget import Guard
+from bylot.limits.schedule import schedule_from_sets
 from bylot.policies import resolve_policy
 from bylot.policies.base import FeedbackKind, Policy
-from bylot.policies.budget import Guard
-from bylot.policies.fallback_schedule import schedule_from_sets
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore, iterate_arrays

@@ -1,6 +1,6 @@
 """Drawing panels: i.i.d. draws from a distribution, random sets, and their costs and gradients."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -137,6 +137,17 @@ def is_first_draw(draws: Ints, j: int) -> bool:
     for earlier in range(j):  # no early exit, which would be mispredicted
         new &= draws[earlier] != draws[j]
     return new
+
+
+@jit
+def select_first(values: Any, draws: Ints) -> Any:
+    """The values at the first draw of each member; of draws themselves: the distinct members."""
+    chosen, n = np.empty_like(values), 0
+    for j in range(draws.size):
+        if is_first_draw(draws, j):
+            chosen[n] = values[j]
+            n += 1
+    return chosen[:n]
 
 
 @jit

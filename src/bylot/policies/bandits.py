@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from bylot.numerics.conditional_poisson import fill_softmax
+from bylot.numerics.dispatch import dispatch_by_type, step
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
@@ -21,7 +22,7 @@ from bylot.numerics.scratch_arrays import make_draws, scratch_floats
 from bylot.numerics.set_selection import fill_top_m
 from bylot.numerics.variates import add_gumbels, add_leading_gumbels, fill_betas
 from bylot.policies import base, baselines
-from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step
+from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn
 from bylot.policies.baselines import DualOn, KnapsackLimits, Multipliers
 from bylot.problem import Problem
 
@@ -68,7 +69,7 @@ def fill_indices(rule: Any, state: Any, context: int, rng: RngKey, scores: Float
     raise NotImplementedError("compiled code only")
 
 
-base.dispatch_by_type(fill_indices)
+dispatch_by_type(fill_indices)
 
 
 @step(fill_indices, UcbRule)

@@ -7,26 +7,25 @@ problem, `start` a *state*, a NamedTuple of arrays that the steps write into. Si
 and server call the same steps; they keep a ticket between a decision and its reward.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numba.extending import overload
 
 from bylot.distributions import IidSets, PanelDistribution
-from bylot.numerics.jit import INLINED_OPTIONS, LINKED_OPTIONS, Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.dispatch import STEP_BODIES, dispatch_by_type, step
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.scratch_arrays import no_floats
 from bylot.policies.validation import FeedbackKind as FeedbackKind
 from bylot.policies.validation import SettingKind, check_settings
-from bylot.problem import Limit, Problem
+from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange
 
 MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0
 
-StepBody = TypeVar("StepBody", bound=Callable[..., Any])
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -134,40 +133,8 @@ def compute_inclusion_compiled(rule: Any, state: Any, ticket: Ticket) -> Floats:
     return compute_inclusion(rule, state, ticket)
 
 
-STEP_BODIES: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
-
-
-def dispatch_by_type(
-    generic: Callable[..., Any], inline: bool = False, default: Callable[..., Any] | None = None
-) -> None:
-    """Let compiled code pick the body of a function by the *type* of its first argument.
-
-    A loop over such steps can be cached on disk, which one that takes them as arguments cannot.
-    """
-    how = ("always", INLINED_OPTIONS) if inline else ("never", LINKED_OPTIONS)
-
-    @overload(generic, inline=how[0], jit_options=how[1], strict=False)  # type: ignore[untyped-decorator]
-    def find_body(rule: Any, *others: Any) -> Any:
-        return STEP_BODIES.get((generic, rule.instance_class), default)
-
-
 for generic_step in (decide, learn, compute_distribution, compute_inclusion):
     dispatch_by_type(generic_step, inline=True)
-
-
-def step(generic: Callable[..., Any], rule: type) -> Callable[[StepBody], StepBody]:
-    """Register the body that `generic` has for rules of this type.
-
-    Bodies are inlined, and numba then drops writes whose target it cannot trace back to an
-    argument: take an array from the state where it is written to, or hand it to a compiled kernel.
-    Tests that replay a policy in Python notice a write that is gone.
-    """
-
-    def register(body: StepBody) -> StepBody:
-        STEP_BODIES[generic, rule] = body
-        return body
-
-    return register
 
 
 @jit_inline
@@ -175,17 +142,6 @@ def count_members(drawn: Ints, draws: Ints) -> None:
     """Add a round for each distinct member of a panel."""
     for j in range(draws.size):
         drawn[draws[j]] += 1 if is_first_draw(draws, j) else 0
-
-
-@jit
-def select_first(values: Any, draws: Ints) -> Any:
-    """The values at the first draw of each member; of draws themselves: the distinct members."""
-    chosen, n = np.empty_like(values), 0
-    for j in range(draws.size):
-        if is_first_draw(draws, j):
-            chosen[n] = values[j]
-            n += 1
-    return chosen[:n]
 
 
 def has_valid_counts(visits: Ints, drawn: Ints) -> bool:
@@ -230,90 +186,9 @@ def register_pull_steps(rule: type) -> None:
     step(compute_inclusion, rule)(compute_pull_inclusion)
 
 
-def has_same_pool(old: Problem, new: Problem) -> bool:
-    """Are panels drawn from the same experts, as many at a time?"""
-    return old.experts == new.experts and old.draws == new.draws
-
-
-def match_positions(old: Sequence[Any], new: Sequence[Any]) -> tuple[Ints, Ints]:
-    """The positions of what both have: in the first, in the second."""
-    place = {one: i for i, one in enumerate(old)}
-    pairs = [(place[one], i) for i, one in enumerate(new) if one in place]
-    here, there = np.array(pairs, np.int64).reshape(-1, 2).T
-    return here, there
-
-
-@dataclass(frozen=True)
-class ProblemChange:
-    """What stays under another problem: experts by name, limits by cost and side."""
-
-    old: Problem
-    new: Problem
-    used: Bools  # contexts with visits
-
-    @cached_property
-    def experts(self) -> tuple[Ints, Ints]:
-        """The positions of the experts in both problems."""
-        return match_positions(self.old.experts, self.new.experts)
-
-    @cached_property
-    def limits(self) -> tuple[Ints, Ints]:
-        """The positions of limits on the same side of the same cost, whatever their bounds."""
-        old, new = ([limit.key for limit in one.limits] for one in (self.old, self.new))
-        return match_positions(old, new)
-
-    @property
-    def same_limits(self) -> Bools:
-        """Which of the `limits` have the same bound as before, in the same windows."""
-        here, there = self.limits
-        pairs = zip(here.tolist(), there.tolist(), strict=True)
-        same = [is_same_bound(self.old.limits[a], self.new.limits[b]) for a, b in pairs]
-        return np.array(same, np.bool_)
-
-    def copy_by_limit(self, old: Floats, new: Floats, growth: Any = 1.0) -> None:
-        """Copy a number per limit; a policy that ignores limits has none."""
-        if old.size and new.size:
-            here, there = self.limits
-            new[there] = old[here] * np.broadcast_to(growth, new.shape)[there]
-
-    def growth(self, old: Floats, new: Floats) -> Floats:
-        """By how much the unit of each limit has grown; 1 for a new one."""
-        factor, (here, there) = np.ones(new.size), self.limits
-        factor[there] = new[there] / old[here]
-        return factor
-
-    def copy_state(self, old: Any, new: Any, skip: Sequence[str] = ()) -> None:
-        """Copy (X, K) by expert in used contexts, parts by their `migrate`, others as they are."""
-        here, there = self.experts
-        for name, was, now in zip(old._fields, old, new, strict=True):
-            if name in skip:
-                continue
-            if hasattr(was, "migrate"):
-                was.migrate(now, self)
-            elif isinstance(was, tuple):
-                self.copy_state(was, now, skip)
-            elif was.ndim == 2:
-                now[np.ix_(self.used, there)] = was[np.ix_(self.used, here)]
-            else:
-                now[:] = was
-
-
-def is_same_bound(old: Limit, new: Limit) -> bool:
-    """Whether two limits on one side of a cost have one bound, in the same windows."""
-    return old.bound == new.bound and old.calendar == new.calendar
-
-
 def round_up_visits(visits: Ints, batch: int) -> None:
     """Round visits up to whole batches, so that a step is due at the next decision."""
     visits[:] = -(-visits // batch) * batch
-
-
-class BoundPolicy(NamedTuple):
-    """A policy at work: the problem, the rule it was bound to, and its state."""
-
-    problem: Problem
-    rule: Any
-    state: Any
 
 
 class Policy:

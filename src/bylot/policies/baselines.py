@@ -14,17 +14,10 @@ from bylot.errors import OutOfReachWarning
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import WARMUP_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw, shuffle_front
-from bylot.policies.base import (
-    NO_WINNER,
-    BoundPolicy,
-    Feedback,
-    FeedbackKind,
-    Policy,
-    ProblemChange,
-    has_valid_counts,
-)
+from bylot.policies.base import NO_WINNER, Feedback, FeedbackKind, Policy, has_valid_counts
 from bylot.policies.validation import NOT_NEGATIVE, SettingKind, one_of
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange
 
 DualOn = Literal["average", "instant"]
 

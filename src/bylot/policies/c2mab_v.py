@@ -21,13 +21,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import COIN_STREAM, RngKey, RngStream, draw_uniform
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.scratch_arrays import scratch_floats
 from bylot.numerics.set_selection import choose_top_m
 from bylot.policies import base, baselines
-from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn, step
+from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn
 from bylot.policies.baselines import KnapsackLimits, Multipliers
 from bylot.problem import Problem
 

@@ -15,6 +15,15 @@ from msgspec import Struct
 from numba import typeof, types
 from numba.experimental import structref
 
+from bylot.limits.guard import advance, enter, find_spent, note_refused
+from bylot.limits.settlement import settle
+from bylot.limits.tenant_ledgers import (
+    Ledgers,
+    begin_tenant,
+    load_tenant,
+    make_ledgers,
+    store_tenant,
+)
 from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_entry
 from bylot.numerics.philox import RngKey
@@ -29,16 +38,7 @@ from bylot.policies.base import (
     decide,
     learn,
 )
-from bylot.policies.guard import advance, enter, find_spent, note_refused
 from bylot.policies.iid_draws import compute_iid_propensity
-from bylot.policies.spend_settlement import settle
-from bylot.policies.tenant_ledgers import (
-    Ledgers,
-    begin_tenant,
-    load_tenant,
-    make_ledgers,
-    store_tenant,
-)
 
 INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
 INTS, FLOATS, BOOLS = (types.Array(kind, 1, "C") for kind in (INT, FLOAT, BOOL))

@@ -13,7 +13,18 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.distributions import FixedSizeSets, MixedSets
+from bylot.limits.budget import Budget, Guard, get_mean_rows
+from bylot.limits.guard import (
+    bind_guard,
+    check_full_panels,
+    forecast_shortfall,
+    guard_panel,
+    is_outside_bounds,
+)
+from bylot.limits.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, loosen_bounds, make_pace
+from bylot.limits.rows import solve_max_entropy
 from bylot.numerics import conditional_poisson
+from bylot.numerics.dispatch import step
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
@@ -22,17 +33,8 @@ from bylot.numerics.sampling import is_first_draw
 from bylot.numerics.scratch_arrays import borrow_row, scratch_floats, scratch_ints
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, mirror_ascent
-from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
-from bylot.policies.budget import Budget, Guard, get_mean_rows
+from bylot.policies.base import Feedback, FeedbackKind, Ticket
 from bylot.policies.change_detection import CHANGE_EVIDENCE, detect_fall, note_reward, restart_sums
-from bylot.policies.constraint_rows import solve_max_entropy
-from bylot.policies.guard import (
-    bind_guard,
-    check_full_panels,
-    forecast_shortfall,
-    guard_panel,
-    is_outside_bounds,
-)
 from bylot.policies.member_belief import (
     add_believed_slope,
     adopt_members,
@@ -41,7 +43,6 @@ from bylot.policies.member_belief import (
     forget_members,
     subtract_prediction,
 )
-from bylot.policies.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, loosen_bounds, make_pace
 from bylot.policies.set_distributions import (
     SetTables,
     borrow_tables,
@@ -57,6 +58,7 @@ from bylot.policies.set_distributions import (
 )
 from bylot.policies.shared_ascent import SharedAscent, make_shared_ascent, update_context_baseline
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange
 
 NO_CHOICE_VARIANCE = 1e-12  # a smaller variance of being drawn means that there was no choice
 MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = -10.0, 8.0  # at the start of a step; the M-th largest is 0

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.limits.rows import compute_price_units
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.policies.base import ProblemChange
-from bylot.policies.constraint_rows import compute_price_units
+from bylot.problem.change import ProblemChange
 
 DUAL_PRICE_STEP = 0.2  # longest step of a price
 MAX_DUAL_PRICE = 5.0

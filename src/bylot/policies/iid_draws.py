@@ -13,19 +13,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.limits.budget import Budget, Guard, get_mean_rows
+from bylot.limits.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
+from bylot.limits.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, make_pace
+from bylot.limits.rows import ConstraintRows
 from bylot.numerics import iid_sets, sampling
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
+from bylot.numerics.dispatch import dispatch_by_type, step
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.scratch_arrays import borrow_row, scratch_floats
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base, iid_limits, mirror_ascent
-from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
-from bylot.policies.budget import Budget, Guard, get_mean_rows
+from bylot.policies.base import Feedback, FeedbackKind, Ticket
 from bylot.policies.change_detection import ChangeTest, detect_fall, make_change_test, note_reward
-from bylot.policies.constraint_rows import ConstraintRows
-from bylot.policies.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
 from bylot.policies.member_belief import (
     MemberBelief,
     add_believed_slope,
@@ -34,9 +36,9 @@ from bylot.policies.member_belief import (
     make_member_belief,
     update_member_belief,
 )
-from bylot.policies.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, make_pace
 from bylot.policies.validation import check_iid_panels
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange, has_same_pool
 
 IID_DOUBT_BONUS = 0.5  # per standard deviation of what is believed about an expert
 MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
@@ -80,7 +82,7 @@ def project_iid(rule: Any, state: Any, x: int, multipliers: Floats) -> None:
     raise NotImplementedError("compiled code only")
 
 
-base.dispatch_by_type(project_iid)
+dispatch_by_type(project_iid)
 
 
 @step(project_iid, TangentRule)
@@ -343,7 +345,7 @@ class IidPolicy(mirror_ascent.AscentPolicy):
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
         """Recompute q from theta if the pool changed; else it stays until the next step."""
         rule, state = new.rule, new.state
-        for x in () if base.has_same_pool(change.old, change.new) else np.flatnonzero(state.visits):
+        for x in () if has_same_pool(change.old, change.new) else np.flatnonzero(state.visits):
             theta, q, pi = state.theta[x], state.q[x], np.empty(rule.explore.size)
             mirror_ascent.clamp_logits(theta, theta.max(), MIN_IID_LOGIT, 0.0)
             fill_softmax(pi, theta)

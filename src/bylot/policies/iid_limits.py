@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 
 from bylot.errors import OutOfReachWarning, PolicyError
+from bylot.limits.guard import LIMIT_TOLERANCE
+from bylot.limits.rows import BOUND_TIGHTENING, ConstraintRows, solve_max_entropy
 from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats, jit
 from bylot.numerics.kl_projection import kl_project
-from bylot.policies.constraint_rows import BOUND_TIGHTENING, ConstraintRows, solve_max_entropy
-from bylot.policies.guard import LIMIT_TOLERANCE
 from bylot.policies.mirror_ascent import fill_mixture
 from bylot.problem import Problem
 

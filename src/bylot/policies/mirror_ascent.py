@@ -10,11 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.policies.base import BoundPolicy, Policy, ProblemChange, round_up_visits, step
-from bylot.policies.budget import Guard, open_budget
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.guard import (
+from bylot.limits.budget import Guard, open_budget
+from bylot.limits.guard import (
     advance,
     advance_budget,
     enter,
@@ -24,11 +21,15 @@ from bylot.policies.guard import (
     note_refused,
     note_refused_budget,
 )
+from bylot.limits.rows import compute_row_units
+from bylot.limits.settlement import continue_period, derive_schedule, settle, settle_budget
+from bylot.numerics.dispatch import step
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.policies.base import Policy, round_up_visits
 from bylot.policies.member_belief import MIN_MISS
-from bylot.policies.pacing import PACE_SETTING
-from bylot.policies.spend_settlement import continue_period, derive_schedule, settle, settle_budget
-from bylot.policies.validation import SettingKind, is_number_in
+from bylot.policies.validation import PACE_SETTING, SettingKind, is_number_in
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange
 
 MAX_LOGIT_STEP = 1.0  # of one step, unless it is not clipped
 BASELINE_REWARDS = 2_000.0  # rewards that a baseline is the mean of

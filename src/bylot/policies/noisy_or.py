@@ -14,6 +14,29 @@ from typing import ClassVar
 import numpy as np
 
 from bylot.errors import PolicyError
+from bylot.limits.budget import advance_windows
+from bylot.limits.guard import (
+    advance,
+    enter,
+    find_spent,
+    find_spent_limit,
+    guard_panel,
+    note_refused,
+)
+from bylot.limits.pacing import DEFAULT_PACE, fill_paced_bounds, fill_tenant_bounds
+from bylot.limits.rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
+from bylot.limits.settlement import settle, settle_calls
+from bylot.limits.tenant_ledgers import (
+    Ledgers,
+    begin_tenant,
+    begin_windows,
+    load_rows,
+    load_tenant,
+    store_rows,
+    store_tenant,
+)
+from bylot.limits.windows import count_requests, enter_context
+from bylot.numerics.dispatch import step
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
@@ -21,32 +44,13 @@ from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.numerics.variates import Xoshiro, open_stream
 from bylot.policies import base, panel_model
-from bylot.policies.base import (
-    BoundPolicy,
-    Feedback,
-    FeedbackKind,
-    ProblemChange,
-    Ticket,
-    compute_inclusion,
-    learn,
-    step,
-)
-from bylot.policies.budget import advance_windows
-from bylot.policies.constraint_rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
+from bylot.policies.base import Feedback, FeedbackKind, Ticket, compute_inclusion, learn
 from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
 from bylot.policies.dual_prices import (
     CALENDAR_KEPT_SQUARES,
     make_dual_prices,
     restart_prices,
     update_dual_prices,
-)
-from bylot.policies.guard import (
-    advance,
-    enter,
-    find_spent,
-    find_spent_limit,
-    guard_panel,
-    note_refused,
 )
 from bylot.policies.noisy_or_prices import (
     RECENT_CONTEXTS,
@@ -62,22 +66,11 @@ from bylot.policies.noisy_or_prices import (
     note_context,
     rehearse_prices,
 )
-from bylot.policies.pacing import DEFAULT_PACE, PACE_SETTING, fill_paced_bounds, fill_tenant_bounds
 from bylot.policies.panel_sizes import bind_explorer
 from bylot.policies.price_curves import forget_curves, make_price_curves
-from bylot.policies.spend_settlement import settle, settle_calls
-from bylot.policies.tenant_ledgers import (
-    Ledgers,
-    begin_tenant,
-    begin_windows,
-    load_rows,
-    load_tenant,
-    store_rows,
-    store_tenant,
-)
-from bylot.policies.validation import SHARE, SettingKind, is_number_in
-from bylot.policies.windows import count_requests, enter_context
+from bylot.policies.validation import PACE_SETTING, SHARE, SettingKind, is_number_in
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange
 
 MAX_POSTERIOR_BYTES = 2**30  # of the covariance root and what contexts add
 HALF_LIFE = SettingKind(

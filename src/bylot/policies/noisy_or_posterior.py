@@ -24,8 +24,8 @@ from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.scratch_arrays import borrow_row, scratch_ints
 from bylot.policies import pooled_contexts as pooled
-from bylot.policies.base import ProblemChange
 from bylot.policies.reward_scale import RewardScale, compute_miss, make_reward_scale, track_reward
+from bylot.problem.change import ProblemChange
 
 PRIOR_MISS = 0.4  # of a full panel
 PRIOR_PANEL_MEAN = math.log(PRIOR_MISS)

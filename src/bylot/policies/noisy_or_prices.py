@@ -4,16 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot.limits.budget import Budget, Guard, get_mean_rows
+from bylot.limits.guard import forecast_shortfall
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.scratch_arrays import scratch_floats
 from bylot.numerics.set_selection import choose_greedy_set, count_available
 from bylot.numerics.variates import Xoshiro, next_word, open_uniform_from_word
 from bylot.policies import panel_model
-from bylot.policies.budget import Budget, Guard, get_mean_rows
 from bylot.policies.distinct import DistinctRule, DistinctState
 from bylot.policies.dual_prices import DualPrices, fill_expert_prices, update_dual_prices
-from bylot.policies.guard import forecast_shortfall
 from bylot.policies.panel_sizes import compute_least_costs
 from bylot.policies.price_curves import CURVE_PRICES, PriceCurves, draw_curve_price, note_panel
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from bylot.errors import PolicyError, SurrogateWarning
 from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
+from bylot.numerics.dispatch import dispatch_by_type, step
 from bylot.numerics.iid_sets import add_expected_costs, iid_inclusion
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
@@ -24,9 +25,10 @@ from bylot.numerics.sampling import (
 from bylot.numerics.scratch_arrays import make_draws, make_probabilities, no_floats, scratch_floats
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
 from bylot.policies import base
-from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, ProblemChange, Ticket, step
+from bylot.policies.base import Feedback, FeedbackKind, Ticket
 from bylot.policies.validation import SettingKind, check_iid_panels, is_positive_number, one_of
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange
 from bylot.theory import context_rate, eta_star
 
 
@@ -80,7 +82,7 @@ def dual_step_length(oco: Any, dual: Any) -> float:
     raise NotImplementedError("compiled code only")
 
 
-base.dispatch_by_type(dual_step_length)
+dispatch_by_type(dual_step_length)
 
 
 @step(dual_step_length, Fixed)

@@ -14,11 +14,11 @@ from numpy.polynomial.hermite_e import hermegauss
 
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.sampling import is_first_draw, select_first
 from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
-from bylot.policies import base, pooled_contexts, recent_belief, request_classes
 from bylot.policies import noisy_or_posterior as posterior
+from bylot.policies import pooled_contexts, recent_belief, request_classes
 from bylot.policies.base import Feedback, FeedbackKind, Ticket
 from bylot.policies.noisy_or_posterior import Posterior as Posterior
 from bylot.policies.recent_belief import RecentBelief
@@ -154,7 +154,7 @@ def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback
 def learn_scored_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback) -> bool:
     """`learn_panel` with scores of members, or winners."""
     belief, requests, x = model.belief, model.requests, ticket.context
-    members, pooled = base.select_first(ticket.draws, ticket.draws), has_contexts(model)
+    members, pooled = select_first(ticket.draws, ticket.draws), has_contexts(model)
     log_miss = request_classes.predict_log_miss(requests, x, members, pooled)
     offset = request_classes.compute_linked_miss(requests, log_miss)
     ones, reward = np.ones(members.size), feedback.reward
@@ -186,7 +186,7 @@ def make_evidence(
     missed, winner = np.full(members.size, UNKNOWN_SCORE), SCORED
     if kind == MEMBERS:
         if feedback.scores.size > 0:
-            scores = base.select_first(feedback.scores, draws)
+            scores = select_first(feedback.scores, draws)
             for j in range(members.size):
                 if not math.isnan(scores[j]):
                     missed[j] = compute_miss(scale, scores[j])

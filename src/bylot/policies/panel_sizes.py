@@ -8,12 +8,12 @@ import numpy as np
 
 from bylot._text import format_sizes
 from bylot.errors import PolicyError
+from bylot.limits.guard import bind_guard, check_full_panels
+from bylot.limits.pacing import make_pace
+from bylot.limits.rows import find_slater_point
 from bylot.numerics.jit import Bools, Floats, jit
 from bylot.numerics.set_selection import count_available
-from bylot.policies.constraint_rows import find_slater_point
 from bylot.policies.distinct import Distinct, DistinctRule
-from bylot.policies.guard import bind_guard, check_full_panels
-from bylot.policies.pacing import make_pace
 from bylot.problem import Problem
 
 

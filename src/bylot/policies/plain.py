@@ -12,22 +12,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from bylot.errors import PolicyError
+from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Ints
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base
-from bylot.policies.base import (
-    PLAIN_RULES,
-    BoundPolicy,
-    Feedback,
-    FeedbackKind,
-    Policy,
-    Ticket,
-    decide,
-    learn,
-    step,
-)
+from bylot.policies.base import PLAIN_RULES, Feedback, FeedbackKind, Policy, Ticket, decide, learn
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy
 
 PLAIN_METHODS = ("start", "decide", "learn")
 

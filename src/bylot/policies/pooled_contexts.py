@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.policies.base import ProblemChange
+from bylot.problem.change import ProblemChange
 
 PRIOR_SPREAD = 0.02  # tau2, variance of a deviation
 MIN_SPREAD, MAX_SPREAD = 0.001, 0.03

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.policies.base import ProblemChange
 from bylot.policies.dual_prices import MAX_DUAL_PRICE
+from bylot.problem.change import ProblemChange
 
 CURVE_PRICES = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, MAX_DUAL_PRICE])
 MAX_CURVE_PANELS = 100.0  # that the mean cost at a price counts as: beliefs change

@@ -7,13 +7,14 @@ import numpy as np
 
 from bylot.distributions import FixedSizeSets
 from bylot.numerics.conditional_poisson import restrict_logits
+from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import DRAW_STREAM, RngKey
 from bylot.numerics.sampling import fill_random_experts
 from bylot.numerics.scratch_arrays import make_draws, no_floats
 from bylot.numerics.set_selection import count_available
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, Ticket, step
+from bylot.policies.base import Feedback, FeedbackKind, Ticket
 from bylot.problem import Problem
 
 

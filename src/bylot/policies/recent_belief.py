@@ -23,7 +23,6 @@ from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.scratch_arrays import borrow_row
 from bylot.policies import pooled_contexts as pooled
-from bylot.policies.base import ProblemChange
 from bylot.policies.change_detection import (
     CHANGE_EVIDENCE,
     RECENT_BATCH,
@@ -40,6 +39,7 @@ from bylot.policies.noisy_or_posterior import (
     shift_beta,
 )
 from bylot.policies.reward_scale import compute_miss
+from bylot.problem.change import ProblemChange
 
 MAX_RECENT_EXPERTS = 256  # of a pool with a recent belief, which costs as much as the shared one
 

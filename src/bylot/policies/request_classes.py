@@ -16,7 +16,6 @@ import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
-from bylot.policies.base import ProblemChange
 from bylot.policies.noisy_or_posterior import compute_drift_threshold
 from bylot.policies.request_evidence import (
     SCORED,
@@ -25,6 +24,7 @@ from bylot.policies.request_evidence import (
     RequestEvidence,
     infer_classes,
 )
+from bylot.problem.change import ProblemChange
 
 CLASS_LEVELS = np.array([-1.0, -1.0 / 3.0, 1.0 / 3.0, 1.0])  # log odds of a miss, easy to hard
 RECENT_REQUESTS = 256  # that may be assigned again

@@ -8,10 +8,11 @@ and are made again when it turns out to be another.
 import numpy as np
 
 from bylot.errors import PolicyError
+from bylot.limits.forecast import DAY_HOURS, compute_daily_requests
+from bylot.limits.windows import fill_tables, list_tables, needs_edges
 from bylot.numerics.jit import Ints, announce_compilation
-from bylot.policies.base import BoundPolicy, FeedbackKind, Policy
-from bylot.policies.traffic_forecast import DAY_HOURS, compute_daily_requests
-from bylot.policies.windows import fill_tables, list_tables, needs_edges
+from bylot.policies.base import FeedbackKind, Policy
+from bylot.problem.change import BoundPolicy
 from bylot.problem.validation import MAX_TRAFFIC, MIN_TRAFFIC
 from bylot.problem.window_bounds import DAYS_PER_WINDOW, mark_totals
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.limits.guard import is_outside_bounds
 from bylot.numerics import conditional_poisson
 from bylot.numerics.embedded import jit_embedded
 from bylot.numerics.iid_sets import add_expected_costs
@@ -24,7 +25,6 @@ from bylot.numerics.philox import (
 from bylot.numerics.scratch_arrays import borrow_row
 from bylot.numerics.set_selection import count_available
 from bylot.policies.base import MIN_PROPENSITY
-from bylot.policies.guard import is_outside_bounds
 from bylot.policies.mirror_ascent import fill_mixture
 
 MAX_EXPONENT = 700.0  # exp of it is still finite

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.policies.base import ProblemChange
 from bylot.policies.change_detection import ChangeTest, make_change_test
 from bylot.policies.member_belief import MemberBelief, make_member_belief
 from bylot.policies.mirror_ascent import GradientState, limit_memory, make_gradient_state
+from bylot.problem.change import ProblemChange
 
 PRIOR_BASELINE_REWARDS = 20.0  # rewards of a context that its baseline starts with
 

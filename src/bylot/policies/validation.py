@@ -35,6 +35,10 @@ POSITIVE = SettingKind("a positive number", is_positive_number)
 NOT_NEGATIVE = SettingKind(
     "0 or a positive number", lambda value: is_number_in(value, 0, 0) or is_positive_number(value)
 )
+PACE_SETTING = SettingKind(
+    "a factor from 1 to 2, or None for fixed bounds",
+    lambda value: value is None or is_number_in(value, 1, 2),
+)
 SHARE = SettingKind("a number from 0 to 1", lambda value: is_number_in(value, 0, 1))
 KINDS_BY_DEFAULT = {
     bool: SettingKind("True or False", lambda value: isinstance(value, bool)),

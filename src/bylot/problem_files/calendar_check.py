@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_number, join_words
-from bylot.policies.guard import get_period
+from bylot.limits.guard import get_period
 from bylot.problem import Problem
 from bylot.problem.limits import WhenSpent
 from bylot.problem.window_bounds import compute_request_bounds

@@ -9,8 +9,10 @@ import numpy as np
 from bylot import policies
 from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
-from bylot.policies import constraint_rows, guard, noisy_or
-from bylot.policies.fallback_schedule import find_shortest_period
+from bylot.limits import guard
+from bylot.limits import rows as limit_rows
+from bylot.limits.schedule import find_shortest_period
+from bylot.policies import noisy_or
 from bylot.policies.iid_limits import make_safe_rows
 from bylot.policies.registry import check_panel_size
 from bylot.problem import Conflict, Problem
@@ -216,10 +218,10 @@ def check_full_panels(problem: Problem) -> dict[str, Any]:
 
 def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
     """Check a policy with a guard, whose panels have so many members or more."""
-    rows, period = constraint_rows.make_constraint_rows(problem), guard.get_period(problem, None)
+    rows, period = limit_rows.make_constraint_rows(problem), guard.get_period(problem, None)
     space = guard.find_common_point(problem, fewest, rows)
     judged = [j for j, one in enumerate(problem.limits) if one.per is None and not one.where]
-    rows = constraint_rows.ConstraintRows(rows.A[judged], rows.b[judged])
+    rows = limit_rows.ConstraintRows(rows.A[judged], rows.b[judged])
     shortest, reason = find_shortest_period(rows, space.quota), ""
     if shortest == math.inf:
         reason = "the limits leave no margin for a guarantee"
@@ -266,8 +268,8 @@ def check_strict(problem: Problem) -> dict[str, Any]:
     if problem.calendars or problem.has_groups:
         reason = "it does not keep limits per hour, day, week or month"
         return policy_check_data(reason if problem.calendars else find_group_refusal(problem))
-    safe = make_safe_rows(constraint_rows.make_constraint_rows(problem), problem.draws)
-    bounds = np.abs(safe.b) * constraint_rows.compute_row_units(problem)
+    safe = make_safe_rows(limit_rows.make_constraint_rows(problem), problem.draws)
+    bounds = np.abs(safe.b) * limit_rows.compute_row_units(problem)
     region = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
     kept = not problem.limits or region.is_feasible(region.every)
     reason = "" if kept else "no fixed set of distributions is certain to keep all limits"

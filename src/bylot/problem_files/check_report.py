@@ -4,8 +4,8 @@ from typing import Any
 
 from bylot import policies
 from bylot._text import format_labels, format_sizes, format_table, join_words
-from bylot.policies import guard
-from bylot.policies.budget_report import describe_promise
+from bylot.limits import guard
+from bylot.limits.report import describe_promise
 from bylot.policies.registry import describe_smaller_panels
 from bylot.problem.limits import UPPER
 from bylot.problem.window_bounds import name_counted_requests

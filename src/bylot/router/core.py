@@ -12,35 +12,29 @@ import numpy as np
 from msgspec import Struct
 
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, TenantError, TooManyContexts
-from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
-from bylot.numerics.philox import RngKey
-from bylot.policies import budget, retargeting, substitutes
-from bylot.policies import compiled_handle as compiled
-from bylot.policies import spend_settlement as settlement
-from bylot.policies.base import (
-    NO_SCORES,
-    NO_WINNER,
-    BoundPolicy,
-    Policy,
-    Ticket,
-    has_same_pool,
-)
-from bylot.policies.registry import check_kept_limits
-from bylot.policies.traffic_forecast import shift_traffic
-from bylot.policies.validation import RunConfig, check_run_config
-from bylot.policies.windows import (
+from bylot.limits import budget, settlement, substitutes
+from bylot.limits.forecast import shift_traffic
+from bylot.limits.tenants import Tenants, TenantWindow, check_tenant_name
+from bylot.limits.windows import (
     begin_new_windows,
     fill_groups,
     fill_tables,
     list_tables,
     needs_edges,
 )
+from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
+from bylot.numerics.philox import RngKey
+from bylot.policies import compiled_handle as compiled
+from bylot.policies import retargeting
+from bylot.policies.base import NO_SCORES, NO_WINNER, Policy, Ticket
+from bylot.policies.registry import check_kept_limits
+from bylot.policies.validation import RunConfig, check_run_config
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import find_window, format_instant
+from bylot.problem.change import BoundPolicy, has_same_pool
 from bylot.problem.validation import suggest_known_name
 from bylot.router import price_average
 from bylot.router.price_average import PriceAverage
-from bylot.router.tenants import Tenants, TenantWindow, check_tenant_name
 
 OF_HANDLE = ("_handle", "_entries")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)

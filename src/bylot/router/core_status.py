@@ -5,14 +5,14 @@ import math
 import numpy as np
 from msgspec import structs
 
+from bylot.limits import report as limit_report
+from bylot.limits.rows import compute_row_units
+from bylot.limits.tenants import TenantsSummary
+from bylot.limits.verdict import AVERAGE_TOLERANCE, PeriodPosition
+from bylot.limits.window_status import WindowStatus, measure_cheapest_panel, measure_window
 from bylot.numerics.jit import Bools
-from bylot.policies import budget_report
-from bylot.policies.constraint_rows import compute_row_units
 from bylot.router import status as statuses
 from bylot.router.core import ALL_AVAILABLE, RouterCore
-from bylot.router.tenants import TenantsSummary
-from bylot.router.verdict import AVERAGE_TOLERANCE, PeriodPosition
-from bylot.router.window_status import WindowStatus, measure_cheapest_panel, measure_window
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 
@@ -31,7 +31,7 @@ def report_status(
         average.summarize(price, span)
         for average, price in zip(core.prices, core.read_prices(), strict=True)
     ]
-    now = budget_report.report_budget(problem, core.rule, core.state)
+    now = limit_report.report_budget(problem, core.rule, core.state)
     limits = tuple(
         statuses.make_limit_status(
             one,
@@ -111,7 +111,7 @@ def find_dear_experts(core: RouterCore, j: int) -> tuple[str, ...]:
     return tuple(np.array(core.problem.experts)[over].tolist())
 
 
-def measure_period(core: RouterCore, report: budget_report.BudgetReport, j: int) -> PeriodPosition:
+def measure_period(core: RouterCore, report: limit_report.BudgetReport, j: int) -> PeriodPosition:
     """Limit j in the current period, as measured and as it counts.
 
     After a change of the problem they differ: what counts is the bound + over / decisions,

@@ -17,6 +17,7 @@ from msgspec import Struct
 from bylot import policies
 from bylot._atomic_write import replace_file
 from bylot.errors import SavedFileError, SavedFileMissing
+from bylot.limits.tenants import TenantsData
 from bylot.policies.base import NO_SCORES, Policy, Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.validation import RunConfig, check_at_least_one, check_run_config
@@ -25,7 +26,6 @@ from bylot.problem.limits import MAX_COST
 from bylot.router.core import PeriodStart, RequestLabels, RouterCore, UncountedDecisions
 from bylot.router.feedback import RewardReport
 from bylot.router.price_average import PriceAverage
-from bylot.router.tenants import TenantsData
 
 SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 6
 

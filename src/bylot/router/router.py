@@ -12,6 +12,7 @@ import numpy as np
 
 from bylot import policies
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, RewardConflict, RewardError
+from bylot.limits.tenants import TenantWindow
 from bylot.numerics.jit import Bools
 from bylot.policies.base import FeedbackKind, Ticket
 from bylot.policies.compiled_handle import BookedDecision
@@ -32,7 +33,6 @@ from bylot.router.core import NO_LABELS, RequestLabels, RouterCore
 from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
 from bylot.router.status import RouterStatus
-from bylot.router.tenants import TenantWindow
 
 
 class Router:

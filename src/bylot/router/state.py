@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from bylot.router.verdict import VERDICTS, LimitVerdict, VerdictName
+from bylot.limits.verdict import VERDICTS, LimitVerdict, VerdictName
 
 StateLevel = Literal["ok", "attention", "critical"]
 ReasonKind = Literal["limits", "members", "scoring", "rewards"]

@@ -7,14 +7,14 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from bylot._text import format_table
-from bylot.policies.budget_report import LimitInPeriod
+from bylot.limits import verdict as verdicts
+from bylot.limits.report import LimitInPeriod
+from bylot.limits.tenants import TenantsSummary
+from bylot.limits.window_status import WindowStatus
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Limit
 from bylot.problem.calendar import WindowName
-from bylot.router import verdict as verdicts
 from bylot.router.state import PanelHealth, RouterHealth, RouterState, judge_state
-from bylot.router.tenants import TenantsSummary
-from bylot.router.window_status import WindowStatus
 
 MAX_PRINTED_SHARES = 6
 QUIET_VERDICTS = ("on track", "inside", "kept", "not started")
@@ -33,7 +33,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
                       decisions; None with fewer than two
     kept:             the limit holds now; with periods: it can hold at the end of this one
     kept_since_first: `mean` is inside the bound
-    verdict:          in a word: see `bylot.router.verdict`
+    verdict:          in a word: see `bylot.limits.verdict`
     sentence:         the verdict with its numbers, its reason, and until when
     counted:          what counts towards the bound in this period; differs from the mean of
                       `current`, which is measured, if the bound was edited in this period

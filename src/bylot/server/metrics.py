@@ -23,11 +23,11 @@ from bylot.api import ReceiptName, RewardReceipt, RouterView
 from bylot.eventlog.events import now_us
 from bylot.gateway.gateway import RouterGateway
 from bylot.gateway.member_stats import ANSWERED
+from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
 from bylot.router.decision import Decision
 from bylot.router.state import REASON_KINDS
 from bylot.router.status import Counters, LimitStatus
-from bylot.router.verdict import VERDICTS
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)

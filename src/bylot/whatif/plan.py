@@ -10,10 +10,10 @@ import numpy as np
 from bylot._text import join_words, name_panels
 from bylot.environments import CallCosts, Environment, Given, Outcomes, Traffic
 from bylot.errors import BylotError, InfeasibleLimits
+from bylot.limits.guard import get_period
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.sheets import quote_field
 from bylot.policies import Auto, Policy, find_policy, policy_to_data
-from bylot.policies.guard import get_period
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
 from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name

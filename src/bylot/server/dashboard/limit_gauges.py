@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from bylot.limits.window_status import WindowStatus
 from bylot.problem import Limit
 from bylot.problem.calendar import format_instant
 from bylot.router.status import LimitStatus
-from bylot.router.window_status import WindowStatus
 
 GAUGE_HEADROOM = 1.25  # the scale ends this far past the largest of bound and averages
 PERIOD_NAME = "period"

@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import Struct
 
 from bylot._text import format_number
+from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
 from bylot.problem.limits import LimitKey
 from bylot.router.config import RouterConfig
 from bylot.router.status import CostStatus, LimitStatus, RouterStatus
-from bylot.router.verdict import VERDICTS
 from bylot.server.dashboard.limit_gauges import (
     MINUTE_US,
     LimitGauge,

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bylot.numerics.jit import Floats, Ints, jit
-from bylot.policies.base import BoundPolicy, ProblemChange, dispatch_by_type, select_first
-from bylot.policies.budget import (
+from bylot.limits.budget import (
     Budget,
     Guard,
     compute_allowance,
@@ -16,18 +14,22 @@ from bylot.policies.budget import (
     find_allowance,
     migrate_period,
 )
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.fallback_schedule import FallbackSchedule
-from bylot.policies.learned_costs import (
+from bylot.limits.costs import (
     CostSurprise,
     clip_mean,
     is_uncertain,
     learn_cost,
     learn_noise,
 )
-from bylot.policies.schedule_planning import fill_schedule, find_quota
-from bylot.policies.windows import PERIOD, book_hour
+from bylot.limits.rows import compute_row_units
+from bylot.limits.schedule import FallbackSchedule
+from bylot.limits.schedule_planning import fill_schedule, find_quota
+from bylot.limits.windows import PERIOD, book_hour
+from bylot.numerics.dispatch import dispatch_by_type
+from bylot.numerics.jit import Floats, Ints, jit
+from bylot.numerics.sampling import select_first
 from bylot.problem import Problem
+from bylot.problem.change import BoundPolicy, ProblemChange
 
 FIRST_PLAN_REPORTS, LAST_PLAN_REPORTS = 10, 500  # between two schedules, at least and at most
 PLAN_GROWTH = 5  # or a fifth of all reports so far

@@ -9,11 +9,11 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from bylot._text import format_number, join_words
-from bylot.policies.budget_report import LimitInPeriod, describe_promise
+from bylot.limits.report import LimitInPeriod, describe_promise
+from bylot.limits.tenants import TenantsSummary, format_tenant
+from bylot.limits.window_status import WindowStatus
 from bylot.problem import Limit
 from bylot.problem.calendar import format_instant
-from bylot.router.tenants import TenantsSummary, format_tenant
-from bylot.router.window_status import WindowStatus
 
 VerdictName = Literal[
     "will be missed",

@@ -12,10 +12,10 @@ import numpy as np
 from msgspec import Struct
 
 from bylot.errors import TenantError
+from bylot.limits.rows import compute_row_units
+from bylot.limits.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
+from bylot.limits.windows import WindowRule, WindowState
 from bylot.numerics.jit import Floats
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
-from bylot.policies.windows import WindowRule, WindowState
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import WindowName, find_window
 from bylot.problem.limits import LIMIT_DEFAULTS, LimitKey

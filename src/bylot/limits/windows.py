@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.policies.base import ProblemChange
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.traffic_forecast import (
+from bylot.limits.forecast import (
     HOUR_US,
     WEEK_HOURS,
     TrafficState,
@@ -21,8 +18,11 @@ from bylot.policies.traffic_forecast import (
     note_request,
     sum_rates,
 )
+from bylot.limits.rows import compute_row_units
+from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import Calendar, compute_utc_offset, list_edges
+from bylot.problem.change import ProblemChange
 from bylot.problem.window_bounds import DAYS_PER_WINDOW, find_least_costs, mark_totals
 
 PERIOD, TOTAL, MEAN = 0, 1, 2

@@ -5,13 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.numerics.embedded import jit_apart, jit_embedded
-from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_scalar
-from bylot.numerics.sampling import is_first_draw
-from bylot.policies.base import BoundPolicy, ProblemChange
-from bylot.policies.constraint_rows import ConstraintRows, compute_row_units
-from bylot.policies.fallback_schedule import SUM_TOLERANCE, FallbackSchedule
-from bylot.policies.learned_costs import (
+from bylot.limits.costs import (
     CostRisk,
     LearnedCosts,
     compute_open_cost,
@@ -21,7 +15,9 @@ from bylot.policies.learned_costs import (
     migrate_learned_costs,
     start_learned_costs,
 )
-from bylot.policies.windows import (
+from bylot.limits.rows import ConstraintRows, compute_row_units
+from bylot.limits.schedule import SUM_TOLERANCE, FallbackSchedule
+from bylot.limits.windows import (
     HISTORY_HOURS,
     MEAN,
     PERIOD,
@@ -35,6 +31,10 @@ from bylot.policies.windows import (
     learn_group_shares,
     make_window_state,
 )
+from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_scalar
+from bylot.numerics.sampling import is_first_draw
+from bylot.problem.change import BoundPolicy, ProblemChange
 
 
 class Guard(NamedTuple):

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from bylot.limits.budget import get_mean_rows
+from bylot.limits.costs import make_largest_cost_rows
+from bylot.limits.rows import make_constraint_rows
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import SUBSTITUTE_STREAM, RngKey, draw_uniforms
 from bylot.numerics.sampling import fill_cumulative, find_first_above
-from bylot.policies.budget import get_mean_rows
-from bylot.policies.constraint_rows import make_constraint_rows
-from bylot.policies.learned_costs import make_largest_cost_rows
 from bylot.problem import Problem
 
 

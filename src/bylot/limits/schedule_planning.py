@@ -6,15 +6,15 @@ is compiled: it bisects the margin by which maximum-entropy panels keep the limi
 
 import numpy as np
 
-from bylot.numerics.jit import Floats, jit
-from bylot.numerics.kl_projection import kl_project
-from bylot.numerics.set_selection import choose_top_m, repeat_members
-from bylot.policies.fallback_schedule import (
+from bylot.limits.schedule import (
     FallbackSchedule,
     arrange_sets,
     compute_set_costs,
     compute_set_shares,
 )
+from bylot.numerics.jit import Floats, jit
+from bylot.numerics.kl_projection import kl_project
+from bylot.numerics.set_selection import choose_top_m, repeat_members
 
 MARGIN_HALVINGS = 7
 MAX_PLANNING_MULTIPLIER = 1e4  # of a row; more than that is infeasible

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from bylot.policies.budget import compute_later_cost, compute_reserved_cost
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.learned_costs import get_guarded_row, is_varying
-from bylot.policies.traffic_forecast import forecast_requests
+from bylot.limits.budget import compute_later_cost, compute_reserved_cost
+from bylot.limits.costs import get_guarded_row, is_varying
+from bylot.limits.forecast import forecast_requests
+from bylot.limits.rows import compute_row_units
 from bylot.problem import Problem
 from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot.limits.rows import ConstraintRows
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.set_selection import choose_top_m, repeat_members
-from bylot.policies.constraint_rows import ConstraintRows
 
 SCHEDULE_ROUNDS = 1_000  # rounds; quotas are rounded to so many parts
 SCHEDULE_LENGTHS = tuple(factor * SCHEDULE_ROUNDS for factor in (1, 10, 100))  # short ones first

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot.limits.rows import ConstraintRows, compute_row_units
+from bylot.limits.schedule import SCHEDULE_ROUNDS, FallbackSchedule
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.policies.base import ProblemChange
-from bylot.policies.constraint_rows import ConstraintRows, compute_row_units
-from bylot.policies.fallback_schedule import SCHEDULE_ROUNDS, FallbackSchedule
 from bylot.problem import Problem
+from bylot.problem.change import ProblemChange
 
 RESERVE_SIGMAS = 3.0  # standard errors that are kept in reserve
 DECLARED_REPORTS = 3.0  # that a declared cost counts as

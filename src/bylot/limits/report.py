@@ -5,8 +5,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from bylot.numerics.jit import Floats
-from bylot.policies.budget import (
+from bylot.limits.budget import (
     Budget,
     Guard,
     bound_schedule_cost,
@@ -15,9 +14,10 @@ from bylot.policies.budget import (
     get_mean_rows,
     get_schedule,
 )
-from bylot.policies.constraint_rows import compute_row_units
-from bylot.policies.learned_costs import CostRisk, compute_open_cost
-from bylot.policies.windows import PERIOD
+from bylot.limits.costs import CostRisk, compute_open_cost
+from bylot.limits.rows import compute_row_units
+from bylot.limits.windows import PERIOD
+from bylot.numerics.jit import Floats
 from bylot.problem import Problem
 
 PromiseName = Literal["certain", "declared", "reserve", "broken"]

@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.numerics.embedded import jit_apart, jit_embedded
-from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.scratch_arrays import scratch_floats
-from bylot.numerics.set_selection import choose_top_m, count_available
-from bylot.policies.base import dispatch_by_type
-from bylot.policies.budget import (
+from bylot.limits.budget import (
     Budget,
     Guard,
     advance_windows,
@@ -24,21 +19,7 @@ from bylot.policies.budget import (
     compute_later_cost,
     fill_guarded_cost,
 )
-from bylot.policies.budget_report import PromiseName, name_promise
-from bylot.policies.constraint_rows import (
-    ConstraintRows,
-    SlaterPoint,
-    compute_row_units,
-    find_slater_point,
-    make_constraint_rows,
-)
-from bylot.policies.fallback_schedule import (
-    FallbackSchedule,
-    compute_shortest_period,
-    plan_schedule,
-    schedule_from_sets,
-)
-from bylot.policies.learned_costs import (
+from bylot.limits.costs import (
     CostRisk,
     get_guarded_row,
     has_varying_cost,
@@ -46,7 +27,7 @@ from bylot.policies.learned_costs import (
     make_exact_risk,
     make_largest_cost_rows,
 )
-from bylot.policies.panel_replacement import (
+from bylot.limits.panel_replacement import (
     AdmittedPanel,
     compute_overrun,
     fill_panel_cost,
@@ -54,8 +35,22 @@ from bylot.policies.panel_replacement import (
     is_inside,
     replace_panel,
 )
-from bylot.policies.panel_replacement import compute_panel_cost as compute_panel_cost
-from bylot.policies.windows import (
+from bylot.limits.panel_replacement import compute_panel_cost as compute_panel_cost
+from bylot.limits.report import PromiseName, name_promise
+from bylot.limits.rows import (
+    ConstraintRows,
+    SlaterPoint,
+    compute_row_units,
+    find_slater_point,
+    make_constraint_rows,
+)
+from bylot.limits.schedule import (
+    FallbackSchedule,
+    compute_shortest_period,
+    plan_schedule,
+    schedule_from_sets,
+)
+from bylot.limits.windows import (
     MEAN,
     PERIOD,
     TOTAL,
@@ -66,6 +61,11 @@ from bylot.policies.windows import (
     make_plain_windows,
     make_window_rule,
 )
+from bylot.numerics.dispatch import dispatch_by_type
+from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.scratch_arrays import scratch_floats
+from bylot.numerics.set_selection import choose_top_m, count_available
 from bylot.problem import Problem
 
 DEFAULT_PERIOD_ROUNDS = 5_000  # without a horizon and a period of the problem

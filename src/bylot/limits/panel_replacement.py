@@ -7,11 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.numerics.embedded import jit_apart, jit_embedded
-from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.numerics.sampling import add_panel_cost
-from bylot.numerics.set_selection import choose_top_m, count_available, exchange_dearest
-from bylot.policies.budget import (
+from bylot.limits.budget import (
     Budget,
     Guard,
     book_round,
@@ -20,8 +16,12 @@ from bylot.policies.budget import (
     find_allowance,
     get_schedule,
 )
-from bylot.policies.learned_costs import get_guarded_row, is_uncertain
-from bylot.policies.windows import MEAN, PERIOD, TOTAL
+from bylot.limits.costs import get_guarded_row, is_uncertain
+from bylot.limits.windows import MEAN, PERIOD, TOTAL
+from bylot.numerics.embedded import jit_apart, jit_embedded
+from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.sampling import add_panel_cost
+from bylot.numerics.set_selection import choose_top_m, count_available, exchange_dearest
 
 
 class Overrun(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bylot.limits.budget import Budget, Guard, close_window
+from bylot.numerics.dispatch import dispatch_by_type
 from bylot.numerics.jit import jit
-from bylot.policies.base import dispatch_by_type
-from bylot.policies.budget import Budget, Guard, close_window
 
 LEDGER = np.dtype(
     [

@@ -5,18 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.numerics.embedded import jit_apart
-from bylot.numerics.jit import Floats, jit
-from bylot.policies.budget import Budget, Guard, get_schedule
-from bylot.policies.learned_costs import (
+from bylot.limits.budget import Budget, Guard, get_schedule
+from bylot.limits.costs import (
     RESERVE_SIGMAS,
     compute_open_cost,
     compute_reserve,
     is_uncertain,
     is_varying,
 )
-from bylot.policies.validation import SettingKind, is_number_in
-from bylot.policies.windows import (
+from bylot.limits.windows import (
     MEAN,
     MEAN_ROUNDS,
     PERIOD,
@@ -25,13 +22,11 @@ from bylot.policies.windows import (
     find_level,
     forecast_windows,
 )
+from bylot.numerics.embedded import jit_apart
+from bylot.numerics.jit import Floats, jit
 
 LEAD, MAX_LEAD = 0.5, 0.02  # of the largest excess, in rounds; of a period, at most
 DEFAULT_PACE = 1.25  # by which a limit may be loosened after cheap rounds; 1: not at all
-PACE_SETTING = SettingKind(
-    "a factor from 1 to 2, or None for fixed bounds",
-    lambda value: value is None or is_number_in(value, 1, 2),
-)
 
 
 class Pace(NamedTuple):
