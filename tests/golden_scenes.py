@@ -40,7 +40,7 @@ COSTS: dict[str, list[float]] = {
     "usd": [1.0, 2.0, 3.0, 1.5, 0.5, 4.0, 2.2, 0.9],
     "gpu": [0, 1, 1, 0, 0, 1, 0, 1],
 }
-LARGEST = [2.0, 5.0, 4.0, 1.5, 2.5, 9.0, 2.2, 4.0]
+LARGEST = [2.0, 5.0, 4.0, 1.5, 2.5, 9.0, 2.2, 3.5]
 ACTUAL = [
     1.3,
     1.2,
@@ -75,6 +75,7 @@ class Scene:
     """A problem, the policies and ways that play it, and what happens at each step.
 
     bills:     costs are reported, some late, some never, most of them other than declared
+    dear:      one bill in four is so many times as high
     outages:   some experts are not available now and then
     exchanges: decisions are cancelled and members are replaced now and then
     edits:     the problem that is in force from a step on
@@ -87,6 +88,7 @@ class Scene:
     contexts: tuple[str | None, ...] = (None,)
     tenants: tuple[str | None, ...] = (None,)
     bills: bool = False
+    dear: float = 1.0
     outages: bool = False
     exchanges: bool = False
     edits: Mapping[int, bylot.Problem] = field(default_factory=dict)
@@ -137,6 +139,22 @@ def list_scenes() -> dict[str, Scene]:
     smaller = Pool(EXPERTS[:-2], {name: row[:-2] for name, row in COSTS.items()})
     elsewhere = bylot.at_most("usd", 90.0, per="day", zone="America/New_York")
     own = {50: ("t1", (tenant_day.at(15.0),)), 180: ("t1", ()), 200: ("t0", (tenant_day.at(60.0),))}
+    overspent = make_problem(
+        bylot.at_most("usd", 5.5),
+        bylot.at_least(NEW, 0.4),
+        HOUR.at(25.0),
+        DAY.at(200.0),
+        bylot.at_least(NEW, 0.5, per="day", zone=ZONE),
+        bylot.at_most(SMALL, 1.0, per="hour", zone=ZONE),
+        period=40,
+    )
+    overspent_by_tenants = make_problem(
+        tenant_day.at(70.0),
+        bylot.at_least(NEW, 0.5, per="day", zone=ZONE, scope="tenant"),
+        bylot.at_most("usd", 60.0, per="day", zone=ZONE, where={"context": ["a"]}),
+        bylot.at_most("usd", 5.0, where={"context": ["b"]}),
+        period=30,
+    )
     return {
         "period": Scene(period, PRODUCT),
         "two-sided": Scene(two_sided, PRODUCT),
@@ -167,6 +185,17 @@ def list_scenes() -> dict[str, Scene]:
             ROUTERS,
             tenants=("t0", "t0", "t1", "t2"),
             bills=True,
+        ),
+        "overspent": Scene(overspent, GUARDED, ROUTERS, bills=True, dear=5.0, outages=True),
+        "overspent tenant": Scene(
+            overspent_by_tenants,
+            ("noisy-or",),
+            ROUTERS,
+            contexts=("a", "b"),
+            tenants=("t0", "t1"),
+            bills=True,
+            dear=5.0,
+            outages=True,
         ),
         "outage": Scene(period, PRODUCT, ROUTERS, outages=True),
         "outage hour": Scene(nested, GUARDED, ROUTERS, outages=True),
@@ -418,6 +447,8 @@ class RouterPlay:
         for name in made.subset:
             i = int(name[1:]) % len(EXPERTS)
             spend[name] = min(ACTUAL[i] * self.rng.uniform(0.5, 1.5), LARGEST[i])
+        if self.scene.dear > 1.0 and self.rng.random() < 0.25:
+            spend = {name: self.scene.dear * cost for name, cost in spend.items()}
         return spend if self.rng.random() < 0.7 else sum(spend.values())
 
     def describe_end(self) -> dict[str, Any]:

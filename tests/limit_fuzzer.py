@@ -134,7 +134,7 @@ class LimitFuzzer:
         self.unsure: dict[int, float] = {}  # limits in periods, until which period
         self.forgotten: dict[int, int] = {}  # periods missed that the ledger does not know of
         self.edits: tuple[str, ...] = ("pool", "costs", "bound")
-        self.counts = dict.fromkeys(("decided", "refused", "edited", "settled"), 0)
+        self.counts = dict.fromkeys(("decided", "refused", "edited", "settled", "missed"), 0)
 
     def step(self) -> None:
         """Send a command."""
@@ -159,8 +159,10 @@ class LimitFuzzer:
             "context": self.rng.choice(self.setup.contexts),
             "tenant": self.rng.choice(self.setup.tenants),
         }
-        if self.rng.random() < 0.15:
-            labels["available"] = self.rng.sample(self.pool.experts, 3)
+        if self.rng.random() < 0.3:
+            labels["available"] = self.rng.choice(
+                [self.rng.sample(self.pool.experts, 3), ["a", "b"]]
+            )
         try:
             decision = self.router.decide(**labels)
         except BudgetSpent:
@@ -181,7 +183,8 @@ class LimitFuzzer:
             spend = {name: part * most for name, most in made.largest.items()}
         else:
             share = made.call.booked["usd"] / len(made.decision.subset)
-            spend = {name: share * self.rng.uniform(0.2, 2.2) for name in made.decision.subset}
+            most = self.rng.choice([2.0, 2.0, 2.0, 9.0])
+            spend = {name: share * self.rng.uniform(0.2, most) for name in made.decision.subset}
         return self.rng.choice([spend, sum(spend.values())])
 
     def report(self, made: Made, value: float | None, spend: Any) -> None:
@@ -332,6 +335,7 @@ class LimitFuzzer:
     def check(self) -> None:
         """Compare what the status says of every limit with the ledger."""
         status: RouterStatus = self.router.status()
+        self.counts["missed"] = max(self.counts["missed"], sum(self.ledger.missed.values()))
         for j, limit in enumerate(status.limits):
             if is_in_periods(self.limits[j]):
                 self.check_period(j, limit, status)
