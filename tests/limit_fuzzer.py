@@ -17,7 +17,7 @@ from limit_ledger import TOLERANCE, Account, Call, LimitLedger
 ZONE = "Europe/Berlin"
 PERIOD = 12
 PAUSES_S = [1, 20, 60, 60, 600, 1_800, 7_200, 40_000]
-TRAFFIC_CHECKS = (32, 64, 128, 256)  # decisions before which a router looks at its traffic
+TRAFFIC_CHECKS = (32, 64, 128, 256)  # decisions before which a router may follow its traffic
 EXPERTS = ("a", "b", "c", "d", "e", "f")
 FIRST_EXPERTS = EXPERTS[:5]
 USD = {"a": 1.0, "b": 2.0, "c": 0.5, "d": 1.5, "e": 3.0, "f": 2.5}
@@ -170,11 +170,16 @@ class LimitFuzzer:
             return
         self.counts["decided"] += 1
         largest = {name: self.pool.largest[name] for name in decision.subset}
-        call = Call(self.router.now, labels["tenant"], decision.spend, context=labels["context"])
-        if self.setup.has_largest:
-            call.most = {"usd": sum(largest.values())}
+        most = self.sum_largest(largest)
+        call = Call(self.router.now, labels["tenant"], decision.spend, most, labels["context"])
         self.ledger.book(call)
         self.waiting.append(Made(decision, call, largest))
+        if decision.t in TRAFFIC_CHECKS and self.has_periods_and_windows:
+            self.restart_periods()
+
+    def sum_largest(self, largest: dict[str, float]) -> dict[str, float]:
+        """What a panel may cost at most, if that is declared."""
+        return {"usd": sum(largest.values())} if self.setup.has_largest else {}
 
     def draw_costs(self, made: Made) -> Any:
         """What a panel cost: what each member did, or the sum."""
@@ -257,9 +262,14 @@ class LimitFuzzer:
 
     def was_bound_again(self, decision: bylot.Decision) -> bool:
         """Whether a cancelled decision would stay in its period: see `test_router_and_log`."""
-        has_both = any(map(is_in_periods, self.limits)) and any(limit.per for limit in self.limits)
         made = self.counts["decided"]
-        return has_both and any(decision.t < check < made for check in TRAFFIC_CHECKS)
+        checked = any(decision.t <= check < made for check in TRAFFIC_CHECKS)
+        return checked and self.has_periods_and_windows
+
+    @property
+    def has_periods_and_windows(self) -> bool:
+        """Whether the router may set its periods anew when it has learned its traffic."""
+        return any(map(is_in_periods, self.limits)) and any(limit.per for limit in self.limits)
 
     def settle_cancelled(self) -> None:
         """Report what a decision cost although it was cancelled."""
@@ -274,10 +284,8 @@ class LimitFuzzer:
             found = self.router.replace(made.decision.id, self.rng.choice(made.decision.subset))
             if found is not None:
                 made.decision = found
-                made.call.booked = found.spend
                 made.largest = {name: self.pool.largest[name] for name in found.subset}
-                if self.setup.has_largest:
-                    made.call.most = {"usd": sum(made.largest.values())}
+                self.ledger.exchange(made.call, found.spend, self.sum_largest(made.largest))
 
     def edit(self) -> None:
         """Change the pool, the costs or a bound."""
@@ -305,7 +313,9 @@ class LimitFuzzer:
         self.restart_periods()
 
     def restart_periods(self) -> None:
-        """After an edit, only the requests of a period are known until the next but one."""
+        """After an edit, or when the traffic was learned, only count the requests of a period, and
+        compare its costs from the next but one on.
+        """
         period = self.router.status().period
         assert period is not None
         for j, limit in enumerate(self.limits):

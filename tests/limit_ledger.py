@@ -122,8 +122,18 @@ class LimitLedger:
     def settle(self, call: Call, bill: Mapping[str, float]) -> None:
         """Book what a call cost; what was reported before is corrected."""
         call.bill.update(bill)
+        self.judge_again(call)
+
+    def exchange(self, call: Call, booked: Mapping[str, float], most: Mapping[str, float]) -> None:
+        """Book other costs for a call, of which a member was replaced."""
+        call.booked = booked
+        call.most = most
+        self.judge_again(call)
+
+    def judge_again(self, call: Call) -> None:
+        """Judge the windows before the current ones again that have a call."""
         for j, key, place in self.find_places(call):
-            if place == -2 and self.limits[j].name in bill:
+            if place == -2:
                 self.judge(j, key)
 
     def cancel(self, call: Call) -> None:
