@@ -5,8 +5,8 @@
 
 The first plays those golden plays with a word of these in their names, and says which of them are
 not as recorded. Nothing is compiled, so a change can be tried at once; a play takes a second or
-two. The bits are those of compiled code but in a few plays with learned costs and budgets, in which
-numpy sorts equal numbers in another order: compare these with the same run of the commit before.
+two. The bits are those of compiled code in most plays. Where they are not (numpy sorts equal values
+in another order, for example), compare with the same run of the commit before.
 """
 
 import ctypes
