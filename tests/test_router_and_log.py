@@ -1,0 +1,215 @@
+"""A router in memory and one with a log answer the same commands alike, errors included."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylot
+from bylot.errors import BudgetSpent, BylotError, RewardConflict
+from bylot.problem import Limit
+from bylot.router.status import RouterStatus
+from limit_fuzzer import SETUPS, LimitFuzzer
+from scripted_routers import MemoryRouter, StoredRouter
+
+SEEDS = int(os.environ.get("BYLOT_PAIR_SEEDS", "2"))
+STEPS = 250
+OF_THE_LOG = ("id", "router", "version", "at", "key")
+"""Fields of a decision that differ between both, or that only a stored one has."""
+STATE = ("decisions", "rewards", "contexts", "mean_reward", "kept", "limits", "q", "period")
+DECISION_ID = re.compile(r"\bd\d+\b|\btriage\.1\.\d+(\.[0-9a-f]+)?")
+
+
+class RouterPair:
+    """Two routers of the same problem that get the same commands, and must answer alike."""
+
+    def __init__(self, problem: bylot.Problem, policy: str) -> None:
+        self.memory = MemoryRouter(problem, policy)
+        self.stored = StoredRouter(problem, policy)
+        self.ids: dict[str, str] = {}  # in the log, by those in memory
+
+    @property
+    def now(self) -> float:
+        return self.memory.now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        self.memory.now = self.stored.now = now
+
+    def ask_both(self, ask: Callable[[Any], Any]) -> tuple[Any, Any]:
+        """Give both the same command; if both refuse it alike, raise the error."""
+        found = [catch_error(ask, router) for router in (self.memory, self.stored)]
+        if any(isinstance(answer, BylotError) for answer in found):
+            assert describe_error(found[0]) == describe_error(found[1])
+            raise found[0]
+        return found[0], found[1]
+
+    def decide(self, **labels: Any) -> bylot.Decision:
+        here, there = self.ask_both(lambda router: router.decide(**labels))
+        self.ids[here.id] = there.id
+        for field in bylot.Decision.__struct_fields__:
+            if field not in OF_THE_LOG:
+                assert getattr(here, field) == getattr(there, field), field
+        return here  # type: ignore[no-any-return]
+
+    def report(self, id: str, value: float | None = None, spend: Any = None) -> str:
+        ids = {MemoryRouter: id, StoredRouter: self.ids[id]}
+        here, there = self.ask_both(lambda router: router.report(ids[type(router)], value, spend))
+        assert here == there
+        return str(here)
+
+    def cancel(self, id: str) -> bool:
+        return False  # a router in memory cannot
+
+    def replace(self, id: str, failed: str) -> None:
+        """Nor this."""
+
+    def edit(self, problem: bylot.Problem) -> None:
+        self.ask_both(lambda router: router.edit(problem))
+
+    def set_tenant(self, tenant: str, limits: tuple[Limit, ...]) -> None:
+        self.ask_both(lambda router: router.set_tenant(tenant, limits))
+
+    def status(self) -> RouterStatus:
+        here, there = self.ask_both(lambda router: router.status())
+        for field in STATE:
+            assert getattr(here, field) == getattr(there, field), field
+        return here  # type: ignore[no-any-return]
+
+    def measure_tenant(self, tenant: str) -> Any:
+        here, there = self.ask_both(lambda router: router.measure_tenant(tenant))
+        assert here == there
+        return here
+
+    def reopen(self, path: Path) -> None:
+        self.ask_both(lambda router: router.reopen(path))
+
+    def check(self) -> None:
+        self.stored.check()
+
+
+def catch_error(ask: Callable[[Any], Any], router: Any) -> Any:
+    """The answer of a router, or its error."""
+    try:
+        return ask(router)
+    except BylotError as error:
+        return error
+
+
+def describe_error(answer: object) -> tuple[object, ...]:
+    """What must be equal of two errors: all but the ids and, of a spent budget, the remedy."""
+    if isinstance(answer, BudgetSpent):
+        return BudgetSpent, answer.limit, answer.resets_at
+    return type(answer), DECISION_ID.sub("ID", str(answer))
+
+
+def make_mark(reason: str) -> pytest.MarkDecorator:
+    """Mark a test as one that fails, and must fail, for this reason."""
+    return pytest.mark.xfail(reason=reason, strict=True, raises=(AssertionError, RewardConflict))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("setup", SETUPS)
+def test_router_and_log_answer_random_commands_alike(setup: str, seed: int, tmp_path: Path) -> None:
+    roomy = [
+        limit.at(4 * limit.bound) if limit.is_total else limit for limit in SETUPS[setup].limits
+    ]
+    played = replace(SETUPS[setup], limits=tuple(roomy))
+    steps = refused = 0
+    while steps < STEPS:
+        fuzzer = LimitFuzzer(RouterPair, played, 1_000 * seed + refused, tmp_path / "router.json")
+        fuzzer.edits = ("costs", "bound")
+        while steps < STEPS and not fuzzer.counts["refused"]:  # from then on they differ: see below
+            fuzzer.router.status()
+            fuzzer.step()
+            steps += 1
+        fuzzer.router.check()
+        refused += fuzzer.counts["refused"]
+    assert refused < STEPS / 10, "the test would pass if every request were refused"
+
+
+# The rest are disagreements that are known. Who removes one removes its mark.
+
+
+def make_problem(*limits: Limit, **more: Any) -> bylot.Problem:
+    costs = {"usd": [1.0, 2.0, 3.0]}
+    return bylot.Problem(["a", "b", "c"], costs, limits, draws=2, **more)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [MemoryRouter, pytest.param(StoredRouter, marks=make_mark("the log refuses the reward"))],
+)
+def test_costs_and_then_the_reward_can_have_one_key(kind: Any) -> None:
+    router = kind(make_problem(bylot.at_most("usd", 4.0)), "distinct")
+    made = router.decide()
+    assert router.report(made.id, None, 2.0, key="k") == "settled"
+    assert router.report(made.id, 0.5, None, key="k") == "learned"
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(MemoryRouter, marks=make_mark("it refuses the bill")), StoredRouter]
+)
+def test_a_bill_after_the_reward_is_settled(kind: Any) -> None:
+    router = kind(make_problem(bylot.at_most("usd", 4.0)), "distinct")
+    made = router.decide()
+    assert router.report(made.id, 0.5) == "learned"
+    assert router.report(made.id, None, 2.0) == "settled"
+    assert router.status().costs["usd"].settled == 2.0
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(MemoryRouter, marks=make_mark("it says late")), StoredRouter]
+)
+def test_the_reward_of_a_decision_from_before_an_edit_of_the_pool_is_noted(kind: Any) -> None:
+    problem = make_problem(bylot.at_most("usd", 4.0))
+    router = kind(problem, "distinct")
+    made = router.decide()
+    router.edit(problem.replace(experts=["a", "b", "c", "d"], costs={"usd": [1.0, 2.0, 3.0, 1.5]}))
+    assert router.report(made.id, 0.5, 2.0) == "noted"
+    assert router.status().costs["usd"].settled == 2.0
+
+
+@make_mark("the period keeps the decision and its cost")
+def test_a_cancelled_decision_from_before_an_edit_is_refunded_in_its_period() -> None:
+    problem = make_problem(bylot.at_most("usd", 4.0), bylot.at_most("usd", 4e3, per="day"))
+    router = StoredRouter(problem, "distinct")
+    made = [router.decide() for _ in range(5)]
+    router.edit(problem.replace(limits=[problem.limits[0], problem.limits[1].at(5e3)]))
+    assert router.cancel(made[2].id)
+    period = router.status().period
+    assert period is not None
+    assert period.played == 4
+
+
+@make_mark("to learn its traffic counts as an edit: the period keeps the decision and its cost")
+def test_a_cancelled_decision_is_refunded_although_the_traffic_was_learned() -> None:
+    limits = bylot.at_most("usd", 4.0), bylot.at_most("usd", 4e3, per="day")
+    router = StoredRouter(make_problem(*limits, period=24, traffic=40.0), "distinct")
+    made = []
+    for _ in range(34):  # the traffic is looked at after 32
+        router.now += 7_200
+        made.append(router.decide())
+    assert router.cancel(made[30].id)
+    period = router.status().period
+    assert period is not None
+    assert period.played == 34 % 24 - 1
+
+
+@make_mark(
+    "Router counts a refused request at once, the log with the next decision and by the hour"
+)
+def test_refused_requests_are_forecast_alike() -> None:
+    problem = make_problem(bylot.at_most("usd", 8.0, per="hour"), traffic=100.0)
+    pair = RouterPair(problem, "noisy-or")
+    for _ in range(60):
+        pair.now += 300
+        try:
+            pair.decide()
+        except BudgetSpent:
+            continue
+        pair.status()
