@@ -8,13 +8,13 @@ export PIP_CONSTRAINT := constraints.txt
 # The tests start some hundred processes, which share the compiled bytecode as installed copies do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo serve paper gateway-demo cluster-demo check-haproxy test browser pictures slow check format bench faults soak package docs clean
+.PHONY: help demo serve paper gateway-demo cluster-demo check-haproxy test test-paper browser pictures slow check format bench faults soak package docs clean
 
 help:
 	@echo 'make demo      route requests to a made-up pool: what is learned, earned, spent and kept'
 	@echo 'make serve     a server with live traffic, and its dashboard in the browser; PORT=8000'
 	@echo 'make paper     a small version of the experiments of the paper, and a verdict on each claim'
-	@echo 'make test      install everything and run the test suite'
+	@echo 'make test      install everything and run the tests of the product'
 	@echo 'CONTRIBUTING.md lists the others.'
 
 demo: .venv/.demo
@@ -38,7 +38,10 @@ check-haproxy:
 	  echo 'make cluster-demo needs haproxy: install it (Debian: apt install haproxy) and try again.' >&2; exit 1; }
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not paper"
+
+test-paper: .venv/.dev
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and paper"
 
 browser: .venv/.dev
 	$(BIN)/python -m pytest -q tests/test_dashboard_browser.py tests/test_dashboard_states.py

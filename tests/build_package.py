@@ -11,8 +11,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("bylot", "bylot_bench", "bylot_paper")
-IN_SDIST = ("Makefile", "CHANGELOG.md", "constraints.txt", "tests/conftest.py", "docs/index.md")
+PACKAGES = ("bylot", "bylot_paper")
+IN_SDIST = (
+    *("Makefile", "CHANGELOG.md", "constraints.txt", "tests/conftest.py", "docs/index.md"),
+    "src/bylot_bench/__init__.py",
+)
 
 
 def run(*words: object, folder: Path = ROOT, **variables: str) -> str:

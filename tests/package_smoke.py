@@ -57,6 +57,14 @@ def check_simulation(folder: Path) -> None:
     assert any((folder / "out").iterdir())
 
 
+def check_bench(folder: Path) -> None:
+    """Benchmarks are not in the package, and the command says where they are."""
+    done = subprocess.run([BYLOT, "bench", "start"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    assert "bylot_bench" in done.stderr, done.stderr
+    assert "repository" in done.stderr, done.stderr
+
+
 def check_server(folder: Path) -> None:
     """A server decides and learns, and has its pages, styles and scripts."""
     from bylot import Client
@@ -96,7 +104,7 @@ def wait_until_ready(server: "subprocess.Popen[bytes]", seconds: float = 300) ->
 
 
 def main() -> int:
-    checks = [check_import, check_problem_files, check_simulation, check_server]
+    checks = [check_import, check_problem_files, check_simulation, check_bench, check_server]
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
         for check in checks:

@@ -6,8 +6,8 @@
 import sys
 
 from bylot.cli import main
-from bylot.policies import Random
 from bylot.server import policy_compiler
+from bylot_paper.policies.random_panels import Random
 
 if __name__ == "__main__":
     vars(policy_compiler)["resolve_policy"] = lambda *_: Random()

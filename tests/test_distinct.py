@@ -14,11 +14,12 @@ from bylot.errors import OutOfReachWarning, PolicyError
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
-from bylot.policies import Cbwk, Cucb, Distinct, Moe, TsBwk
+from bylot.policies import Distinct
 from bylot.policies.base import Ticket, compute_inclusion, decide, learn
 from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
 from bylot.policies.mirror_ascent import make_gradient_state
 from bylot.router.core import iterate_arrays
+from bylot_paper.policies.bandits import Cbwk, Cucb, Moe, TsBwk
 from sample_problem import (
     make_five_expert_problem,
     make_reward_feedback,

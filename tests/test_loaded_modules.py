@@ -36,7 +36,7 @@ def test_optimum_loads_neither_the_paper_nor_polars_nor_matplotlib() -> None:
 
 
 def test_simulate_loads_matplotlib_only_to_draw(tmp_path: Path) -> None:
-    options = ("--rounds", "40", "--seeds", "1", "--policy", "random", "--out", str(tmp_path))
+    options = ("--rounds", "40", "--seeds", "1", "--policy", "distinct", "--out", str(tmp_path))
     code, modules, _ = run_verb("simulate", str(ADS / "problem.yaml"), *options)
     assert code == 0
     assert not {"polars", "bylot_paper", "bylot_bench"} & modules

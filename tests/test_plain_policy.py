@@ -11,7 +11,8 @@ from numpy.testing import assert_array_equal
 from bylot import Problem, Router, play, simulate
 from bylot.environments import Given, RewardDelay
 from bylot.errors import PolicyError
-from bylot.policies import Cucb, policy_to_data, resolve_policy
+from bylot.policies import policy_to_data, resolve_policy
+from bylot_paper.policies.bandits import Cucb
 from sample_problem import make_five_expert_problem, make_recorded_environment
 from test_baselines import SEED, ReferenceBaseline
 from traces import traces_are_equal

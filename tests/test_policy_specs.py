@@ -12,7 +12,6 @@ from bylot.policies import (
     POLICIES,
     POLICY_NAMES,
     Auto,
-    Cbwk,
     Distinct,
     NoisyOr,
     Omd,
@@ -20,6 +19,7 @@ from bylot.policies import (
     policy_from_data,
     policy_to_data,
 )
+from bylot_paper.policies.bandits import Cbwk
 
 NUMBERS = st.integers() | st.floats()
 TEXTS = NUMBERS.map(str) | st.sampled_from(["true", "False", "none", "NULL", "sum", "instant", "x"])

@@ -15,7 +15,6 @@ from bylot.policies import (
     Distinct,
     NoisyOr,
     Policy,
-    Strict,
     Tangent,
     noisy_or,
     policy_to_data,
@@ -63,7 +62,7 @@ def test_four_numbers_come_first_and_everything_else_with_details(
     distinct, count = data["policies"]["distinct"], len(data["limits"])
     assert lines == [
         f"limits           {count} on panels of 2 of 3 experts: all can be kept together",
-        "policies         4 of 4 checked can run (distinct, noisy-or, tangent, strict); the "
+        "policies         3 of 3 checked can run (distinct, noisy-or, tangent); the "
         "default is distinct",
         f"margin           {100 * distinct['margin']:.1f}%: all limits could be this much tighter "
         "at once and distinct could keep them",
@@ -81,7 +80,7 @@ def test_what_lets_more_policies_run_is_on_the_first_screen(
     _, details, data = run_check(tmp_path, TIGHT, capsys)
     assert main(["problem", "check", str(tmp_path / "pool.yaml")]) == 0
     text = capsys.readouterr().out
-    assert "2 of 4 checked can run (tangent, strict); the default is tangent\n" in text
+    assert "1 of 3 checked can run (tangent); the default is tangent\n" in text
     (looser,) = [line for line in text.splitlines() if "can run with" in line]
     assert looser in details
     assert f"at_most: {data['looser'][0]['at_most']}" in looser
@@ -95,7 +94,7 @@ def test_a_check_says_why_full_panels_cannot_be_drawn(
     costs = "experts: [ann, bob, cat]\ncosts: {usd: [4, 3, 1]}"
     content = f"{costs}\nlimits: {limits}\n{line}\n"
     code, text, data = run_check(tmp_path, content, capsys)
-    assert (code, data["policies"]["distinct"]["applies"]) == (0, False)
+    assert (code, data["policies"]["distinct"]["applies"]) == (1, False)
     shortest = data["policies"]["distinct"]["shortest_period"]
     assert f"{hint}{shortest}" in text
     _, _, longer = run_check(tmp_path, content.replace("od: 2", f"od: {shortest}"), capsys)
@@ -178,7 +177,6 @@ def test_smaller_panels_let_noisy_or_run_where_full_ones_are_infeasible(
     _, text, data = run_check(tmp_path, full, capsys)
     assert data["min_draws"] == 2
     assert data["policies"]["tangent"]["reason"] == "its panels may have fewer than 2 members"
-    assert data["policies"]["strict"]["reason"] == "its panels may have fewer than 2 members"
     assert "noisy-or may ask" not in text
 
 
@@ -342,20 +340,6 @@ def test_a_period_that_is_too_short_is_reported(
     assert data["policies"]["distinct"]["shortest_period"] > 1
 
 
-def test_strict_applies_exactly_where_it_is_reported_to(tmp_path: Path) -> None:
-    refused = set()
-    for path in write_problem_files(tmp_path):
-        file = read(path)
-        one = check_problem(file)["policies"]["strict"]
-        refused.add(bool(one["reason"]))
-        if one["reason"]:
-            with pytest.raises(PolicyError):
-                Strict().bind(file.problem)
-        else:
-            Strict().bind(file.problem)
-    assert refused == {True, False}
-
-
 def test_the_hospital_example_is_checked_with_experts_of_another_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -452,7 +436,7 @@ def test_limits_that_no_policy_keeps_are_named_with_bounds_that_are_enough(
     assert code == 1
     first = "1 on panels of 2 of 2 experts: no policy that was checked can keep 'usd' at_most 4.0 "
     assert f"{first}per request in icu (line 5); write at_most: 5.05 in line 5\n" in text
-    assert "0 of 4 checked can run; the default is noisy-or, which cannot" in text
+    assert "0 of 3 checked can run; the default is noisy-or, which cannot" in text
     assert [one["at_most"] for one in data["looser"]] == [5.05]
     assert run_check(tmp_path, f"{pool}limits:\n{icu}".replace("4, w", "5.05, w"), capsys)[0] == 0
     both = f"{pool}limits:\n{icu}  - {{cost: usd, at_most: 3}}\n"
@@ -528,7 +512,6 @@ def test_a_budget_of_the_calendar_is_explained_at_the_traffic(
     ]
     day = data["limits"][0]
     assert [day["lowest"], day["highest"]] == pytest.approx([2_000, 8_400])  # 4.2 by the month
-    assert not data["policies"]["strict"]["applies"]
     refused = (
         "all can be kept together by refusing requests: at least 10,874 of 60,874 in an average "
     )

@@ -20,10 +20,12 @@ from bylot.errors import PolicyCompiling, PolicyError
 from bylot.eventlog.command_handler import IDLE_ROUTER_CHECK_US, CommandHandler
 from bylot.eventlog.commands import CreateRouter, MakeDecision
 from bylot.eventlog.repository import RouterRepository
-from bylot.policies import Anytime, Greedy, Omd, Policy, Random
+from bylot.policies import Anytime, Omd, Policy
 from bylot.server import policy_compiler
 from bylot.server.policy_compiler import PolicyCompiler, load_from_cache, name_compiled_code
 from bylot.store import RouterRow, Store
+from bylot_paper.policies.bandits import Greedy
+from bylot_paper.policies.random_panels import Random
 from live_server import (
     FIVE_EXPERTS,
     ServerClient,

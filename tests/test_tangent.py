@@ -27,7 +27,6 @@ from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent
 from bylot.policies.base import Ticket, compute_distribution, decide, learn
-from bylot.policies.iid_draws import IidState, TangentRule
 from bylot.policies.iid_limits import (
     fill_tangent_rows,
     find_iid_exploration,
@@ -35,6 +34,7 @@ from bylot.policies.iid_limits import (
     solve_max_entropy_draws,
 )
 from bylot.policies.mirror_ascent import make_gradient_state
+from bylot.policies.tangent import IidState, TangentRule
 from bylot.router.core import iterate_arrays
 from sample_problem import (
     make_five_expert_problem,

@@ -13,8 +13,9 @@ from itertools import product
 from typing import Any, NamedTuple, cast, get_args
 
 from bylot.errors import BylotError
-from bylot.policies import POLICY_CLASSES, Cbwk, Cucb, Moe, Omd, Policy, find_policy
+from bylot.policies import POLICIES, Omd, Policy, find_policy
 from bylot.policies.validation import FeedbackKind
+from bylot_paper.policies.bandits import Cbwk, Cucb, Moe
 from bylot_paper.scenarios import ALL_LEVELS, BUILT_IN_SCENARIOS, PAPER_LEVELS, find_level_smoothing
 
 PAPER_POLICIES = ("random", "greedy", "cucb", "cbwk", "ts", "ts-bwk", "moe", "omd")
@@ -82,7 +83,7 @@ def format_default_tuning(policy: str) -> str:
     >>> format_default_tuning("distinct")
     'eta=1.0,patience=100.0,eps=0.02,batch=10'
     """
-    made: Any = POLICY_CLASSES[policy]()
+    made: Any = POLICIES[policy]
     return TUNING_FORM.format(made.eta, made.patience, made.eps, made.batch)
 
 

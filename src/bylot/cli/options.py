@@ -130,7 +130,7 @@ class DefaultsFormatter(argparse.HelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
         if "{policies}" in text:
-            from bylot.policies import POLICY_NAMES  # slow: only when help is printed
+            from bylot.policies import POLICY_NAMES
 
             text = text.format(policies=", ".join(POLICY_NAMES))
         unset = any(action.default is value for value in (None, False, argparse.SUPPRESS))
@@ -328,8 +328,8 @@ def format_policy(policy: "Policy | Auto") -> str:
     """Write a policy as it can be given here: its name and the settings that differ."""
     from bylot.policies import POLICIES, policy_to_data
 
-    for name, usual in POLICIES.items():
-        if policy == usual:
+    for name in (policy.name, *policy.variants):
+        if policy == POLICIES[name]:
             return name
     data = policy_to_data(policy)
     name = data.pop("name")

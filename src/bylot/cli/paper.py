@@ -3,6 +3,7 @@
 import argparse
 import os
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,6 +233,11 @@ def run_show_crowd(given: argparse.Namespace) -> None:
 
 def run_bench(given: argparse.Namespace) -> int:
     """Measure and print; 1 if the benchmark has bounds and one of them is missed."""
+    if find_spec("bylot_bench") is None:
+        what = "the benchmarks are in bylot_bench, which the installed package leaves out"
+        raise BylotError(
+            what, remedy="run pip install -e '.[bench]' in the folder of the repository"
+        )
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
     names = "soak", "routers", "decisions", "litellm", "store", "connections", "policies"

@@ -203,16 +203,14 @@ def parse_traffic(file: "ProblemFile", text: str | None) -> "Traffic | None":
 
 def choose_policies(file: "ProblemFile") -> list[str]:
     """The policies that are played by default: those that can keep all kinds of limits."""
-    from bylot.policies import POLICIES
+    from bylot.policies.catalog import list_policies
 
     windows = bool(file.problem.calendars)
     groups = file.problem.has_groups or file.problem.has_tenants
-    return [
-        name
-        for name in USUAL_POLICIES
-        if (POLICIES[name].keeps_windows or not windows)
-        and (POLICIES[name].keeps_groups or not groups)
-    ]
+    able = list_policies(
+        lambda policy: (policy.keeps_windows or not windows) and (policy.keeps_groups or not groups)
+    )
+    return [name for name in USUAL_POLICIES if name in able]
 
 
 def check_contexts(file: "ProblemFile", scenario: "Scenario") -> None:

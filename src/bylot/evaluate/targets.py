@@ -16,7 +16,8 @@ from bylot.errors import SavedFileError, TargetError
 from bylot.evaluate.log import refuse_duplicate_keys
 from bylot.numerics.jit import Bools, Floats
 from bylot.optima import IidOptimum
-from bylot.policies import POLICY_CLASSES, Policy
+from bylot.policies import Policy
+from bylot.policies.catalog import POLICY_CLASSES, is_installed
 from bylot.problem import Problem
 from bylot.problem.limits import float_from_real
 from bylot.problem.validation import suggest_known_name
@@ -72,8 +73,9 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
         state = router.core.preview_state(x, available)
         found = policy.distribution(router.core.rule, state, x, available)
         if found is None:
-            known = ", ".join(one.name for one in POLICY_CLASSES.values() if can_be_target(one))
-            what = f"{policy.name} does not draw from a known distribution; {known} do"
+            installed = filter(is_installed, POLICY_CLASSES)
+            known = [name for name in installed if can_be_target(POLICY_CLASSES[name])]
+            what = f"{policy.name} does not draw from a known distribution; {', '.join(known)} do"
             raise target_error(name, what, "use uniform, set:..., sets:... or draws:...")
         return found
 

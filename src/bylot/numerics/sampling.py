@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bylot.numerics.embedded import jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import DRAW_STREAM, RngKey, fill_uniforms
 from bylot.numerics.scratch_arrays import (
@@ -215,3 +216,13 @@ def fill_random_experts(
     for j in range(n_chosen):
         chosen[j] = items[j]
     repeat_members(chosen, n_chosen)
+
+
+@jit_embedded
+def fill_first(out: Floats, values: Floats, draws: Ints) -> int:
+    """Write the values at the first draw of each member, and return how many these are."""
+    n = 0
+    for j in range(draws.size):
+        out[n] = values[j]
+        n += is_first_draw(draws, j)
+    return n

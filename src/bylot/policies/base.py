@@ -15,10 +15,12 @@ import numpy as np
 
 from bylot.distributions import IidSets, PanelDistribution
 from bylot.numerics.dispatch import STEP_BODIES, dispatch_by_type, step
+from bylot.numerics.embedded import jit_embedded
+from bylot.numerics.iid_sets import log_iid_set_probability
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
-from bylot.numerics.sampling import is_first_draw
-from bylot.numerics.scratch_arrays import no_floats
+from bylot.numerics.sampling import fill_first, is_first_draw
+from bylot.numerics.scratch_arrays import no_floats, scratch_floats
 from bylot.policies.validation import FeedbackKind as FeedbackKind
 from bylot.policies.validation import SettingKind, check_settings
 from bylot.problem import Problem
@@ -168,6 +170,15 @@ def mark_members(draws: Ints, size: int) -> Floats:
     for j in range(draws.size):
         inside[draws[j]] = 1.0
     return inside
+
+
+@jit_embedded
+def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
+    """Return the probability of the set that M draws form, given that of each draw."""
+    masses = scratch_floats(draws.size)
+    n = fill_first(masses, probabilities, draws)
+    p: float = np.exp(log_iid_set_probability(masses[:n], draws.size))
+    return max(p, MIN_PROPENSITY)
 
 
 def compute_pull_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:

@@ -34,11 +34,11 @@ from bylot.policies.base import (
     FunctionT,
     Ticket,
     compute_distribution,
+    compute_iid_propensity,
     compute_inclusion,
     decide,
     learn,
 )
-from bylot.policies.iid_draws import compute_iid_propensity
 
 INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
 INTS, FLOATS, BOOLS = (types.Array(kind, 1, "C") for kind in (INT, FLOAT, BOOL))

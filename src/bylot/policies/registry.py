@@ -1,6 +1,6 @@
-"""The registry of policies: names, specs such as `noisy-or:explore=0.02`, `auto`, and capacity.
+"""What callers may give as a policy: names, specs such as `noisy-or:explore=0.02`, and `auto`.
 
-A new policy is one file and one line here; everything else about it is on its class.
+It also checks whether a policy fits a problem. `catalog` has the names and loads the classes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,15 +14,9 @@ from bylot.errors import (
     SmallerPanelsWarning,
     TooManyDraws,
 )
-from bylot.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot.policies.base import Policy
-from bylot.policies.c2mab_v import C2mabV
-from bylot.policies.distinct import Distinct
-from bylot.policies.iid_draws import Strict, Tangent
-from bylot.policies.noisy_or import NoisyOr
-from bylot.policies.omd import Omd
+from bylot.policies.catalog import POLICIES, POLICY_CLASSES, list_policies
 from bylot.policies.plain import PlainPolicy, wrap_plain_policy
-from bylot.policies.random_panels import Random
 from bylot.policies.validation import (
     FEEDBACK_WORDS,
     FeedbackKind,
@@ -32,28 +26,6 @@ from bylot.policies.validation import (
     is_count,
 )
 from bylot.problem import Problem
-
-POLICY_CLASSES: dict[str, type[Policy]] = {}
-"""Classes of settings by name, in the order in which lists show them."""
-
-POLICIES: dict[str, Policy] = {}
-"""Policies that have a name: the classes with their default settings, and their variants."""
-
-
-def register_policy(policy: type[Policy]) -> type[Policy]:
-    """Add a policy and its variants."""
-    POLICY_CLASSES[policy.name] = policy
-    POLICIES[policy.name] = policy()
-    for name, (settings, _) in policy.variants.items():
-        POLICIES[name] = policy(**settings)
-    return policy
-
-
-for policy_class in (
-    *(Distinct, NoisyOr, Tangent, Strict),
-    *(Omd, Random, Greedy, Cucb, Cbwk, Ts, TsBwk, Moe, C2mabV),
-):
-    register_policy(policy_class)
 
 MAX_UNDECLARED_CONTEXTS = 100_000  # of a router in memory
 MAX_STORED_CONTEXTS = 1_000  # of a router in a store, if nothing is declared
@@ -91,24 +63,25 @@ class Auto:
         about pairs take too much memory, else `noisy-or`. If they cannot: `noisy-or`, if a minimum
         of members is declared and propensities are not needed, or one is above 1; else `tangent`.
         """
-        model = NoisyOr()
         if problem.needs_labels:  # the only one that keeps them
-            return model
-        remembered = (self.contexts or 1) <= model.max_contexts(problem.size)
-        fits = problem.size <= MAX_NOISY_OR_EXPERTS and remembered
+            return POLICIES["noisy-or"]
+        if problem.full_conflict is None:
+            return POLICIES["noisy-or" if self.prefers_noisy_or(problem, feedback) else "distinct"]
+        fewest = problem.min_draws
+        if fewest is not None and (fewest > 1 or self.prefers_noisy_or(problem, feedback)):
+            return POLICIES["noisy-or"]
+        return POLICIES["tangent"]
+
+    def prefers_noisy_or(self, problem: Problem, feedback: FeedbackKind) -> bool:
+        """Return whether propensities are not needed, and beliefs about pairs fit into memory."""
         recorded = self.propensities
         if recorded is None:
-            recorded = feedback == "panel" or feedback not in model.feedback
-            recorded = recorded and not any(limit.is_total for limit in problem.limits)
-        best = model if fits and not recorded else Distinct()
-        if problem.full_conflict is None:
-            return best
-        upto = problem.min_draws is not None and best == model
-        return model if upto or (problem.min_draws or 1) > 1 else Tangent()
+            totals = any(limit.is_total for limit in problem.limits)
+            recorded = feedback == "panel" and not totals
+        if recorded or problem.size > MAX_NOISY_OR_EXPERTS:
+            return False
+        return (self.contexts or 1) <= POLICIES["noisy-or"].max_contexts(problem.size)
 
-
-POLICY_NAMES = ("auto", *POLICIES)
-"""All built-in names that `find_policy` knows."""
 
 PolicyOrAuto = TypeVar("PolicyOrAuto", bound="Policy | Auto")
 AnyPolicy = str | Policy | Auto | PlainPolicy
@@ -122,8 +95,8 @@ POLICY_SPEC_FORM = "settings follow a colon, as in noisy-or:explore=0.02,guard=t
 def find_policy(policy: AnyPolicy) -> Policy | Auto:
     """The policy of this name or spec, the given settings as they are, or an object's adapter.
 
-    >>> find_policy("noisy-or:explore=0.02") == NoisyOr(explore=0.02)
-    True
+    >>> find_policy("noisy-or:explore=0.02").explore
+    0.02
     """
     if isinstance(policy, (Policy, Auto)):
         return policy
@@ -153,8 +126,7 @@ def resolve_policy(policy: AnyPolicy, problem: Problem, feedback: FeedbackKind =
 def check_kept_limits(policy: Policy, problem: Problem) -> None:
     """Refuse a policy that does not keep all kinds of limits of a problem."""
     if problem.calendars and not policy.keeps_windows:
-        guarded = {name: one for name, one in POLICIES.items() if getattr(one, "guard", True)}
-        users = [name for name, one in guarded.items() if one.keeps_windows]
+        users = list_policies(lambda other: other.keeps_windows and getattr(other, "guard", True))
         raise PolicyError(
             f"{policy.name} does not keep limits per hour, day, week or month",
             remedy=f"use one of {', '.join(users)}",
@@ -163,7 +135,7 @@ def check_kept_limits(policy: Policy, problem: Problem) -> None:
         what = "limits per hour, day, week or month need the guard, which is off"
         raise PolicyError(what, remedy="use guard=true")
     if problem.needs_labels and not policy.keeps_groups:
-        users = [name for name, one in POLICIES.items() if one.keeps_groups]
+        users = list_policies(lambda other: other.keeps_groups)
         raise PolicyError(
             f"{policy.name} does not keep limits of some contexts or of each tenant",
             remedy=f"use {' or '.join(users)}",
@@ -201,16 +173,10 @@ def describe_ignored_feedback(
     """A warning if a policy learns from the reward alone where more is declared."""
     if feedback in policy.feedback:
         return None
-    users = [name for name, one in POLICIES.items() if feedback in one.feedback]
+    users = list_policies(lambda other: feedback in other.feedback)
     what = f"{policy.name} ignores {FEEDBACK_WORDS[feedback]}: it learns from the reward alone"
     remedy = f"policies that use them: {', '.join(users)}" if users else None
     return IgnoredFeedbackWarning(what, remedy=remedy)
-
-
-def summarize_policy(name: str) -> str:
-    """What the policy or variant of this name does, to follow its name in a sentence."""
-    kind = type(POLICIES[name])
-    return kind.summary if name == kind.name else kind.variants[name][1]
 
 
 def policy_to_data(policy: Policy | Auto) -> dict[str, Any]:

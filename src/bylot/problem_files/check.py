@@ -13,12 +13,10 @@ from bylot.limits import guard
 from bylot.limits import rows as limit_rows
 from bylot.limits.schedule import find_shortest_period
 from bylot.policies import noisy_or
-from bylot.policies.iid_limits import make_safe_rows
 from bylot.policies.registry import check_panel_size
 from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
-from bylot.problem.polytope import LimitPolytope
 from bylot.problem_files.calendar_check import find_window_data
 from bylot.problem_files.problem_file import ProblemFile
 from bylot.problem_files.written_limit import WrittenLimit
@@ -75,7 +73,6 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
             policies.Distinct.name: distinct,
             policies.NoisyOr.name: noisy,
             policies.Tangent.name: check_tangent(problem),
-            policies.Strict.name: check_strict(problem),
         },
         "looser": looser,
         "looser_together": list(map(written_limit_data, together)),
@@ -261,19 +258,6 @@ def check_panels(problem: Problem) -> dict[str, Any]:
     if problem.min_draws is not None:
         return check_guarded(problem, problem.min_members)
     return check_full_panels(problem)
-
-
-def check_strict(problem: Problem) -> dict[str, Any]:
-    """Check the policy that needs a fixed set of safe distributions; it guarantees no period."""
-    if problem.calendars or problem.has_groups:
-        reason = "it does not keep limits per hour, day, week or month"
-        return policy_check_data(reason if problem.calendars else find_group_refusal(problem))
-    safe = make_safe_rows(limit_rows.make_constraint_rows(problem), problem.draws)
-    bounds = np.abs(safe.b) * limit_rows.compute_row_units(problem)
-    region = LimitPolytope(0.0, 1.0, 1.0, problem.rows, bounds, problem.signs)
-    kept = not problem.limits or region.is_feasible(region.every)
-    reason = "" if kept else "no fixed set of distributions is certain to keep all limits"
-    return policy_check_data(find_iid_refusal(problem) or reason)
 
 
 def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, str]:

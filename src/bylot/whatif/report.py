@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bylot._text import format_number, format_percent, format_sizes, join_words
-from bylot.policies import NoisyOr, Policy, Strict, summarize_policy
+from bylot.policies import NoisyOr, Policy, summarize_policy
 from bylot.problem.calendar import FULL_DAY_US
 from bylot.problem_files.calendar_check import describe_request_bounds
 from bylot.reports.blocks import (
@@ -171,7 +171,7 @@ def describe_policy(spec: str, policy: Policy, unit: str = "period") -> str:
     if getattr(policy, "guard", False):
         where = "in" if "window" in unit else "at the end of"
         parts.append(f"its guard keeps the limits {where} every {unit.replace('run', 'period')}")
-    elif hasattr(policy, "guard") and not isinstance(policy, Strict):
+    elif getattr(type(policy), "guard", False):  # it is on by default
         parts.append("its guard is off, so it does not guarantee the limits")
     if isinstance(policy, NoisyOr):
         share = f"{100 * policy.explore:g}% of its rounds" if policy.explore < 1 else "every round"

@@ -13,8 +13,8 @@ from bylot.limits.rows import ConstraintRows, make_constraint_rows
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Floats
-from bylot.policies import Strict
-from bylot.policies.iid_limits import (
+from bylot_paper.policies.strict import (
+    Strict,
     find_safe_lower_bound,
     find_safe_upper_bound,
     make_safe_rows,

@@ -1,10 +1,8 @@
-"""tangent and strict: M i.i.d. draws from q = (1 - eps) softmax(theta) + eps f0, as in the paper.
+"""tangent: M i.i.d. draws from q = (1 - eps) softmax(theta) + eps f0, as in the paper.
 
-Mirror ascent in the entropy, with the score of the drawn *set* as its gradient. `tangent` projects
-its steps onto tangents of the exact expected costs, and is paced and guarded. `strict` projects
-them onto {q : A q <= b*}, the largest half-spaces that imply the limits (`iid_limits`; the paper's
-are inside them), with steps that only get shorter, no clipping, no pacing, and by default no guard:
-what the regret bound of mirror ascent on a concave reward assumes, and nothing else.
+It learns by mirror ascent in the entropy, with the score of the drawn *set* as its gradient, and
+projects its steps onto tangents of the exact expected costs. It is paced and guarded. Another
+policy of i.i.d. draws can share all but the projection: `bylot_paper.policies.strict` does.
 """
 
 import math
@@ -53,15 +51,6 @@ class TangentRule(NamedTuple):
     guard: Guard
 
 
-class StrictRule(NamedTuple):
-    draws: int  # M
-    ascent: mirror_ascent.AscentSettings
-    eps: float  # share of the exploration distribution
-    explore: Floats  # (K,) f0
-    safe: ConstraintRows
-    guard: Guard
-
-
 class IidState(NamedTuple):
     """A row per context, and the shared budget."""
 
@@ -70,15 +59,18 @@ class IidState(NamedTuple):
     mass: Floats  # (X, K) running sums of q, which draws are looked up in
     visits: Ints  # (X,)
     gradient: mirror_ascent.GradientState
-    belief: MemberBelief  # not used by `strict`
-    change: ChangeTest  # not used by `strict`
+    belief: MemberBelief  # not used if steps only get shorter
+    change: ChangeTest  # not used if steps only get shorter
     multipliers: mirror_ascent.MultiplierAverage
     budget: Budget
     bounds: Floats  # (d,) in force
 
 
 def project_iid(rule: Any, state: Any, x: int, multipliers: Floats) -> None:
-    """Project theta and q of a context onto the constraint of the rule, and write multipliers."""
+    """Project theta and q of a context onto the constraint of the rule, and write multipliers.
+
+    Compiled code picks the body by the type of the rule.
+    """
     raise NotImplementedError("compiled code only")
 
 
@@ -88,18 +80,11 @@ dispatch_by_type(project_iid)
 @step(project_iid, TangentRule)
 def project_tangent(rule: TangentRule, state: IidState, x: int, multipliers: Floats) -> None:
     """`project_iid`: onto tangents of the bounds in force."""
-    theta, q, A = state.theta[x], state.q[x], get_mean_rows(rule.guard, state.budget)
-    rows = ConstraintRows(A, state.bounds)
+    rows = ConstraintRows(get_mean_rows(rule.guard, state.budget), state.bounds)
     fill_paced_bounds(rows.b, rule.guard, state.budget, rule.pace)
-    M, eps, explore = rule.draws, rule.eps, rule.explore
-    iid_limits.project_onto_tangents(theta, q, multipliers, rows, M, eps, explore)
-
-
-@step(project_iid, StrictRule)
-def project_strict(rule: StrictRule, state: IidState, x: int, multipliers: Floats) -> None:
-    """`project_iid`: onto the safe set."""
-    theta, q = state.theta[x], state.q[x]
-    iid_limits.project_onto_rows(theta, q, multipliers, rule.safe, rule.eps, rule.explore)
+    iid_limits.project_onto_tangents(
+        state.theta[x], state.q[x], multipliers, rows, rule.draws, rule.eps, rule.explore
+    )
 
 
 @jit_apart
@@ -198,32 +183,13 @@ def replace_draws(panel: sampling.IidDraws, members: Ints) -> None:
 
 
 @jit_embedded
-def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
-    """The probability of the set that M draws form, given that of each draw."""
-    masses = scratch_floats(draws.size)
-    n = fill_first(masses, probabilities, draws)
-    p: float = np.exp(iid_sets.log_iid_set_probability(masses[:n], draws.size))
-    return max(p, base.MIN_PROPENSITY)
-
-
-@jit_embedded
-def fill_first(out: Floats, values: Floats, draws: Ints) -> int:
-    """Write the values at the first draw of each member; returns how many these are."""
-    n = 0
-    for j in range(draws.size):
-        out[n] = values[j]
-        n += sampling.is_first_draw(draws, j)
-    return n
-
-
-@jit_embedded
 def add_set_score(gradients: Floats, ticket: Ticket, M: int, weight: float) -> None:
     """Add the score of the *set*: who was drawn, not how often.
 
     Among available experts it is taken along their simplex: as q.score = M, less M for each.
     """
     g, masses = borrow_row(gradients, ticket.context), scratch_floats(ticket.draws.size)
-    n = fill_first(masses, ticket.draw_probabilities, ticket.draws)
+    n = sampling.fill_first(masses, ticket.draw_probabilities, ticket.draws)
     score = scratch_floats(n)
     iid_sets.fill_iid_set_score(score, masses[:n], M)
     n = 0
@@ -272,7 +238,7 @@ def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available:
     if replaced:
         replace_draws(panel, admitted.members)
     else:
-        propensity = compute_iid_propensity(panel.probabilities, panel.draws)
+        propensity = base.compute_iid_propensity(panel.probabilities, panel.draws)
     kept, none = admitted.kept and not short, state.bounds[:0]
     draws, p = panel.draws, panel.probabilities
     return Ticket(rng.t, context, draws, p, none, available, 1.0, kept, propensity, 1.0, replaced)
@@ -307,12 +273,16 @@ def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
     return iid_sets.iid_inclusion(q, rule.draws)
 
 
-for iid_rule in (TangentRule, StrictRule):
-    step(base.decide, iid_rule)(decide_iid)
-    step(base.learn, iid_rule)(learn_iid)
-    mirror_ascent.register_budget(iid_rule)
-    step(base.compute_distribution, iid_rule)(compute_iid_distribution)
-    step(base.compute_inclusion, iid_rule)(compute_iid_inclusion)
+def register_iid_steps(rule: type) -> None:
+    """Register the steps of a policy of i.i.d. draws; its rule has a `project_iid` of its own."""
+    step(base.decide, rule)(decide_iid)
+    step(base.learn, rule)(learn_iid)
+    mirror_ascent.register_budget(rule)
+    step(base.compute_distribution, rule)(compute_iid_distribution)
+    step(base.compute_inclusion, rule)(compute_iid_inclusion)
+
+
+register_iid_steps(TangentRule)
 
 
 class IidPolicy(mirror_ascent.AscentPolicy):
@@ -388,44 +358,3 @@ class Tangent(IidPolicy):
     def prices(self, problem: Problem, rule: TangentRule, state: IidState) -> Floats:
         """Averaged multipliers; a tangent row is divided by M."""
         return state.multipliers.compute_prices(problem, problem.draws)
-
-
-@dataclass(frozen=True)
-class Strict(IidPolicy):
-    """Settings of `strict`.
-
-    eta, patience, batch, eps: as in `Distinct`
-    guard: replace panels after which the limits could not be guaranteed; the regret bound does not
-           cover replaced panels
-    """
-
-    guard: bool = False
-
-    name = "strict"
-    label = "strict"
-    summary = (
-        "draws independently with probabilities that keep the limits in expectation for every "
-        "request; meant for adversarial environments"
-    )
-
-    def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
-    ) -> StrictRule:
-        check_iid_panels(self.name, problem)
-        guard, _ = bind_guard(problem, horizon, fewest=1, on=self.guard)
-        safe = iid_limits.make_safe_rows(guard.rows, problem.draws)
-        entropy = math.log(max(2, problem.size))
-        return StrictRule(
-            draws=problem.draws,
-            ascent=self.bind_ascent(entropy, clip=False, monotone=True),
-            eps=float(self.eps),
-            explore=iid_limits.find_safe_distribution(problem, safe),
-            safe=safe,
-            guard=guard,
-        )
-
-    def prices(self, problem: Problem, rule: StrictRule, state: IidState) -> Floats:
-        """Averaged multipliers, in units of the limits: b* is assumed to move as b does."""
-        safe, b = rule.safe.b, rule.guard.b
-        moves: Floats = np.divide(safe, b, out=np.full(b.size, 1.0 / rule.draws), where=b != 0)
-        return state.multipliers.compute_prices(problem) * moves

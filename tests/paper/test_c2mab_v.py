@@ -9,9 +9,8 @@ from scipy.optimize import linprog
 
 from bylot import Problem, at_most, simulate
 from bylot.environments import Outcomes
-from bylot.policies import C2mabV
-from bylot.policies.baselines import make_knapsack
-from bylot.policies.c2mab_v import C2mabState, fill_gains, solve_relaxation
+from bylot_paper.policies.baselines import make_knapsack
+from bylot_paper.policies.c2mab_v import C2mabState, C2mabV, fill_gains, solve_relaxation
 
 EVERYONE = np.empty(0, np.bool_)
 COSTS = np.array([5.0, 4.0, 1.0, 3.0, 0.5, 2.0])

@@ -157,7 +157,7 @@ def test_pandas_reads_the_records_as_polars_does(paper_run: Path) -> None:
 def test_the_columns_are_those_of_the_documents_and_its_example_runs(
     paper_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "records.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(compile(code.replace("out/paper", str(paper_run)), "records.md", "exec"), {})
     assert "ts-bwk" in capsys.readouterr().out

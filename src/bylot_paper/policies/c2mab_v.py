@@ -27,10 +27,11 @@ from bylot.numerics.philox import COIN_STREAM, RngKey, RngStream, draw_uniform
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.scratch_arrays import scratch_floats
 from bylot.numerics.set_selection import choose_top_m
-from bylot.policies import base, baselines
+from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn
-from bylot.policies.baselines import KnapsackLimits, Multipliers
 from bylot.problem import Problem
+from bylot_paper.policies import baselines
+from bylot_paper.policies.baselines import KnapsackLimits, Multipliers
 
 DELTA = 0.1
 MAX_BOUND = 1.0 - 1e-6  # of u_i: a finite gain

@@ -21,10 +21,11 @@ from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.scratch_arrays import make_draws, scratch_floats
 from bylot.numerics.set_selection import fill_top_m
 from bylot.numerics.variates import add_gumbels, add_leading_gumbels, fill_betas
-from bylot.policies import base, baselines
+from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn
-from bylot.policies.baselines import DualOn, KnapsackLimits, Multipliers
 from bylot.problem import Problem
+from bylot_paper.policies import baselines
+from bylot_paper.policies.baselines import DualOn, KnapsackLimits, Multipliers
 
 
 class UcbRule(NamedTuple):

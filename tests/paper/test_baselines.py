@@ -19,9 +19,11 @@ from bylot.environments.synthetic import make_crowd_environment, make_crowd_prob
 from bylot.errors import PolicyError
 from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, WARMUP_STREAM, RngKey, draw_uniforms
 from bylot.numerics.variates import add_gumbels, fill_betas
-from bylot.policies import POLICIES, Cbwk, Cucb, Greedy, Moe, Policy, Random, Ts, TsBwk
+from bylot.policies import POLICIES, Policy
 from bylot.policies.base import Feedback, FeedbackKind, Ticket, compute_inclusion
-from bylot.policies.baselines import EVIDENCE, fill_evidence
+from bylot_paper.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
+from bylot_paper.policies.baselines import EVIDENCE, fill_evidence
+from bylot_paper.policies.random_panels import Random
 from sample_problem import make_five_expert_problem, make_recorded_environment
 
 SEED = 5

@@ -20,7 +20,7 @@ from bylot_paper.crowd_sources import (
     read_trec,
 )
 
-SHARED_TREC_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "trec"
+SHARED_TREC_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "trec"
 
 
 @pytest.fixture(scope="module")
