@@ -13,8 +13,8 @@ from bylot.environments import Given, RewardDelay
 from bylot.errors import PolicyError
 from bylot.policies import policy_to_data, resolve_policy
 from bylot_paper.policies.bandits import Cucb
+from reference_baseline import SEED, ReferenceBaseline
 from sample_problem import make_five_expert_problem, make_recorded_environment
-from test_baselines import SEED, ReferenceBaseline
 from traces import traces_are_equal
 
 PROBLEM = make_five_expert_problem()

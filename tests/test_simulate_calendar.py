@@ -24,7 +24,7 @@ from bylot.problem_files import read
 from bylot.trace import Trace
 from bylot.whatif.plan import parse_sweep
 from bylot.window_results import measure_windows
-from test_report import find_tables, is_rectangular
+from report_pages import find_tables, is_rectangular
 
 POOL = """\
 draws: 2

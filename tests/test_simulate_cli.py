@@ -24,7 +24,7 @@ from bylot.parallel import ThreadEngine
 from bylot.problem_files import read
 from bylot.scenario import call_costs_from_text
 from bylot.whatif.plan import parse_sweep
-from test_report import Page, find_tables, is_rectangular
+from report_pages import Page, find_tables, is_rectangular
 
 POOL = """\
 draws: 2

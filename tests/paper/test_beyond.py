@@ -17,7 +17,7 @@ from bylot_paper.report import FIGURE_DRAWERS, write_report
 from bylot_paper.report.beyond import collect_sweeps
 from bylot_paper.report.figures import BEYOND_LEVEL_STYLES
 from paper_records import AS_WRITTEN, make_paper_records, write_report_without_figures
-from test_report import Page, find_tables, is_rectangular
+from report_pages import Page, find_tables, is_rectangular
 
 BEYOND_FIGURES = {name: draw for name, draw in FIGURE_DRAWERS.items() if name.startswith("beyond")}
 
