@@ -11,7 +11,7 @@ import numpy as np
 
 import bylot
 from bylot.environments import Noisy
-from bylot.policies import POLICY_CLASSES, registry
+from bylot.policies import POLICIES, POLICY_CLASSES, summarize_policy
 
 ROOT = Path(__file__).parents[1]
 CHECKS = """
@@ -98,4 +98,4 @@ def test_the_example_in_plain_python_has_at_most_40_lines_and_learns_from_scores
 
 def test_every_policy_describes_itself() -> None:
     assert all(kind.label and kind.summary and kind.streams for kind in POLICY_CLASSES.values())
-    assert all(registry.summarize_policy(name) for name in registry.POLICIES)
+    assert all(summarize_policy(name) for name in POLICIES)

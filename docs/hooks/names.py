@@ -139,7 +139,8 @@ def settings_page() -> str:
     """Render the page of the settings of every policy."""
     lead = (
         "# Settings of policies\n\nA policy is given by its name or by its settings, as in "
-        "`Router(problem, policies.Distinct(pace=1))`. [Policies](../policies.md) compares them."
+        "`Router(problem, policies.Distinct(pace=1))`. [Policies](../policies.md) compares them. "
+        "The classes of `strict` and the baselines are in `bylot_paper.policies`."
     )
     rows = [f"| `{name}` | `{made!r}` |" for name, made in policies.POLICIES.items()]
     table = "\n".join(["| name | is |", "|---|---|", *rows])

@@ -326,13 +326,13 @@ def split_policies(text: str) -> list[str]:
 
 def format_policy(policy: "Policy | Auto") -> str:
     """Write a policy as it can be given here: its name and the settings that differ."""
-    from bylot.policies import POLICIES, policy_to_data
+    from bylot.policies import POLICIES, POLICY_CLASSES, policy_to_data
 
-    for name in (policy.name, *policy.variants):
+    data = policy_to_data(policy)
+    own: str = data.pop("name")
+    for name in (own, *POLICY_CLASSES[own].variants):
         if policy == POLICIES[name]:
             return name
-    data = policy_to_data(policy)
-    name = data.pop("name")
-    defaults = policy_to_data(POLICIES[name])
+    defaults = policy_to_data(POLICIES[own])
     changed = [f"{key}={value}" for key, value in data.items() if value != defaults[key]]
-    return f"{name}:{','.join(changed)}"
+    return f"{own}:{','.join(changed)}"

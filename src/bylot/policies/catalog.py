@@ -88,8 +88,6 @@ class LoadedOnUse(Mapping[str, LoadedT]):
         self.tables = tables
 
     def __getitem__(self, name: str) -> LoadedT:
-        if name not in self:
-            raise KeyError(name)
         return self.load(name)
 
     def __contains__(self, name: object) -> bool:

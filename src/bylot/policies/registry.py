@@ -93,7 +93,7 @@ POLICY_SPEC_FORM = "settings follow a colon, as in noisy-or:explore=0.02,guard=t
 
 
 def find_policy(policy: AnyPolicy) -> Policy | Auto:
-    """The policy of this name or spec, the given settings as they are, or an object's adapter.
+    """Return the policy of this name or spec, the given settings, or an object's adapter.
 
     >>> find_policy("noisy-or:explore=0.02").explore
     0.02
@@ -116,7 +116,7 @@ def find_policy(policy: AnyPolicy) -> Policy | Auto:
 
 
 def resolve_policy(policy: AnyPolicy, problem: Problem, feedback: FeedbackKind = "panel") -> Policy:
-    """The policy that plays on a problem with this feedback; `auto` is resolved."""
+    """Return the policy that plays on a problem with this feedback, and resolve `auto`."""
     found = find_policy(policy)
     chosen = found.resolve(problem, feedback) if isinstance(found, Auto) else found
     check_kept_limits(chosen, problem)
@@ -154,7 +154,7 @@ def check_panel_size(policy: Policy | Auto, problem: Problem) -> None:
 
 
 def describe_smaller_panels(policy: Policy | Auto, problem: Problem) -> SmallerPanelsWarning | None:
-    """A warning if `auto` plays panels of fewer members than were declared."""
+    """Return a warning if `auto` plays panels of fewer members than were declared."""
     if isinstance(policy, Policy) or problem.full_conflict is None:
         return None
     if problem.min_draws is not None or problem.needs_labels:  # declared; or refused
@@ -170,7 +170,7 @@ def describe_smaller_panels(policy: Policy | Auto, problem: Problem) -> SmallerP
 def describe_ignored_feedback(
     policy: Policy, feedback: FeedbackKind
 ) -> IgnoredFeedbackWarning | None:
-    """A warning if a policy learns from the reward alone where more is declared."""
+    """Return a warning if a policy learns from the reward alone where more is declared."""
     if feedback in policy.feedback:
         return None
     users = list_policies(lambda other: feedback in other.feedback)
@@ -180,14 +180,14 @@ def describe_ignored_feedback(
 
 
 def policy_to_data(policy: Policy | Auto) -> dict[str, Any]:
-    """The name and settings as plain data, for saved files."""
+    """Return the name and settings as plain data, for saved files."""
     if isinstance(policy, Auto):
         return {"name": "auto", "propensities": policy.propensities, "contexts": policy.contexts}
     return {"name": policy.name, **policy.to_settings()}
 
 
 def policy_from_data(data: Mapping[str, Any]) -> Policy | Auto:
-    """The inverse of `policy_to_data`."""
+    """Return the policy that `policy_to_data` has written."""
     settings = dict(data)
     name = settings.pop("name")
     kind: type[Policy] | type[Auto] | None = Auto if name == "auto" else POLICY_CLASSES.get(name)
@@ -199,13 +199,15 @@ def policy_from_data(data: Mapping[str, Any]) -> Policy | Auto:
 
 
 def parse_policy_spec(usual: PolicyOrAuto, policy: str) -> PolicyOrAuto:
-    """Default settings, changed by those after the first colon of a spec."""
+    """Change the default settings by those after the first colon of a spec."""
     name, _, words = policy.partition(":")
     changes: dict[str, SettingValue] = {}
-    for one in words.split(","):
-        setting, sign, text = (part.strip() for part in one.partition("="))
+    for part in words.split(","):
+        setting, sign, text = (word.strip() for word in part.partition("="))
         if not (setting and sign and text):
-            raise PolicyError(f"policy {policy!r}: {one!r} is no SETTING=VALUE; {POLICY_SPEC_FORM}")
+            raise PolicyError(
+                f"policy {policy!r}: {part!r} is no SETTING=VALUE; {POLICY_SPEC_FORM}"
+            )
         if setting in changes:
             raise PolicyError(f"policy {policy!r} gives {setting!r} twice; give each setting once")
         changes[setting] = parse_setting_value(text)
@@ -214,7 +216,7 @@ def parse_policy_spec(usual: PolicyOrAuto, policy: str) -> PolicyOrAuto:
 
 
 def parse_setting_value(text: str) -> SettingValue:
-    """A number, true, false or none in any case, or the text itself.
+    """Return a number, true, false or none in any case, or the text itself.
 
     >>> [parse_setting_value(text) for text in ("2", "1e-2", "False", "null", "sum")]
     [2, 0.01, False, None, 'sum']
@@ -241,12 +243,12 @@ def check_setting_names(
 
 
 def choose_stored_contexts(policy: Policy, size: int) -> int:
-    """Contexts of a router in a store for which nothing is declared."""
+    """Return the contexts of a router in a store for which nothing is declared."""
     return max(1, min(MAX_STORED_CONTEXTS, policy.max_contexts(size)))
 
 
 def fill_auto_contexts(policy: AnyPolicy, declared: int | None) -> Policy | Auto:
-    """The policy; `auto` with the number of declared contexts, unless it has one.
+    """Return the policy, and give `auto` the number of declared contexts unless it has one.
 
     >>> fill_auto_contexts("auto:propensities=false", 4_000)
     Auto(propensities=False, contexts=4000)
@@ -258,7 +260,7 @@ def fill_auto_contexts(policy: AnyPolicy, declared: int | None) -> Policy | Auto
 
 
 def check_max_contexts(policy: Policy, size: int, declared: int) -> int:
-    """The declared contexts, if the policy has memory for them."""
+    """Return the declared contexts if the policy has memory for them."""
     check_at_least_one("max_contexts", declared)
     most = max(1, policy.max_contexts(size))  # `start` raises if there is none at all
     if most < declared:

@@ -79,39 +79,38 @@ def fill_ucb_indices(rule: UcbRule, state: UcbState, x: int, rng: RngKey, scores
 
     mu_i is the mean of the rewards or scores that came, and 1 before the first.
     """
-    drawn, credited = state.drawn[x], state.credited[x]
     double = 2.0 * np.log(state.visits[x])
     for i in range(scores.size):
-        mean = state.total[x, i] / credited[i] if credited[i] > 0 else 1.0
-        index = mean + rule.c * np.sqrt(double / max(1, drawn[i]))
-        scores[i] = index if drawn[i] > 0 else np.inf
+        credited = state.credited[x, i]
+        mean = state.total[x, i] / credited if credited > 0 else 1.0
+        index = mean + rule.c * np.sqrt(double / max(1, state.drawn[x, i]))
+        scores[i] = index if state.drawn[x, i] > 0 else np.inf
 
 
 @step(fill_indices, ThompsonRule)
 def fill_thompson_indices(
     rule: ThompsonRule, state: ThompsonState, context: int, rng: RngKey, scores: Floats
 ) -> None:
-    """A sample from the belief about every expert."""
+    """Draw a sample from the belief about every expert."""
     fill_betas(scores, state.alpha[context], state.beta[context], rng, BELIEF_STREAM)
 
 
 def decide_by_index(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
-    """`decide`: the warm-up, then the best indices. Multipliers move even if no reward comes."""
+    """Choose by the warm-up, then by the best indices; multipliers move even without rewards."""
     baselines.step_multipliers(rule.limits, state.multipliers)
     turn = state.visits[context]
     state.visits[context] = turn + 1
-    place, drawn = state.place[context], state.drawn[context]
-    scores = scratch_floats(drawn.size)
+    scores = scratch_floats(state.drawn.shape[1])
     if turn == 0:
-        baselines.draw_warmup_order(place, rng)
+        baselines.draw_warmup_order(state.place[context], rng)
     if turn < rule.warmup:
-        baselines.fill_warmup_scores(scores, place, turn, rule.draws)
+        baselines.fill_warmup_scores(scores, state.place[context], turn, rule.draws)
     else:
         fill_indices(rule, state, context, rng, scores)
         baselines.add_multiplier_terms(scores, rule.limits, state.multipliers)
     draws = make_draws(rng, rule.draws)
     fill_top_m(draws, scores, available)
-    base.count_members(drawn, draws)
+    base.count_members(state.drawn[context], draws)
     baselines.charge_multipliers(rule.limits, state.multipliers, draws)
     return base.make_plain_ticket(rng.t, context, draws, available, True, False)
 
@@ -123,26 +122,22 @@ for index_rule in (UcbRule, ThompsonRule):
 
 @step(learn, UcbRule)
 def learn_ucb(rule: UcbRule, state: UcbState, ticket: Ticket, feedback: Feedback) -> None:
-    """`learn`: the sum and the number of what was seen of every member."""
-    evidence = scratch_floats(ticket.draws.size)
-    baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
-    credited, total = state.credited[ticket.context], state.total[ticket.context]
-    baselines.add_evidence(credited, total, ticket.draws, evidence)
+    """Add what was seen of every member to its sum, and count it."""
+    baselines.learn_totals(rule.evidence, state, ticket, feedback)
 
 
 @step(learn, ThompsonRule)
 def learn_thompson(
     rule: ThompsonRule, state: ThompsonState, ticket: Ticket, feedback: Feedback
 ) -> None:
-    """`learn`: what was seen of every member, clipped as rounding may leave [0, 1]."""
+    """Learn what was seen of every member, clipped as rounding may leave [0, 1]."""
     evidence = scratch_floats(ticket.draws.size)
     baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
-    alpha, beta = state.alpha[ticket.context], state.beta[ticket.context]
     for j in range(evidence.size):
         if not np.isnan(evidence[j]):
             r = min(max(evidence[j], 0.0), 1.0)
-            alpha[ticket.draws[j]] += r
-            beta[ticket.draws[j]] += 1.0 - r
+            state.alpha[ticket.context, ticket.draws[j]] += r
+            state.beta[ticket.context, ticket.draws[j]] += 1.0 - r
 
 
 class UcbPolicy(baselines.WarmupPolicy):
@@ -166,9 +161,13 @@ class UcbPolicy(baselines.WarmupPolicy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> UcbRule:
-        c = float(self.to_settings().get("c", 0.0))  # Greedy has no bonus
-        warmup, seen = baselines.count_warmup_visits(problem), baselines.EVIDENCE[feedback]
-        return UcbRule(problem.draws, warmup, c, seen, self.bind_limits(problem, horizon))
+        return UcbRule(
+            draws=problem.draws,
+            warmup=baselines.count_warmup_visits(problem),
+            c=float(self.to_settings().get("c", 0.0)),  # Greedy has no bonus
+            evidence=baselines.EVIDENCE[feedback],
+            limits=self.bind_limits(problem, horizon),
+        )
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ class ThompsonPolicy(baselines.WarmupPolicy):
     streams = (RngStream.WARMUP, RngStream.BELIEFS)
 
     def start(self, rule: ThompsonRule, contexts: int = 1) -> ThompsonState:
-        """A uniform belief about every expert: Beta(1, 1)."""
+        """Begin with a uniform belief about every expert: Beta(1, 1)."""
         shape = contexts, rule.limits.rows.shape[1]
         return ThompsonState(
             visits=np.zeros(contexts, np.int64),
@@ -237,8 +236,12 @@ class ThompsonPolicy(baselines.WarmupPolicy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> ThompsonRule:
-        warmup, seen = baselines.count_warmup_visits(problem), baselines.EVIDENCE[feedback]
-        return ThompsonRule(problem.draws, warmup, seen, self.bind_limits(problem, horizon))
+        return ThompsonRule(
+            draws=problem.draws,
+            warmup=baselines.count_warmup_visits(problem),
+            evidence=baselines.EVIDENCE[feedback],
+            limits=self.bind_limits(problem, horizon),
+        )
 
     def is_valid_state(self, rule: ThompsonRule, state: ThompsonState) -> bool:
         return bool(
@@ -306,7 +309,7 @@ def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
 
 @step(decide, MoeRule)
 def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: Bools) -> Ticket:
-    """`decide`: the M largest noisy logits. Multipliers move even if no reward comes."""
+    """Choose the M largest noisy logits; multipliers move even if no reward comes."""
     baselines.step_multipliers(rule.limits, state.multipliers)
     state.visits[x] += 1
     theta = state.theta[x]
@@ -325,16 +328,17 @@ def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: B
 
 @step(learn, MoeRule)
 def learn_moe(rule: MoeRule, state: MoeState, ticket: Ticket, feedback: Feedback) -> None:
-    """`learn`: a REINFORCE step at the logits and multipliers of now, also for a late reward; none
-    if a member was replaced.
+    """Take a REINFORCE step at the logits and multipliers of now, also for a late reward.
+
+    There is no step if a member was replaced.
     """
-    limits, lam = rule.limits, state.multipliers.lam
+    lam = state.multipliers.lam
     cost = scratch_floats(lam.size)
     cost[:] = 0.0
-    add_panel_cost(cost, limits.rows, ticket.draws)
+    add_panel_cost(cost, rule.limits.rows, ticket.draws)
     effective = feedback.reward
     for j in range(lam.size):
-        effective += lam[j] * limits.signs[j] * cost[j]
+        effective += lam[j] * rule.limits.signs[j] * cost[j]
     if not ticket.replaced:
         reinforce_logits(state.theta[ticket.context], ticket.draws, rule.rate * effective)
 

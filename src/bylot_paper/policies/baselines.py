@@ -14,7 +14,8 @@ from bylot.errors import OutOfReachWarning
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import WARMUP_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw, shuffle_front
-from bylot.policies.base import NO_WINNER, Feedback, FeedbackKind, Policy, has_valid_counts
+from bylot.numerics.scratch_arrays import scratch_floats
+from bylot.policies.base import NO_WINNER, Feedback, FeedbackKind, Policy, Ticket, has_valid_counts
 from bylot.policies.validation import NOT_NEGATIVE, SettingKind, one_of
 from bylot.problem import Problem
 from bylot.problem.change import BoundPolicy, ProblemChange
@@ -57,7 +58,7 @@ class Multipliers(NamedTuple):
 
 
 def make_knapsack(problem: Problem, step: float, anytime: bool, dual_on: DualOn) -> KnapsackLimits:
-    """The limits of a problem, scaled so that a change of unit changes no decision."""
+    """Return the limits of a problem, scaled so that a change of unit changes no decision."""
     if problem.full_conflict is not None:
         members = min(problem.draws, problem.size)
         what = (
@@ -78,7 +79,7 @@ def make_knapsack(problem: Problem, step: float, anytime: bool, dual_on: DualOn)
 
 
 def make_multipliers(limits: KnapsackLimits) -> Multipliers:
-    """Multipliers of 0."""
+    """Return multipliers of 0."""
     d = limits.bounds.size
     return Multipliers(np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(1, np.int64))
 
@@ -86,39 +87,37 @@ def make_multipliers(limits: KnapsackLimits) -> Multipliers:
 @jit_inline
 def step_multipliers(limits: KnapsackLimits, state: Multipliers) -> None:
     """lam_j <- max(0, lam_j - step sign_j (cost_j - bound_j)), the cost being what was charged."""
-    rounds, lam, last, spent = state.rounds[0], state.lam, state.last, state.spent
-    signs, bounds = limits.signs, limits.bounds
+    rounds = state.rounds[0]
     if rounds > 0:
         step = limits.step / np.sqrt(rounds) if limits.anytime else limits.step
-        for j in range(lam.size):
-            cost = last[j] if limits.instant else spent[j] / rounds
-            lam[j] = max(0.0, lam[j] - step * signs[j] * (cost - bounds[j]))
+        for j in range(state.lam.size):
+            cost = state.last[j] if limits.instant else state.spent[j] / rounds
+            lower = state.lam[j] - step * limits.signs[j] * (cost - limits.bounds[j])
+            state.lam[j] = max(0.0, lower)
 
 
 @jit_inline
 def charge_multipliers(limits: KnapsackLimits, state: Multipliers, draws: Ints) -> None:
     """Charge the cost of the distinct members of a panel."""
-    last, spent, rounds = state.last, state.spent, state.rounds
-    for j in range(last.size):
-        last[j] = 0.0
-    add_panel_cost(last, limits.rows, draws)
-    for j in range(last.size):
-        spent[j] += last[j]
-    rounds[0] += 1
+    for j in range(state.last.size):
+        state.last[j] = 0.0
+    add_panel_cost(state.last, limits.rows, draws)
+    for j in range(state.last.size):
+        state.spent[j] += state.last[j]
+    state.rounds[0] += 1
 
 
 @jit_inline
 def add_multiplier_terms(scores: Floats, limits: KnapsackLimits, state: Multipliers) -> None:
     """score_i += sum_j lam_j sign_j c_ij: down for what an upper bound limits, up for a lower."""
-    rows, signs, lam = limits.rows, limits.signs, state.lam
-    for j in range(lam.size):
-        weight = lam[j] * signs[j]
+    for j in range(state.lam.size):
+        weight = state.lam[j] * limits.signs[j]
         for i in range(scores.size):
-            scores[i] += weight * rows[j, i]
+            scores[i] += weight * limits.rows[j, i]
 
 
 def count_warmup_visits(problem: Problem) -> int:
-    """Visits of a context until every expert had a turn: ceil(K / M)."""
+    """Return the visits of a context until every expert had a turn: ceil(K / M)."""
     return -(-problem.size // problem.draws)
 
 
@@ -133,7 +132,7 @@ def draw_warmup_order(place: Ints, rng: RngKey) -> None:
 
 @jit
 def fill_warmup_scores(scores: Floats, place: Ints, turn: int, draws: int) -> None:
-    """Scores whose best M are next in the order: place M turn and the following ones.
+    """Write scores whose best M are next in the order: place M turn and the following ones.
 
     An unavailable expert is passed over for the next in the order.
     """
@@ -142,38 +141,40 @@ def fill_warmup_scores(scores: Floats, place: Ints, turn: int, draws: int) -> No
 
 
 EVIDENCE: dict[FeedbackKind, int] = {"panel": 0, "members": 1, "winner": 2}
-SHARED_REWARD, OWN_SCORES = EVIDENCE["panel"], EVIDENCE["members"]  # for compiled code
+SHARED_REWARD = EVIDENCE["panel"]  # for compiled code
+OWN_SCORES = EVIDENCE["members"]
 
 
 @jit
 def fill_evidence(evidence: Floats, kind: int, draws: Ints, feedback: Feedback) -> None:
-    """Write what is seen of each draw's expert; NaN: nothing, or it was drawn before.
+    """Write what is seen of each draw's expert: NaN if nothing is, or if it was drawn before.
 
     panel:   the whole reward, to all members, as the paper does
     members: the own score of each, as semi-bandits do; nothing of a member whose score is missing
     winner:  the reward to the winner and 0 to the others, or 0 to all if nothing was earned;
              nothing if the winner of a positive reward is unknown
     """
-    winner, scores, reward = feedback.winner, feedback.scores, feedback.reward
     for j in range(draws.size):
         evidence[j] = np.nan
         if not is_first_draw(draws, j):
             continue
         if kind == SHARED_REWARD:
-            evidence[j] = reward
+            evidence[j] = feedback.reward
         elif kind == OWN_SCORES:
-            evidence[j] = scores[j] if scores.size > 0 else np.nan
-        elif winner != NO_WINNER or reward <= 0.0:
-            evidence[j] = reward if draws[j] == winner else 0.0
+            evidence[j] = feedback.scores[j] if feedback.scores.size > 0 else np.nan
+        elif feedback.winner != NO_WINNER or feedback.reward <= 0.0:
+            evidence[j] = feedback.reward if draws[j] == feedback.winner else 0.0
 
 
 @jit
-def add_evidence(credited: Ints, total: Floats, draws: Ints, evidence: Floats) -> None:
+def learn_totals(kind: int, state: Any, ticket: Ticket, feedback: Feedback) -> None:
     """Add what was seen of each draw's expert to its sum and its count."""
-    for j in range(draws.size):
+    evidence = scratch_floats(ticket.draws.size)
+    fill_evidence(evidence, kind, ticket.draws, feedback)
+    for j in range(evidence.size):
         if not np.isnan(evidence[j]):
-            credited[draws[j]] += 1
-            total[draws[j]] += evidence[j]
+            state.credited[ticket.context, ticket.draws[j]] += 1
+            state.total[ticket.context, ticket.draws[j]] += evidence[j]
 
 
 def has_valid_totals(drawn: Ints, credited: Ints, total: Floats) -> bool:
@@ -191,7 +192,7 @@ class BaselinePolicy(Policy):
     }
 
     def bind_limits(self, problem: Problem, horizon: int | None) -> KnapsackLimits:
-        """Limits with steps of step / sqrt(T), or step / sqrt(t) if the horizon T is unknown."""
+        """Return limits with steps of step / sqrt(T), or step / sqrt(t) without a horizon T."""
         if not self.uses_limits:
             none = np.zeros(0)
             return KnapsackLimits(np.zeros((0, problem.size)), none, none.copy(), 0.0, False, False)
@@ -203,7 +204,7 @@ class BaselinePolicy(Policy):
         return super().is_valid_state(rule, state) and has_valid_counts(state.visits, state.drawn)
 
     def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
-        """The current multipliers, per unit of each bound; NaN for a policy that ignores limits."""
+        """Return the multipliers per unit of each bound, or NaN if the policy ignores limits."""
         if not self.uses_limits:
             return super().prices(problem, rule, state)
         return np.asarray(state.multipliers.lam / problem.peaks)
@@ -221,7 +222,7 @@ class WarmupPolicy(BaselinePolicy):
         return ordered and super().is_valid_state(rule, state)
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-        """Experts that stay keep their order in the warm-up; new ones come after them."""
+        """Keep the order of the experts that stay; new ones come after them in the warm-up."""
         place = new.state.place
         joined = np.ones(place.shape[1], np.bool_)
         joined[change.experts[1]] = False

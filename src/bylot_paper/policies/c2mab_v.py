@@ -62,7 +62,8 @@ def fill_gains(gains: Floats, rule: C2mabRule, state: C2mabState, x: int) -> Non
     size = gains.size
     log_term = np.log(2.0 * np.pi**2 * size * float(state.visits[x]) ** 3 / (3.0 * DELTA))
     for i in range(size):
-        bound, n = MAX_BOUND, state.credited[x, i]
+        bound = MAX_BOUND
+        n = state.credited[x, i]
         if n > 0:
             radius = np.sqrt(log_term / (2.0 * n))
             bound = min(MAX_BOUND, state.total[x, i] / n + rule.alpha * radius)
@@ -73,7 +74,7 @@ def fill_gains(gains: Floats, rule: C2mabRule, state: C2mabState, x: int) -> Non
 def choose_at_price(
     net: Floats, limits: KnapsackLimits, j: int, price: float, draws: int, available: Bools
 ) -> Ints:
-    """The M largest of net_i + price sign_j c_ji."""
+    """Choose the M largest of net_i + price sign_j c_ji."""
     scores = scratch_floats(net.size)
     for i in range(net.size):
         scores[i] = net[i] + price * limits.signs[j] * limits.rows[j, i]
@@ -82,7 +83,7 @@ def choose_at_price(
 
 @jit
 def measure_excess(limits: KnapsackLimits, j: int, draws: Ints) -> float:
-    """How far the cost of a panel is outside limit j, negative inside."""
+    """Return how far the cost of a panel is outside limit j; it is negative inside."""
     cost = scratch_floats(1)
     cost[0] = 0.0
     add_panel_cost(cost, limits.rows[j : j + 1], draws)
@@ -93,7 +94,7 @@ def measure_excess(limits: KnapsackLimits, j: int, draws: Ints) -> float:
 def solve_relaxation(
     gains: Floats, limits: KnapsackLimits, lam: Floats, draws: int, available: Bools, coin: float
 ) -> Ints:
-    """The panel that the relaxed program gives, rounded by a uniform number; prices are updated."""
+    """Return the panel of the relaxed program, rounded by a uniform number, and update prices."""
     panel = choose_top_m(gains, draws, available)
     net = gains.copy()
     for j in range(lam.size):
@@ -102,7 +103,8 @@ def solve_relaxation(
     for j in range(lam.size):
         for i in range(net.size):  # all prices but that of j
             net[i] -= lam[j] * limits.signs[j] * limits.rows[j, i]
-        low, high = 0.0, MAX_PRICE
+        low = 0.0
+        high = MAX_PRICE
         outer = choose_at_price(net, limits, j, low, draws, available)
         panel = outer
         if measure_excess(limits, j, outer) > 0.0:
@@ -111,10 +113,13 @@ def solve_relaxation(
                 price = 0.5 * (low + high)
                 tried = choose_at_price(net, limits, j, price, draws, available)
                 if measure_excess(limits, j, tried) > 0.0:
-                    low, outer = price, tried
+                    low = price
+                    outer = tried
                 else:
-                    high, inner = price, tried
-            over, under = measure_excess(limits, j, outer), measure_excess(limits, j, inner)
+                    high = price
+                    inner = tried
+            over = measure_excess(limits, j, outer)
+            under = measure_excess(limits, j, inner)
             panel = outer if under <= 0.0 and coin * (over - under) < -under else inner
         else:
             high = 0.0
@@ -128,7 +133,7 @@ def solve_relaxation(
 def decide_c2mab(
     rule: C2mabRule, state: C2mabState, x: int, rng: RngKey, available: Bools
 ) -> Ticket:
-    """`decide`: the relaxed program at the confidence bounds of now."""
+    """Solve the relaxed program at the confidence bounds of now."""
     state.visits[x] += 1
     gains = scratch_floats(state.drawn.shape[1])
     fill_gains(gains, rule, state, x)
@@ -141,11 +146,8 @@ def decide_c2mab(
 
 @step(learn, C2mabRule)
 def learn_c2mab(rule: C2mabRule, state: C2mabState, ticket: Ticket, feedback: Feedback) -> None:
-    """`learn`: the sum and the number of what was seen of every member."""
-    evidence = scratch_floats(ticket.draws.size)
-    baselines.fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
-    credited, total = state.credited[ticket.context], state.total[ticket.context]
-    baselines.add_evidence(credited, total, ticket.draws, evidence)
+    """Add what was seen of every member to its sum, and count it."""
+    baselines.learn_totals(rule.evidence, state, ticket, feedback)
 
 
 base.register_pull_steps(C2mabRule)

@@ -38,7 +38,8 @@ def compute_equal_inclusion(rule: RandomRule, available: Bools) -> Floats:
     """(K,) inclusion probabilities: min(1, M / n) for each of the n available experts."""
     if available.size == 0:
         return rule.inclusion
-    n, p = count_available(available), np.zeros(rule.size)
+    n = count_available(available)
+    p = np.zeros(rule.size)
     for i in range(rule.size):
         if available[i]:
             p[i] = min(1.0, rule.draws / n)
@@ -58,11 +59,12 @@ def compute_uniform_propensity(draws: int, n: int) -> float:
 def decide_random(
     rule: RandomRule, state: RandomState, context: int, rng: RngKey, available: Bools
 ) -> Ticket:
-    """`decide`: any set."""
+    """Draw any set."""
     state.visits[context] += 1
     draws = make_draws(rng, rule.draws)
     fill_random_experts(draws, rule.size, available, rng, DRAW_STREAM)
-    pi, p = compute_equal_inclusion(rule, available), rule.propensity
+    pi = compute_equal_inclusion(rule, available)
+    p = rule.propensity
     if available.size > 0:
         p = compute_uniform_propensity(rule.draws, count_available(available))
     return Ticket(rng.t, context, draws, no_floats(), pi, available, 1.0, True, p, 1.0, False)
@@ -70,20 +72,20 @@ def decide_random(
 
 @step(base.learn, RandomRule)
 def learn_random(rule: RandomRule, state: RandomState, ticket: Ticket, feedback: Feedback) -> None:
-    """`learn`: nothing."""
+    """Learn nothing."""
 
 
 @step(base.compute_distribution, RandomRule)
 def compute_random_distribution(
     rule: RandomRule, state: RandomState, context: int, available: Bools
 ) -> Floats:
-    """`compute_distribution`: equal shares."""
+    """Return equal shares."""
     return base.compute_shares(compute_equal_inclusion(rule, available))
 
 
 @step(base.compute_inclusion, RandomRule)
 def compute_random_inclusion(rule: RandomRule, state: RandomState, ticket: Ticket) -> Floats:
-    """`compute_inclusion`: equal probabilities."""
+    """Return equal probabilities."""
     return compute_equal_inclusion(rule, ticket.available)
 
 
@@ -100,9 +102,12 @@ class Random(base.Policy):
     def bind(
         self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
     ) -> RandomRule:
-        M, K = problem.draws, problem.size
-        p = compute_uniform_propensity(M, K)
-        return RandomRule(M, K, np.full(K, min(1.0, M / K)), p)
+        return RandomRule(
+            draws=problem.draws,
+            size=problem.size,
+            inclusion=np.full(problem.size, min(1.0, problem.draws / problem.size)),
+            propensity=compute_uniform_propensity(problem.draws, problem.size),
+        )
 
     def start(self, rule: RandomRule, contexts: int = 1) -> RandomState:
         return RandomState(np.zeros(contexts, np.int64))
@@ -110,6 +115,6 @@ class Random(base.Policy):
     def distribution(
         self, rule: RandomRule, state: RandomState, context: int, available: Bools
     ) -> FixedSizeSets:
-        """All sets of available experts, equally likely."""
+        """Return all sets of available experts, equally likely."""
         theta = restrict_logits(np.zeros(rule.size), available)
         return FixedSizeSets(theta, min(rule.draws, int(np.isfinite(theta).sum())))

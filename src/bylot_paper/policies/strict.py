@@ -40,7 +40,7 @@ class StrictRule(NamedTuple):
 
 
 def make_safe_rows(rows: ConstraintRows, M: int) -> ConstraintRows:
-    """A q <= b* for one-sided limits h(q) <= b.
+    """Return A q <= b* for one-sided limits h(q) <= b.
 
     >>> make_safe_rows(ConstraintRows(np.array([[1.0, 0.0]]), np.array([0.75])), 2).b.round(9)
     array([0.5])
@@ -60,8 +60,10 @@ def compute_hit_probability(q: Floats, M: int) -> Floats:
 
 
 def find_safe_upper_bound(c: Floats, u: float, M: int) -> float:
-    """b* of an upper limit: the q that maximise mu h(q) - c.q spend least for their h(q), which
-    grows with the price mu; at b* it is u.
+    """Return b* of an upper limit.
+
+    The q that maximise mu h(q) - c.q spend least for their h(q), which grows with the price mu and
+    is u at b*.
     """
 
     def kept(mu: float) -> bool:
@@ -77,7 +79,7 @@ def find_safe_upper_bound(c: Floats, u: float, M: int) -> float:
 
 
 def maximize_priced_cost(c: Floats, mu: float, M: int) -> Floats:
-    """The q on the simplex that maximises mu h(q) - c.q, zero where nothing is paid.
+    """Return the q on the simplex that maximises mu h(q) - c.q, zero where nothing is paid.
 
     (1 - q_i)^(M-1) = (1 + nu / c_i) / (mu M), nu such that the q_i sum to 1: to at most 1, with
     nu = 0, where there is someone to be had for nothing.
@@ -100,25 +102,28 @@ def maximize_priced_cost(c: Floats, mu: float, M: int) -> Floats:
 
 
 def find_safe_lower_bound(c: Floats, l: float, M: int) -> float:  # noqa: E741
-    """b* of a lower limit. h is concave, so its least value where c.q >= b is at a corner of that
-    set: one expert alone, or two of them with c.q = b.
+    """Return b* of a lower limit.
+
+    h is concave, so its least value where c.q >= b is at a corner of that set: one expert alone, or
+    two of them with c.q = b.
     """
     values = np.unique(c)
     if values.size > MAX_ROW_VALUES or l > values[-1]:  # one expert gives less: nothing is safe
         return l
 
     def least(b: float) -> float:
-        more, less = values[values >= b], values[values < b]
-        high, low = more[:, None], less[None, :]
+        high = values[values >= b][:, None]
+        low = values[values < b][None, :]
         share = (b - low) / (high - low)
-        hit, other = compute_hit_probability(share, M), compute_hit_probability(1.0 - share, M)
-        return float(min(more.min(initial=np.inf), (high * hit + low * other).min(initial=np.inf)))
+        pairs = high * compute_hit_probability(share, M)
+        pairs = pairs + low * compute_hit_probability(1.0 - share, M)
+        return float(min(high.min(initial=np.inf), pairs.min(initial=np.inf)))
 
     return bisect_threshold(0.0, l, lambda b: least(b) < l, SAFE_BOUND_HALVINGS)[1]
 
 
 def find_safe_distribution(problem: Problem, safe: ConstraintRows) -> Floats:
-    """The maximum-entropy distribution inside the safe set, with some slack if there is any."""
+    """Return the maximum-entropy distribution of the safe set, with some slack if possible."""
     for margin in (1.0, 0.0):
         _, q = solve_max_entropy(safe, 1, margin)
         if (safe.A @ q - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
@@ -140,9 +145,8 @@ def project_onto_rows(
 
 @step(project_iid, StrictRule)
 def project_strict(rule: StrictRule, state: IidState, x: int, multipliers: Floats) -> None:
-    """`project_iid`: onto the safe set."""
-    theta, q = state.theta[x], state.q[x]
-    project_onto_rows(theta, q, multipliers, rule.safe, rule.eps, rule.explore)
+    """Project onto the safe set."""
+    project_onto_rows(state.theta[x], state.q[x], multipliers, rule.safe, rule.eps, rule.explore)
 
 
 register_iid_steps(StrictRule)
@@ -183,7 +187,8 @@ class Strict(IidPolicy):
         )
 
     def prices(self, problem: Problem, rule: StrictRule, state: IidState) -> Floats:
-        """Averaged multipliers, in units of the limits: b* is assumed to move as b does."""
-        safe, b = rule.safe.b, rule.guard.b
-        moves: Floats = np.divide(safe, b, out=np.full(b.size, 1.0 / rule.draws), where=b != 0)
+        """Return averaged multipliers in units of the limits, as if b* moved as b does."""
+        b = rule.guard.b
+        moves: Floats = np.full(b.size, 1.0 / rule.draws)
+        np.divide(rule.safe.b, b, out=moves, where=b != 0)
         return state.multipliers.compute_prices(problem) * moves
