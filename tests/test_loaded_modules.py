@@ -32,7 +32,7 @@ def test_optimum_loads_neither_the_paper_nor_polars_nor_matplotlib() -> None:
     code, modules, _ = run_verb("optimum", str(ADS / "problem.yaml"), "--rounds", "50")
     assert code == 0
     assert not {"polars", "matplotlib", "bylot_paper", "bylot_bench"} & modules
-    assert sum(name.partition(".")[0] == "bylot" for name in modules) <= 127
+    assert sum(name.partition(".")[0] == "bylot" for name in modules) <= 100
 
 
 def test_simulate_loads_matplotlib_only_to_draw(tmp_path: Path) -> None:
@@ -68,4 +68,4 @@ def test_a_warm_start_loads_neither_a_solver_nor_what_compiles() -> None:
     own = {name for name in modules if name.partition(".")[0] == "bylot"}
     parts = ("client", "eventlog", "evaluate", "gateway", "optima", "reports", "server", "store")
     assert not own & {f"bylot.{part}" for part in parts}
-    assert len(own) <= 91
+    assert len(own) <= 76

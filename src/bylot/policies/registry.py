@@ -77,7 +77,8 @@ class Auto:
         recorded = self.propensities
         if recorded is None:
             totals = any(limit.is_total for limit in problem.limits)
-            recorded = feedback == "panel" and not totals
+            unused = feedback == "panel" or feedback not in POLICIES["noisy-or"].feedback
+            recorded = unused and not totals
         if recorded or problem.size > MAX_NOISY_OR_EXPERTS:
             return False
         return (self.contexts or 1) <= POLICIES["noisy-or"].max_contexts(problem.size)
