@@ -29,13 +29,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["ServerClient"]
 
 
 def is_research(item: pytest.Item) -> bool:
-    """Return whether a test is about bylot_paper: by its place, or by the policy it is given."""
+    """Return whether a test is about bylot_paper: by its place, or by a policy it is given."""
     if any(item.path.is_relative_to(folder) for folder in RESEARCH_FOLDERS):
         return True
-    given = item.callspec.params.get("policy") if hasattr(item, "callspec") else None
-    name = given.partition(":")[0] if isinstance(given, str) else ""
-    home = POLICY_HOMES.get(POLICY_VARIANTS.get(name, name))
-    return isinstance(home, str) and home.startswith(RESEARCH)
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    names = [str(given.get("policy")).partition(":")[0], *str(given.get("name")).split(", ")]
+    homes = [POLICY_HOMES.get(POLICY_VARIANTS.get(name, name)) for name in names]
+    return any(isinstance(home, str) and home.startswith(RESEARCH) for home in homes)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -127,7 +127,7 @@ INSTRUCTIONS: dict[str, Any] = {
 LIBM = ctypes.CDLL(ctypes.util.find_library("m"))
 LIBM.lgamma.restype = ctypes.c_double
 LIBM.lgamma.argtypes = [ctypes.c_double]
-SCALAR_MODULES = ("bylot.policies.iid_draws",)  # whose compiled code calls numpy with one number
+SCALAR_MODULES = ("bylot.policies.base",)  # whose compiled code calls numpy with one number
 
 
 class CompiledMath:
@@ -210,8 +210,9 @@ def run_as_python() -> None:
 
     jit.jit_entry = leave
     from bylot import simulation
-    from bylot.policies import base, compiled_handle
+    from bylot.policies import POLICY_CLASSES, base, compiled_handle
 
+    list(POLICY_CLASSES.values())  # imports the modules of all policies
     assert hasattr(simulation.play_rounds, "py_func"), "it was imported before"
 
     dispatchers = {generic: make_dispatcher(generic) for generic in GENERIC}
