@@ -19,8 +19,8 @@ import bylot
 from bylot.environments import Noisy, RewardDelay
 from bylot.environments.call_costs import CallCosts
 from bylot.errors import BudgetSpent
+from bylot.limits.status import LimitStatus
 from bylot.problem import Limit
-from bylot.router.status import LimitStatus
 from scripted_routers import MemoryRouter, StoredRouter
 
 STEPS, BLOCK_STEPS, HASH_CHARS = 320, 50, 8

@@ -10,8 +10,9 @@ import pytest
 
 import bylot
 from bylot.errors import BudgetSpent, BylotError
+from bylot.limits.status import LimitStatus
 from bylot.problem import Limit
-from bylot.router.status import LimitStatus, RouterStatus
+from bylot.router.status import RouterStatus
 from limit_ledger import TOLERANCE, Account, Call, LimitLedger
 
 ZONE = "Europe/Berlin"

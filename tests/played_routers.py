@@ -12,6 +12,7 @@ from bylot import policies
 from bylot.api import DecisionRecord, RewardRecord, RouterView
 from bylot.eventlog.events import format_timestamp
 from bylot.eventlog.timeline import Timeline
+from bylot.limits.request import View
 from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
 from bylot.router import persistence
@@ -110,17 +111,19 @@ class PlayedRouter:
 
     def status(self) -> RouterStatus:
         """The status as a server sends it."""
-        one, state = self.router.status(), self.router.core.state
-        rule, all_available = self.router.core.rule, np.empty(0, np.bool_)
+        one, core = self.router.status(), self.router.core
+        all_available = np.empty(0, np.bool_)
         return structs.replace(
             one,
             distributions=tuple(
                 ContextDistribution(
                     context,
-                    int(state.visits[i]),
-                    compute_distribution(rule, state, i, all_available).tolist(),
+                    int(core.state.visits[i]),
+                    compute_distribution(
+                        core.rule, core.state, View(core.pointer, i, all_available, False, False)
+                    ).tolist(),
                 )
-                for context, i in list(self.router.core.contexts.items())[:12]
+                for context, i in list(core.contexts.items())[:12]
             ),
             counters=Counters(**dict[str, Any](self.counts)),
             timeline=self.timeline.points(one.decisions),

@@ -12,6 +12,7 @@ from bylot.errors import DecisionNotFound, DecisionStateError, RewardConflict, R
 from bylot.eventlog import open_decisions
 from bylot.eventlog.events import DecisionMade
 from bylot.eventlog.history import decision_from_events
+from bylot.limits.request import View
 from bylot.policies.base import compute_distribution
 from bylot.router.core_status import report_status
 from bylot.store import DecisionEvents
@@ -22,7 +23,8 @@ from sample_problem import make_five_expert_problem
 def compute_first_distribution(logged: LoggedRouter) -> Any:
     """The distribution of the first context."""
     router = logged.aggregate.core
-    return compute_distribution(router.rule, router.state, 0, router.mask_available(None))
+    view = View(router.pointer, 0, router.mask_available(None), False, False)
+    return compute_distribution(router.rule, router.state, view)
 
 
 def list_nonzero_counters(logged: LoggedRouter) -> dict[str, int]:
@@ -259,12 +261,16 @@ def test_a_cancelled_decision_costs_nothing_and_takes_no_reward(defer: bool) -> 
     logged = LoggedRouter()
     logged.reward(logged.decide(), 0.5)
     router = logged.aggregate.core
-    spent, budget = router.totals.spent.copy(), router.state.budget.spent.copy()
+    assert router.limits is not None
+    ledgers = router.limits.state.ledgers
+    spent, booked = router.totals.spent.copy(), ledgers["spent"].copy()
+    assert booked.any()
     one = logged.decide(defer=defer)
     assert router.totals.spent.sum() > spent.sum()
+    assert (ledgers["spent"] != booked).any()
     logged.append(logged.aggregate.cancel(9, one))
     assert_allclose(router.totals.spent, spent, atol=1e-12)
-    assert_allclose(router.state.budget.spent, budget, atol=1e-12)
+    assert_allclose(ledgers["spent"], booked, atol=1e-12)
     with pytest.raises(DecisionStateError, match="was cancelled"):
         logged.reward(one, 0.5)
     with pytest.raises(DecisionStateError, match="is cancelled; it cannot be cancelled"):

@@ -7,30 +7,29 @@ charges their first policy only, never the one they learned: a violation that do
 
 import numpy as np
 
+from bound_policies import PolicyAtWork
 from bylot import Problem, at_most
 from bylot.numerics.philox import RngKey
 from bylot.policies import Omd
-from bylot.policies.base import decide, learn
-from sample_problem import distance_to_box, make_reward_feedback
+from sample_problem import distance_to_box
 
 EXPENSIVE_AND_CHEAP = Problem(
     ["good", "cheap"], {"usd": [1.0, 0.0]}, [at_most("usd", 0.55)], draws=1, floor=0.05
 )
-ALL_AVAILABLE = np.empty(0, np.bool_)
 
 
 def compute_violation(contexts: int, printed: bool) -> float:
     """Distance of the mean surrogate cost from S when each context is seen twice."""
     policy = Omd(eta=0.5, batch=1, baseline=False)
-    rule = policy.bind(EXPENSIVE_AND_CHEAP)
-    state = policy.start(rule, contexts)
+    play = PolicyAtWork(policy, EXPENSIVE_AND_CHEAP, contexts=contexts)
+    rule, state = play.rule, play.state
     u, t = [], 0
     for x in range(contexts):
         for _ in range(2):
             if printed and t:
                 state.dual.u[:] = rule.rows @ state.q[x]
-            ticket = decide(rule, state, x, RngKey(1, t), ALL_AVAILABLE)
-            learn(rule, state, ticket, make_reward_feedback(float(ticket.draws[0] == 0)))
+            ticket = play.decide(RngKey(1, t), x)
+            play.learn(ticket, float(ticket.draws[0] == 0))
             u.append(rule.rows @ state.q[x])
             t += 1
     return distance_to_box(EXPENSIVE_AND_CHEAP.box, np.mean(u, axis=0))

@@ -14,21 +14,19 @@ import pytest
 
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Ints
-from bylot.problem import calendar as calendar_module
+from bylot.problem import instants as instants_module
 from bylot.problem.calendar import (
-    END_OF_INSTANTS,
     MAX_EDGES,
+    SCAN_STEP_S,
     WINDOW_NAMES,
     Calendar,
     Window,
     WindowName,
     check_per,
-    check_zone,
-    compute_utc_offset,
     find_window,
-    format_instant,
     list_edges,
 )
+from bylot.problem.instants import END_OF_INSTANTS, check_zone, compute_utc_offset, format_instant
 
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
 DAY = 24 * HOUR
@@ -457,7 +455,7 @@ def test_a_look_every_two_days_finds_all_changes_of_an_offset() -> None:
         if earlier > -366 * 86_400
     ]
     assert len(gaps) > 10_000
-    assert min(gaps) > 3 * calendar_module.SCAN_STEP_S
+    assert min(gaps) > 3 * SCAN_STEP_S
 
 
 # Refusals
@@ -503,7 +501,7 @@ def test_what_is_no_zone_is_refused_and_no_file_is_opened_for_it(
         raise AssertionError("a file would be opened")
 
     check_zone("UTC")  # lists the database
-    monkeypatch.setattr(calendar_module, "ZoneInfo", refuse)
+    monkeypatch.setattr(instants_module, "ZoneInfo", refuse)
     monkeypatch.setattr("builtins.open", refuse)
     calls: list[Callable[[], object]] = [
         lambda: check_zone(zone),
@@ -521,10 +519,10 @@ def test_what_is_no_zone_is_refused_and_no_file_is_opened_for_it(
 
 def test_a_listed_zone_without_a_readable_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     names = frozenset({"Nowhere/Known"})
-    monkeypatch.setattr(calendar_module, "_list_zones", lambda: names)
+    monkeypatch.setattr(instants_module, "_list_zones", lambda: names)
     with pytest.raises(ProblemError, match="cannot be read; install the package tzdata"):
         compute_utc_offset("Nowhere/Known", 0)
-    monkeypatch.setattr(calendar_module, "_list_zones", frozenset)
+    monkeypatch.setattr(instants_module, "_list_zones", frozenset)
     with pytest.raises(ProblemError, match="no time zone database was found: install the package"):
         check_zone("UTC")
 

@@ -11,6 +11,8 @@ import bylot
 from bylot.environments import Traffic
 from bylot.errors import BudgetSpent, InfeasibleLimits
 from bylot.limits import windows
+from bylot.limits.binding import is_possible
+from limit_tables import get_limits
 from live_server import ServerClient
 from logged_aggregate import LoggedRouter, decode_decision, make_config
 from test_calendar_limits import COSTS, EXPERTS, PARTNER, ZONE, make_problem, sum_windows
@@ -61,8 +63,8 @@ def test_refused_requests_are_in_the_next_decision_and_in_the_forecast() -> None
     waiting = sum(logged.aggregate.refused.values())
     assert sum(counted) + waiting == refused > 100
     assert logged.aggregate.counters.refused == sum(counted)
-    known = logged.aggregate.core.state.budget.windows.traffic
-    assert known.sums[-1] / 7 == pytest.approx(400, rel=0.25), "requests per day, refused ones too"
+    known = get_limits(logged.aggregate.core).state.hours["before"]
+    assert known[-1] / 7 == pytest.approx(400, rel=0.25), "requests per day, refused ones too"
 
 
 def test_a_refused_request_changes_nothing_but_a_count() -> None:
@@ -215,6 +217,7 @@ def test_whatever_happens_windows_agree_with_what_was_paid(seed: int) -> None:
             logged.edit(bylot.Problem(EXPERTS, COSTS, limits, draws=2), at)
         core = logged.aggregate.core
         assert core.policy.is_valid_state(core.rule, core.state)
+        assert is_possible(core.limits)
         for one in logged.aggregate.status(at).limits:
             if one.window is not None and one.cost == "usd":
                 assert one.window.starts <= at < one.window.ends

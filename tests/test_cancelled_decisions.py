@@ -4,6 +4,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bylot import Problem, at_least, at_most
+from limit_tables import get_limits
 from logged_aggregate import LoggedRouter, decode_decision, make_problem_with_frank
 
 PERIOD = 400
@@ -70,12 +71,12 @@ def test_cancelling_a_decision_of_an_earlier_period_keeps_the_current_one(edit: 
         logged.edit(make_problem_with_frank(3.0))
     for _ in range(10 if edit else PERIOD + 9):
         logged.decide()
-    budget = logged.aggregate.core.state.budget
-    before = budget.spent.copy(), budget.left.copy()
+    state = get_limits(logged.aggregate.core).state
+    before = state.ledgers["spent"].copy(), state.clock["left"].copy()
     logged.append(logged.aggregate.cancel(9, old))
-    assert (before[0] == budget.spent).all()
-    assert before[1] == budget.left
+    assert (before[0] == state.ledgers["spent"]).all()
+    assert before[1] == state.clock["left"]
     new = logged.decide()
     logged.append(logged.aggregate.cancel(9, new))
-    assert_allclose(budget.spent, before[0], atol=1e-12)
-    assert before[1] == budget.left
+    assert_allclose(state.ledgers["spent"], before[0], atol=1e-12)
+    assert before[1] == state.clock["left"]

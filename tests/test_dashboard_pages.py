@@ -10,13 +10,13 @@ import pytest
 
 import bylot
 from bylot.errors import ProblemError, RouterBusy, StoreCorrupted
+from bylot.limits.gauge import make_budget_gauge, make_gauge
 from bylot.limits.window_status import WindowStatus
 from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
 from bylot.server.auth import Caller
 from bylot.server.dashboard import router_view
 from bylot.server.dashboard.formatting import FORMATS
-from bylot.server.dashboard.limit_gauges import make_budget_gauge, make_gauge
 from bylot.server.dashboard.recent_log import ConfigChange
 from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
 from bylot.server.dashboard.router_view import (

@@ -14,13 +14,13 @@ import pytest
 from browsers import launch_chromium
 from bylot._text import format_number
 from bylot.eventlog.events import BODY_DECODERS, now_us
+from bylot.limits.status import QUIET_VERDICTS
 from bylot.limits.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.problem import at_most
-from bylot.problem.calendar import format_instant
-from bylot.router.status import QUIET_VERDICTS
-from bylot.server.dashboard.limit_gauges import MINUTE_US
+from bylot.problem.instants import format_instant
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.sections import measure_spend
+from bylot.server.dashboard.window_views import MINUTE_US
 from dashboard_states import (
     HOUR,
     READER,

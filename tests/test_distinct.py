@@ -1,6 +1,5 @@
 """distinct: exact propensities, unbiased gradients, limits that hold at the end of every period."""
 
-import copy
 import itertools
 
 import numpy as np
@@ -8,17 +7,18 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
+from bound_policies import ALL_AVAILABLE, PolicyAtWork
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given, Noisy
 from bylot.errors import OutOfReachWarning, PolicyError
+from bylot.limits.request import Ticket
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Distinct
-from bylot.policies.base import Ticket, compute_inclusion, decide, learn
-from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
+from bylot.policies.base import compute_inclusion, learn
+from bylot.policies.distinct import find_available_distributions
 from bylot.policies.mirror_ascent import make_gradient_state
-from bylot.router.core import iterate_arrays
 from bylot_paper.policies.bandits import Cbwk, Cucb, Moe, TsBwk
 from sample_problem import (
     make_five_expert_problem,
@@ -26,22 +26,16 @@ from sample_problem import (
     make_stationary_environment,
 )
 
-ALL_AVAILABLE = np.empty(0, np.bool_)
 SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]
 
 
-def make_trained_state(policy: Distinct, problem: Problem) -> tuple[DistinctRule, DistinctState]:
-    """A rule, and a state that has learned for a while."""
-    rule = policy.bind(problem, 1_000)
-    state, rng = policy.start(rule), np.random.default_rng(2)
+def train_policy(policy: Distinct, problem: Problem) -> PolicyAtWork:
+    """Return a policy that has learned for a while."""
+    play = PolicyAtWork(policy, problem, 1_000)
+    rng = np.random.default_rng(2)
     for t in range(300):
-        learn(
-            rule,
-            state,
-            decide(rule, state, 0, RngKey(9, t), ALL_AVAILABLE),
-            make_reward_feedback(float(rng.random() * 0.5)),
-        )
-    return rule, state
+        play.learn(play.decide(RngKey(9, t)), float(rng.random() * 0.5))
+    return play
 
 
 def set_probabilities(theta: Floats, available: Bools = ALL_AVAILABLE) -> Floats:
@@ -52,38 +46,32 @@ def set_probabilities(theta: Floats, available: Bools = ALL_AVAILABLE) -> Floats
     return np.asarray(weights / weights.sum())
 
 
-def compute_propensities(
-    rule: DistinctRule, state: DistinctState, available: Bools = ALL_AVAILABLE
-) -> Floats:
+def compute_propensities(play: PolicyAtWork, available: Bools = ALL_AVAILABLE) -> Floats:
     """The propensity of every pair under the mixture with max entropy, by enumeration."""
-    learned, max_entropy, _ = find_available_distributions(rule, state, 0, available)
-    return (1 - rule.eps) * set_probabilities(
-        learned.theta, available
-    ) + rule.eps * set_probabilities(max_entropy.theta, available)
+    view = play.see(available=available)
+    learned, max_entropy, _ = find_available_distributions(play.rule, play.state, view)
+    eps: float = play.rule.eps
+    return (1 - eps) * set_probabilities(learned.theta, available) + eps * set_probabilities(
+        max_entropy.theta, available
+    )
 
 
-def draw_ticket(
-    rule: DistinctRule, state: DistinctState, t: int, available: Bools = ALL_AVAILABLE
-) -> Ticket:
-    """A decision without side effects: not the first of a batch, and the budget restored."""
-    state.visits[0] = state.shared.decisions[0] = 1
-    state.moved[0] = 0
-    kept = copy.deepcopy(state.budget)
-    ticket = decide(rule, state, 0, RngKey(3, t), available)
-    for array, before in zip(*map(iterate_arrays, (state.budget, kept)), strict=True):
-        array[:] = before
-    return ticket
+def draw_ticket(play: PolicyAtWork, t: int, available: Bools = ALL_AVAILABLE) -> Ticket:
+    """A decision without side effects: not the first of a batch, and what was spent restored."""
+    play.state.visits[0] = play.state.shared.decisions[0] = 1
+    play.state.moved[0] = 0
+    return play.draw(RngKey(3, t), available=available)
 
 
 @pytest.mark.parametrize(
     "available", [ALL_AVAILABLE, np.array([True, True, False, True, False])], ids=["all", "some"]
 )
 def test_panels_are_drawn_with_their_propensity(available: Bools) -> None:
-    rule, state = make_trained_state(Distinct(eps=0.3), make_five_expert_problem())
-    expected, count = compute_propensities(rule, state, available), np.zeros(len(SETS))
+    play = train_policy(Distinct(eps=0.3), make_five_expert_problem())
+    expected, count = compute_propensities(play, available), np.zeros(len(SETS))
     pairs = {tuple(members): n for n, members in enumerate(SETS)}
     for t in range(4_000):
-        ticket = draw_ticket(rule, state, t, available)
+        ticket = draw_ticket(play, t, available)
         if not ticket.replaced:
             n = pairs[tuple(sorted(ticket.draws.tolist()))]
             count[n] += 1
@@ -92,14 +80,15 @@ def test_panels_are_drawn_with_their_propensity(available: Bools) -> None:
     assert count.sum() > 3_900
     assert chisquare(count[possible], count.sum() * expected[possible]).pvalue > 1e-3
     # A distribution without the mixture would be noticed
-    other = set_probabilities(
-        find_available_distributions(rule, state, 0, available)[0].theta, available
-    )
+    view = play.see(available=available)
+    learned, _, _ = find_available_distributions(play.rule, play.state, view)
+    other = set_probabilities(learned.theta, available)
     assert chisquare(count[possible], count.sum() * other[possible]).pvalue < 1e-6
 
 
 def test_the_gradient_is_unbiased() -> None:
-    rule, state = make_trained_state(Distinct(eps=0.3, batch=1), make_five_expert_problem())
+    play = train_policy(Distinct(eps=0.3, batch=1), make_five_expert_problem())
+    state = play.state
     rewards = np.random.default_rng(0).random(len(SETS))
     pi, distinct = state.pi[0].copy(), set_probabilities(state.theta[0])
     mean, all_contexts, own = np.zeros(5), make_gradient_state(1, 5), make_gradient_state(1, 5)
@@ -107,7 +96,7 @@ def test_the_gradient_is_unbiased() -> None:
     values = np.array([0.3, -0.2, 0.1, 0.0, 0.4])
     state.shared.belief.values[0], state.shared.belief.trust[0] = values, 0.7
     for members, propensity, learned_probability, reward in zip(
-        SETS, compute_propensities(rule, state), distinct, rewards, strict=True
+        SETS, compute_propensities(play), distinct, rewards, strict=True
     ):
         all_contexts.g[:], own.based[:] = 0.0, True  # a baseline of 0
         ticket = Ticket(
@@ -123,7 +112,7 @@ def test_the_gradient_is_unbiased() -> None:
             learned_probability / propensity,
             False,
         )
-        learn(rule, state, ticket, make_reward_feedback(float(reward)))
+        learn(play.rule, state, ticket, make_reward_feedback(float(reward)))
         mean += propensity * all_contexts.g[0]
     inside = np.array([[i in members for members in SETS] for i in range(5)], float)
     covariance = inside @ np.diag(distinct) @ inside.T - np.outer(pi, pi)
@@ -139,30 +128,34 @@ def test_the_gradient_is_unbiased() -> None:
 
 
 def test_inclusion_equals_enumeration_and_keeps_the_limits_in_force() -> None:
-    rule, state = make_trained_state(Distinct(), make_five_expert_problem())
+    play = train_policy(Distinct(), make_five_expert_problem())
     inside = np.array([[i in members for members in SETS] for i in range(5)], float)
-    ticket = draw_ticket(rule, state, 1)
+    ticket = draw_ticket(play, 1)
     assert_allclose(
-        compute_inclusion(rule, state, ticket),
-        inside @ compute_propensities(rule, state),
+        compute_inclusion(play.rule, play.state, play.see(), ticket),
+        inside @ compute_propensities(play),
         atol=1e-12,
     )
-    state.visits[0] = state.shared.decisions[0] = 0  # the next decision makes a step
-    ticket = decide(rule, state, 0, RngKey(3, 5), ALL_AVAILABLE)
-    p = inside @ compute_propensities(rule, state)
-    assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
+    rule, state = play.limits
+    play.state.visits[0] = play.state.shared.decisions[0] = 0  # the next decision makes a step
+    state.clock["asked"] = 0
+    state.bounds[:] = np.nan
+    play.decide(RngKey(3, 5))
+    p = inside @ compute_propensities(play)
+    assert (rule.A @ p <= state.bounds + 1e-9).all()
 
 
 def test_in_an_outage_the_distribution_is_projected_onto_the_limits() -> None:
-    rule, state = make_trained_state(Distinct(), make_five_expert_problem())
+    play = train_policy(Distinct(), make_five_expert_problem())
     inside = np.array([[i in members for members in SETS] for i in range(5)], float)
     available = np.array([True, True, False, True, True])
-    p = inside @ compute_propensities(rule, state, available)
+    p = inside @ compute_propensities(play, available)
+    rule, state = play.limits
     assert p[~available].max() == 0.0
-    assert (rule.guard.A @ p <= state.bounds + 1e-9).all()
+    assert (rule.A @ p <= state.bounds + 1e-9).all()
     # Only renormalised
-    alone = set_probabilities(np.where(available, state.theta[0], -np.inf), available)
-    assert (rule.guard.A @ (inside @ alone) > state.bounds).any()
+    alone = set_probabilities(np.where(available, play.state.theta[0], -np.inf), available)
+    assert (rule.A @ (inside @ alone) > state.bounds).any()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot.errors import InfeasibleLimits, PolicyError
-from bylot.limits.budget import Guard, open_budget
-from bylot.limits.guard import compute_panel_cost, guard_panel, make_guard
-from bylot.limits.pacing import DEFAULT_PACE, Pace, fill_paced_bounds
+from bylot.limits.guard import guard_panel
+from bylot.limits.pacing import DEFAULT_PACE, fill_paced_bounds
+from bylot.limits.panel_replacement import compute_panel_cost
+from bylot.limits.records import LimitTables, point_to_limits
 from bylot.limits.rows import (
     ConstraintRows,
     find_slater_point,
@@ -28,6 +29,7 @@ from bylot.limits.schedule import (
 )
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem import Problem, at_least, at_most
+from limit_tables import open_rows
 from sample_problem import make_five_expert_problem
 
 ALL = np.empty(0, np.bool_)
@@ -60,6 +62,7 @@ def count_members(problem: Problem, missing: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("missing", [0, 1, 9])
 @given(random_problems())
+@settings(deadline=None)
 def test_the_quota_keeps_all_limits_tightened_by_the_margin(missing: int, problem: Problem) -> None:
     fewest, full = count_members(problem, missing)
     margin, quota = find_slater_point(problem, fewest)
@@ -207,15 +210,17 @@ def draw_adversarial_set(problem: Problem, seed: int) -> Ints:
     return np.argsort(-weights, kind="stable")[:m].astype(np.int64)
 
 
-def simulate_adversary(problem: Problem, guard: Guard, rounds: int, seed: int) -> Floats:
+def simulate_adversary(problem: Problem, tables: LimitTables, rounds: int, seed: int) -> Floats:
     """Total cost of every period under the rows, if an adversary draws the panels."""
-    budget, totals = open_budget(guard, 1), [np.zeros(guard.b.size)]
+    rule, state = tables
+    limits = point_to_limits(rule, state)
+    totals = [np.zeros(len(rule.rows))]
     for t in range(rounds):
-        admitted = guard_panel(guard, budget, draw_adversarial_set(problem, seed + t), ALL)
-        assert admitted.kept or not guard.on
-        totals[-1] = totals[-1] + compute_panel_cost(guard.A, admitted.members)
-        if budget.left[0] == guard.period:
-            totals.append(np.zeros(guard.b.size))
+        admitted = guard_panel(limits, draw_adversarial_set(problem, seed + t), ALL)
+        assert admitted.kept or not rule.on
+        totals[-1] = totals[-1] + compute_panel_cost(rule.A, admitted.members)
+        if state.clock["left"][0] == rule.period:
+            totals.append(np.zeros(len(rule.rows)))
     return np.array(totals[:-1])
 
 
@@ -230,20 +235,21 @@ def test_every_period_keeps_the_limits_for_any_draws(
     if shortest > 300:
         return
     period = int(shortest) + extra
-    guard = make_guard(rows, schedule, period)
-    for total in simulate_adversary(problem, guard, 3 * period, seed):
-        assert (total <= period * guard.b + 1e-9 * period * np.abs(guard.b)).all()
+    tables = open_rows(rows, schedule, period)
+    for total in simulate_adversary(problem, tables, 3 * period, seed):
+        assert (total <= period * rows.b + 1e-9 * period * np.abs(rows.b)).all()
 
 
 def test_without_the_guard_the_same_draws_break_the_limits() -> None:
     problem = make_five_expert_problem()
     rows = make_constraint_rows(problem)
-    guard = make_guard(rows, make_fallback_schedule(find_slater_point(problem).quota, rows.A), 200)
-    broken = simulate_adversary(problem, guard._replace(on=False), 600, seed=1) > 200 * guard.b
+    schedule = make_fallback_schedule(find_slater_point(problem).quota, rows.A)
+    unguarded = open_rows(rows, schedule, 200, on=False)
+    broken = simulate_adversary(problem, unguarded, 600, seed=1) > 200 * rows.b
     assert broken.any()
-    kept = simulate_adversary(problem, guard, 600, seed=1)
+    kept = simulate_adversary(problem, open_rows(rows, schedule, 200), 600, seed=1)
     assert len(kept) == 3
-    assert (kept <= 200 * guard.b * (1 + np.sign(guard.b) * 1e-9)).all()
+    assert (kept <= 200 * rows.b * (1 + np.sign(rows.b) * 1e-9)).all()
 
 
 def test_a_period_that_is_too_short_is_refused_with_the_shortest_that_works() -> None:
@@ -254,8 +260,8 @@ def test_a_period_that_is_too_short_is_refused_with_the_shortest_that_works() ->
     shortest = compute_shortest_period(rows, schedule)
     assert shortest == 3  # half a round behind, with room for a fifth of one in each
     with pytest.raises(PolicyError, match=f"use at least {shortest}"):
-        make_guard(rows, schedule, int(shortest) - 1)
-    assert make_guard(rows, schedule, int(shortest)).period == shortest
+        open_rows(rows, schedule, int(shortest) - 1)
+    assert open_rows(rows, schedule, int(shortest)).rule.period == shortest
 
 
 def test_limits_without_a_margin_have_no_feasible_period() -> None:
@@ -263,7 +269,7 @@ def test_limits_without_a_margin_have_no_feasible_period() -> None:
     schedule = make_fallback_schedule(np.array([0.5, 0.5]), rows.A, cycle=2)
     assert compute_shortest_period(rows, schedule) == math.inf
     with pytest.raises(PolicyError, match="loosen the limits, or use 'omd'"):
-        make_guard(rows, schedule, 1_000)
+        open_rows(rows, schedule, 1_000)
 
 
 @pytest.mark.parametrize("fewest", [None, 1, 49])
@@ -287,9 +293,11 @@ def test_ten_thousand_experts_and_fourteen_limits_have_a_schedule(fewest: int | 
 
 def test_pacing_loosens_after_saving_and_tightens_after_overspending() -> None:
     rows = ConstraintRows(np.array([[1.0, 0.0], [0.0, -1.0]]), np.array([1.0, -0.5]))
-    guard = make_guard(rows, make_fallback_schedule(np.array([0.0, 1.0]), rows.A), 100)
-    budget, bounds = open_budget(guard, 1), np.empty(2)
-    budget.left[0] = 50
+    plan = make_fallback_schedule(np.array([0.0, 1.0]), rows.A)
+    rule, state = open_rows(rows, plan, 100)
+    paced = point_to_limits(rule._replace(high=DEFAULT_PACE, margin=0.4), state)
+    still = point_to_limits(rule._replace(high=0.0, margin=0.4), state)
+    state.clock["left"][0] = 50
     for spent, expected in [
         ((50.0, -25.0), (1.0, -0.5)),  # on schedule half-way
         ((45.0, -30.0), (1.1, -0.4)),  # below the budget, above the minimum
@@ -298,11 +306,11 @@ def test_pacing_loosens_after_saving_and_tightens_after_overspending() -> None:
         ((45.0, -51.0), (1.1, 0.0)),  # a minimum of 50 in total that is reached no longer binds
         ((99.0, 0.0), (0.8, -0.6)),  # nor tighter than half of the margin
     ]:
-        budget.spent[:] = spent
-        fill_paced_bounds(bounds, guard, budget, Pace(DEFAULT_PACE, 0.4, np.zeros(2)))
-        assert_allclose(bounds, expected)
-        fill_paced_bounds(bounds, guard, budget, Pace(0.0, 0.4, np.zeros(2)))
-        assert_allclose(bounds, rows.b)
+        state.ledgers["spent"][:2] = spent
+        fill_paced_bounds(paced)
+        assert_allclose(state.bounds, expected)
+        fill_paced_bounds(still)
+        assert_allclose(state.bounds, rows.b)
 
 
 def test_the_maximum_entropy_distribution_keeps_the_limits_and_is_uniform_without_them() -> None:

@@ -14,6 +14,7 @@ from bylot.eventlog.audit import LoggedCosts, book_totals
 from bylot.eventlog.commands import MakeDecision, ReplaceMember
 from bylot.eventlog.reward_rules import MAX_REWARDS_PER_DECISION
 from bylot.problem import Problem, at_most
+from limit_tables import get_limits
 from logged_aggregate import SECOND, LoggedRouter, decode_decision, make_problem_with_frank
 
 GATEWAY = "gateway"
@@ -190,8 +191,9 @@ def test_costs_of_a_cancelled_decision_are_booked_in_full(
     of = logged.decide(holder=holder)
     logged.append(logged.aggregate.cancel(0, of, None, holder))
     others = [logged.decide(1) for _ in range(3)]
-    waiting = logged.aggregate.core.state.budget.costs.waiting.copy()
-    means = logged.aggregate.core.state.budget.costs.means.copy()
+    limits = get_limits(logged.aggregate.core).state
+    waiting = limits.waiting.copy()
+    means = limits.means.copy()
     with pytest.raises(DecisionStateError, match="was cancelled; report costs without a reward"):
         logged.reward(of, 0.5, **COSTS, key=GATEWAY, holder=holder)
     assert logged.reward(of, **COSTS, key=GATEWAY, holder=holder) == "settled"
@@ -203,8 +205,8 @@ def test_costs_of_a_cancelled_decision_are_booked_in_full(
     assert status.costs["usd"].decisions == 4
     window = status.limits[0].window
     assert window is None or window.spent == pytest.approx(4.0 + stated)
-    assert (logged.aggregate.core.state.budget.costs.waiting == waiting).all()
-    assert (logged.aggregate.core.state.budget.costs.means == means).all()
+    assert (limits.waiting == waiting).all()
+    assert (limits.means == means).all()
     assert logged.record(of).state == "cancelled"
     assert logged.record(of).learned is None
     assert_log_gives_the_state(logged)

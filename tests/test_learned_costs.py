@@ -3,7 +3,6 @@
 import copy
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,12 +16,20 @@ from bylot.environments.call_costs import draw_call_costs
 from bylot.errors import InfeasibleLimits, ProblemError, RewardError, ValuesError
 from bylot.eventlog.events import BODY_DECODERS
 from bylot.limits import rows as limit_rows
-from bylot.limits.budget import Budget, Guard, compute_allowance, open_budget
+from bylot.limits.binding import Pace, find_promises
 from bylot.limits.costs import compute_noise
-from bylot.limits.guard import bind_guard, compute_panel_cost, find_promises, guard_panel
-from bylot.limits.pacing import fill_paced_bounds, make_pace
+from bylot.limits.guard import guard_panel
+from bylot.limits.ledger import compute_allowance
+from bylot.limits.pacing import fill_paced_bounds
+from bylot.limits.panel_replacement import compute_panel_cost
+from bylot.limits.records import (
+    FallbackSchedule,
+    LimitRule,
+    LimitState,
+    LimitTables,
+    point_to_limits,
+)
 from bylot.limits.report import report_budget
-from bylot.limits.schedule import FallbackSchedule
 from bylot.limits.schedule_planning import fill_schedule, find_quota
 from bylot.limits.settlement import derive_schedule, settle_calls, update_schedule
 from bylot.numerics.jit import Floats, Ints
@@ -30,13 +37,14 @@ from bylot.numerics.philox import RngKey
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.router.core import iterate_arrays
 from bylot.router.decision import Decision
+from limit_tables import get_limits, iterate_numbers, open_limits
 from logged_aggregate import LoggedRouter
 
 ALL = np.empty(0, np.bool_)
 NO_FLOATS = np.empty(0)
 USD = [1.0, 2.0, 3.0, 1.5, 0.5, 4.0]
 NAMES = [f"e{i}" for i in range(6)]
-UNIT = 4.0  # of the budget in the rows of a guard: the largest cost
+UNIT = 4.0  # of the budget in the rows of limits: the largest cost
 
 
 def make_pool(factor: float | None = None, period: int = 200, bound: float = 6.0) -> Problem:
@@ -46,54 +54,48 @@ def make_pool(factor: float | None = None, period: int = 200, bound: float = 6.0
     return Problem(NAMES, {"usd": USD}, limits, draws=3, period=period, max_costs=most)
 
 
-def open_guard(problem: Problem) -> tuple[Guard, Budget]:
-    """A guard of full panels, and its budget."""
-    guard, _ = bind_guard(problem, None, min(problem.draws, problem.size), True)
-    return guard, open_budget(guard, 1)
-
-
-def settle_usd(guard: Guard, budget: Budget, t: int, members: Ints, spend: list[float]) -> None:
+def settle_usd(
+    rule: LimitRule, state: LimitState, t: int, members: Ints, spend: list[float]
+) -> None:
     """Report what each member cost, in US dollars."""
-    costs = np.full((guard.b.size, members.size), np.nan)
+    costs = np.full((len(rule.rows), members.size), np.nan)
     costs[0] = np.array(spend) / UNIT
-    more = np.full(guard.b.size, np.nan)
-    more[0] = costs[0].sum() - guard.A[0][members].sum()
-    settle_calls(guard, budget, t, members, more, costs, NO_FLOATS)
+    more = np.full(len(rule.rows), np.nan)
+    more[0] = costs[0].sum() - rule.A[0][members].sum()
+    settle_calls(point_to_limits(rule, state), t, members, more, costs, NO_FLOATS)
 
 
 def test_the_mean_of_a_member_counts_its_declared_cost_as_three_reports() -> None:
-    guard, budget = open_guard(make_pool())
+    rule, state = open_limits(make_pool())
     rng, members = np.random.default_rng(1), np.array([4, 0, 3])
     spend = rng.uniform(0.5, 4.0, size=(20, 3))
     for t, row in enumerate(spend):
-        settle_usd(guard, budget, t, members, row.tolist())
+        settle_usd(rule, state, t, members, row.tolist())
     declared = np.array(USD)[members]
     expected = (3 * declared + spend.sum(axis=0)) / 23
-    assert_allclose(budget.costs.means[0][members] * UNIT, expected, rtol=1e-12)
-    assert_allclose(budget.costs.weight[0][members], 23.0)
-    assert_array_equal(budget.costs.means[0][[1, 2, 5]], guard.A[0][[1, 2, 5]])
-    assert_array_equal(budget.costs.means[1], guard.A[1])  # a share is exact
-    assert budget.costs.reports.tolist() == [20, 0]
-    assert_allclose(budget.spent[0] * UNIT, spend.sum() - 20 * declared.sum())
+    assert_allclose(state.means[0][members] * UNIT, expected, rtol=1e-12)
+    assert_allclose(state.weight[0][members], 23.0)
+    assert_array_equal(state.means[0][[1, 2, 5]], rule.A[0][[1, 2, 5]])
+    assert_array_equal(state.means[1], rule.A[1])  # a share is exact
+    assert state.learned["reports"].tolist() == [20, 0]
+    assert_allclose(state.ledgers["spent"][0] * UNIT, spend.sum() - 20 * declared.sum())
 
 
 def test_a_forecast_counts_calls_without_a_report_at_their_learned_means() -> None:
     problem, members = make_pool(), np.array([4, 0, 3])
-    guard, budget = open_guard(problem)
+    rule, state = open_limits(problem)
     for t in range(20):  # every call costs twice what is declared
-        settle_usd(guard, budget, t, members, [1.0, 2.0, 3.0])
-    excess = float((budget.costs.means[0] - guard.A[0])[members].sum())
-    assert excess > 0.5 * guard.A[0][members].sum()
-    rule, state = SimpleNamespace(guard=guard), SimpleNamespace(budget=budget, bounds=guard.b)
-    budget.left[0] = 1
-    plan = budget.costs.schedule
-    later = float(plan.quota @ budget.costs.means[0]) + plan.ahead[budget.place[0], 0]
+        settle_usd(rule, state, t, members, [1.0, 2.0, 3.0])
+    excess = float((state.means[0] - rule.A[0])[members].sum())
+    assert excess > 0.5 * rule.A[0][members].sum()
+    state.clock["left"][0] = 1
+    later = float(state.quota @ state.means[0]) + state.ahead[state.clock["place"][0], 0]
     for waiting, room, within_reach in ((0, 0.0, True), (9, 8.9, False), (9, 9.1, True)):
-        budget.costs.waiting[:] = 0
-        budget.costs.waiting[:, members] = waiting  # booked as declared, which `spent` contains
-        allowance = compute_allowance(guard.period, guard.b[0])
-        budget.spent[0] = allowance - later - room * excess - 1e-9
-        report = report_budget(problem, rule, state)
+        state.waiting[:] = 0
+        state.waiting[:, members] = waiting  # booked as declared, which `spent` contains
+        allowance = compute_allowance(rule.period, rule.rows["bound"][0])
+        state.ledgers["spent"][0] = allowance - later - room * excess - 1e-9
+        report = report_budget(problem, LimitTables(rule, state))
         assert report is not None
         assert report.limits[0].promise == "reserve"
         assert report.limits[0].within_reach == within_reach
@@ -102,14 +104,14 @@ def test_a_forecast_counts_calls_without_a_report_at_their_learned_means() -> No
 @pytest.mark.parametrize("together", [True, False])
 def test_the_noise_is_that_of_panels_whose_calls_may_vary_together(together: bool) -> None:
     """Long requests are expensive for all members: three equal calls vary as one of three times."""
-    guard, budget = open_guard(make_pool())
+    rule, state = open_limits(make_pool())
     rng, members, declared = np.random.default_rng(3), np.array([0, 1, 2]), np.array(USD)[:3]
     for t in range(4_000):
         factors = rng.choice([0.5, 1.5], size=1 if together else 3)
-        settle_usd(guard, budget, t, members, (declared * factors).tolist())
+        settle_usd(rule, state, t, members, (declared * factors).tolist())
     squares = float((declared**2).sum())
     variance = 0.25 * (declared.sum() ** 2 if together else squares) / squares
-    assert_allclose(compute_noise(budget.costs, 0), variance, rtol=0.1)
+    assert_allclose(compute_noise(point_to_limits(rule, state), 0), variance, rtol=0.1)
 
 
 def learn_totals_in_numpy(panels: Ints, totals: Floats) -> Floats:
@@ -125,16 +127,18 @@ def learn_totals_in_numpy(panels: Ints, totals: Floats) -> Floats:
 
 
 def test_sums_of_panels_teach_the_cost_of_each_member() -> None:
-    guard, budget = open_guard(make_pool())
+    rule, state = open_limits(make_pool())
     rng = np.random.default_rng(2)
     true = np.array(USD) * 2.0 ** rng.uniform(-1, 1, 6)
     panels = np.array([rng.permutation(6)[:3] for _ in range(800)])
     totals = np.array([true[members].sum() for members in panels]) / UNIT
     for t, members in enumerate(panels):
-        more = np.array([totals[t] - guard.A[0][members].sum(), np.nan])
-        settle_calls(guard, budget, t, members, more, np.full((2, 3), np.nan), NO_FLOATS)
-    assert_allclose(budget.costs.means[0], learn_totals_in_numpy(panels, totals), rtol=1e-9)
-    assert_allclose(budget.costs.means[0] * UNIT, true, rtol=0.2)
+        more = np.array([totals[t] - rule.A[0][members].sum(), np.nan])
+        settle_calls(
+            point_to_limits(rule, state), t, members, more, np.full((2, 3), np.nan), NO_FLOATS
+        )
+    assert_allclose(state.means[0], learn_totals_in_numpy(panels, totals), rtol=1e-9)
+    assert_allclose(state.means[0] * UNIT, true, rtol=0.2)
     assert not np.allclose(np.array(USD), true, rtol=0.3)  # the declared costs are not near
 
 
@@ -209,20 +213,20 @@ def test_no_part_of_a_computed_schedule_costs_more_than_stated(made: tuple[Probl
 
 
 def play_adversary(
-    guard: Guard, budget: Budget, most: Floats, seed: int, reported: float, dearest: bool
+    rule: LimitRule, state: LimitState, most: Floats, seed: int, reported: float, dearest: bool
 ) -> Floats:
     """The real cost of three periods if an adversary draws panels and sets the cost of each call up
     to its largest, always or at times; a share of the reports comes late, of members or sums, the
     others never.
     """
     rng, waiting, spent = np.random.default_rng(seed), [], []
-    for t in range(3 * guard.period):
-        if t % guard.period == 0:
+    for t in range(3 * rule.period):
+        if t % rule.period == 0:
             spent.append(0.0)
         dear = rng.random() < 0.7
         order = np.argsort(-most[0] if dear else rng.random(most.shape[1]), kind="stable")
-        drawn = order[: guard.most].astype(np.int64)
-        members = guard_panel(guard, budget, drawn, ALL).members
+        drawn = order[: rule.most].astype(np.int64)
+        members = guard_panel(point_to_limits(rule, state), drawn, ALL).members
         kind = 0 if dearest else rng.integers(3)
         calls = most[0][members] * (1.0 if kind == 0 else rng.random(members.size) * (kind == 1))
         spent[-1] += float(calls.sum())
@@ -231,12 +235,12 @@ def play_adversary(
         for due in [one for one in waiting if one[0] <= t]:
             waiting.remove(due)
             _, then, those, costs = due
-            more = np.full(guard.b.size, np.nan)
-            more[0] = costs.sum() - guard.A[0][those].sum()
-            known = np.full((guard.b.size, those.size), np.nan)
+            more = np.full(len(rule.rows), np.nan)
+            more[0] = costs.sum() - rule.A[0][those].sum()
+            known = np.full((len(rule.rows), those.size), np.nan)
             if rng.random() < 0.5:
                 known[0] = costs
-            settle_calls(guard, budget, then, those, more, known, NO_FLOATS)
+            settle_calls(point_to_limits(rule, state), then, those, more, known, NO_FLOATS)
     return np.array(spent)
 
 
@@ -251,18 +255,18 @@ def play_adversary(
 def test_a_certain_limit_holds_whatever_calls_cost(
     seed: int, factor: float, period: int, reported: float, dearest: bool
 ) -> None:
-    guard, budget = open_guard(make_pool(factor, period))
-    assert guard.risk.certain.tolist() == [True, False]
-    spent = play_adversary(guard, budget, guard.risk.worst, seed, reported, dearest)
-    assert (spent <= period * guard.b[0] * (1 + 1e-9)).all()
-    assert budget.missed.tolist() == [0, 0]
+    rule, state = open_limits(make_pool(factor, period))
+    assert rule.rows["certain"].tolist() == [True, False]
+    spent = play_adversary(rule, state, rule.worst, seed, reported, dearest)
+    assert (spent <= period * rule.rows["bound"][0] * (1 + 1e-9)).all()
+    assert state.learned["missed"].tolist() == [0, 0]
 
 
 def test_without_caps_the_same_adversary_breaks_the_limit() -> None:
-    certain, _ = open_guard(make_pool(1.5, 100))
-    guard, budget = open_guard(make_pool(None, 100))
-    spent = play_adversary(guard, budget, certain.risk.worst, seed=3, reported=0.0, dearest=True)
-    assert (spent > 100 * guard.b[0]).any()
+    certain, _ = open_limits(make_pool(1.5, 100))
+    rule, state = open_limits(make_pool(None, 100))
+    spent = play_adversary(rule, state, certain.worst, seed=3, reported=0.0, dearest=True)
+    assert (spent > 100 * rule.rows["bound"][0]).any()
 
 
 def test_caps_that_do_not_fit_the_budget_give_no_certain_promise() -> None:
@@ -302,7 +306,7 @@ def test_a_simulation_and_a_router_settle_alike(report: str) -> None:
     assert_array_equal(trace.draws, other.draws)
     assert_array_equal(trace.record.propensities, other.record.propensities)
     assert_allclose(trace.spend, other.spend, rtol=1e-12)
-    assert router.core.state.budget.costs.plans[2] > 0  # a schedule was computed
+    assert get_limits(router.core).state.clock["plans"][0] > 0  # a schedule was computed
 
 
 def test_spend_that_is_reported_keeps_the_budget_and_spend_that_is_not_breaks_it() -> None:
@@ -323,6 +327,9 @@ def test_a_saved_router_continues_with_what_it_learned(tmp_path: Path) -> None:
     loaded = bylot.Router.load(tmp_path / "router.json")
     pairs = zip(*(iterate_arrays(one.core.state) for one in (router, loaded)), strict=True)
     for was, now in pairs:
+        assert_array_equal(was, now)
+    tables = (iterate_numbers(get_limits(each.core)) for each in (router, loaded))
+    for was, now in zip(*tables, strict=True):
         assert_array_equal(was, now)
     for _ in range(60):
         one, other = router.decide(), loaded.decide()
@@ -351,128 +358,140 @@ def test_a_log_with_reported_costs_replays_to_the_same_state() -> None:
             logged.reward(of, float(rng.random()), spend=spend)
         if t == 50:
             logged.reopen()
-    state = logged.aggregate.core.state
-    assert state.budget.costs.plans[2] > 0
+    state = get_limits(logged.aggregate.core).state
+    assert state.clock["plans"][0] > 0
     waiting = [logged.aggregate.decision_body(of) for of in made]
-    inside = [one for one in waiting if one.t >= state.budget.rounds[1]]
+    inside = [one for one in waiting if one.t >= state.clock["first"][0]]
     counts = [sum(name in one.draws for one in inside) for name in NAMES]
-    assert state.budget.costs.waiting[0].tolist() == counts
+    assert state.waiting[0].tolist() == counts
     assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
 
 
 def test_the_schedule_follows_from_what_is_saved() -> None:
-    guard, budget = open_guard(make_pool())
+    rule, state = open_limits(make_pool())
     for t in range(30):
-        settle_usd(guard, budget, t, np.array([0, 3, 4]), [2.2, 1.6, 0.4])
-    assert budget.costs.plans[2] > 0
-    other = copy.deepcopy(budget)
-    for array in other.costs.schedule:
+        settle_usd(rule, state, t, np.array([0, 3, 4]), [2.2, 1.6, 0.4])
+    assert state.clock["plans"][0] > 0
+    other = copy.deepcopy(state)
+    derived = (other.sets, other.mean, other.ahead, other.quota)
+    for array in derived:
         array[...] = 0
-    derive_schedule(guard, other)
-    for was, now in zip(budget.costs.schedule, other.costs.schedule, strict=True):
+    other.clock["cycle"] = 0
+    other.clock["width"] = 0
+    derive_schedule(point_to_limits(rule, other))
+    kept = (state.sets, state.mean, state.ahead, state.quota)
+    for was, now in zip(kept, derived, strict=True):
         assert_array_equal(was, now)
+    assert_array_equal(state.clock, other.clock)
 
 
 def test_the_schedule_follows_the_learned_costs() -> None:
     """Expert e4 turns out to be the dearest: the schedule no longer asks it."""
-    guard, budget = open_guard(make_pool())
-    assert guard.schedule.quota[4] > 0.5
+    rule, state = open_limits(make_pool())
+    assert rule.schedule.quota[4] > 0.5
     for t in range(200):
-        settle_usd(guard, budget, t, np.array([4, 0, 1]), [9.0, 1.0, 2.0])
-    update_schedule(guard, budget)
-    assert budget.costs.schedule.quota[4] < 0.1
-    assert budget.costs.schedule.quota @ budget.costs.means[0] < guard.b[0]
-    assert budget.costs.schedule.quota[[2, 5]].sum() >= 0.3
+        settle_usd(rule, state, t, np.array([4, 0, 1]), [9.0, 1.0, 2.0])
+    update_schedule(point_to_limits(rule, state))
+    assert state.quota[4] < 0.1
+    assert state.quota @ state.means[0] < rule.rows["bound"][0]
+    assert state.quota[[2, 5]].sum() >= 0.3
 
 
 def test_a_schedule_that_would_endanger_a_share_is_not_used() -> None:
-    guard, budget = open_guard(make_pool())
-    budget.left[0] = 5  # of 200, and the share was not kept by so little that only now is it lost
-    budget.spent[1] = 200 * guard.b[1] - 5 * guard.schedule.mean[1] + 1.0
+    rule, state = open_limits(make_pool())
+    # Of 200 rounds; the share was not kept by so little that only now is it lost.
+    state.clock["left"][0] = 5
+    state.ledgers["spent"][1] = 200 * rule.rows["bound"][1] - 5 * rule.schedule.mean[1] + 1.0
     for t in range(30):
-        settle_usd(guard, budget, t, np.array([0, 3, 4]), [2.2, 1.6, 0.4])
-    assert budget.costs.plans[2] == 0
-    assert budget.costs.plans[1] > 30  # it is tried again later
+        settle_usd(rule, state, t, np.array([0, 3, 4]), [2.2, 1.6, 0.4])
+    assert state.clock["plans"][0] == 0
+    assert state.clock["next_plan"][0] > 30  # it is tried again later
 
 
-def open_dear_guard() -> tuple[Guard, Budget, Floats]:
-    """A guard of a budget and a cap on two experts, and what calls really cost: the other experts
+def open_dear_limits() -> tuple[LimitRule, LimitState, Floats]:
+    """Limits: a budget and a cap on two experts, and what calls really cost: the other experts
     are so dear that panels inside the cap cannot keep the budget.
     """
     cap = at_most(share("cheap", ["e0", "e1"]), 0.8)
     limits = [at_most("usd", 2.4), cap]
     problem = Problem(NAMES[:5], {"usd": [1.0] * 5}, limits, draws=2, period=100)
-    return *open_guard(problem), np.array([0.5, 0.5, 6.0, 6.0, 6.0])
+    return *open_limits(problem), np.array([0.5, 0.5, 6.0, 6.0, 6.0])
 
 
-def settle_rows(guard: Guard, budget: Budget, t: int, members: Ints, spend: Floats) -> None:
+def settle_rows(rule: LimitRule, state: LimitState, t: int, members: Ints, spend: Floats) -> None:
     """Report what each member cost under the first row, in its units."""
-    more, costs = np.full(guard.b.size, np.nan), np.full((guard.b.size, members.size), np.nan)
-    more[0], costs[0] = spend.sum() - guard.A[0][members].sum(), spend
-    settle_calls(guard, budget, t, members, more, costs, NO_FLOATS)
+    more, costs = np.full(len(rule.rows), np.nan), np.full((len(rule.rows), members.size), np.nan)
+    more[0], costs[0] = spend.sum() - rule.A[0][members].sum(), spend
+    settle_calls(point_to_limits(rule, state), t, members, more, costs, NO_FLOATS)
 
 
 def test_no_certain_limit_is_given_up_for_one_kept_by_a_reserve() -> None:
-    guard, budget, real = open_dear_guard()
-    for t in range(3 * guard.period):
+    rule, state, real = open_dear_limits()
+    for t in range(3 * rule.period):
         drawn = np.array([0, 1] if t % 2 else [2, 3])
-        members = guard_panel(guard, budget, drawn, ALL).members
-        settle_rows(guard, budget, t, members, real[members] * guard.A[0][members])
-    assert budget.missed[0] == 3  # no panels could keep it
-    assert budget.missed[1] == 0
+        members = guard_panel(point_to_limits(rule, state), drawn, ALL).members
+        settle_rows(rule, state, t, members, real[members] * rule.A[0][members])
+    assert state.learned["missed"][0] == 3  # no panels could keep it
+    assert state.learned["missed"][1] == 0
 
 
 def test_a_schedule_must_keep_certain_limits_in_later_periods_too() -> None:
-    guard, budget, real = open_dear_guard()
-    budget.left[0] = 10  # nothing was spent under the cap so far: any schedule keeps it until then
+    rule, state, real = open_dear_limits()
+    # Nothing was spent under the cap so far: any schedule keeps it until then.
+    state.clock["left"][0] = 10
     for t in range(60):
         members = np.array([t % 2, 2 + t % 3])
-        settle_rows(guard, budget, t, members, real[members] * guard.A[0][members])
-    plan, most = budget.costs.schedule, compute_allowance(guard.period, guard.b[1])
-    if budget.costs.plans[2] > 0:
-        assert guard.period * plan.mean[1] + plan.ahead[:, 1].max() <= most
+        settle_rows(rule, state, t, members, real[members] * rule.A[0][members])
+    most = compute_allowance(rule.period, rule.rows["bound"][1])
+    if state.clock["plans"][0] > 0:
+        assert rule.period * state.mean[1] + state.ahead[:, 1].max() <= most
 
 
 def test_a_late_report_is_booked_in_the_period_of_its_decision() -> None:
-    guard, budget = open_guard(make_pool(period=50))
-    panels = [guard_panel(guard, budget, np.array([0, 3, 4]), ALL).members for _ in range(120)]
-    before, spent = budget.before.copy(), budget.spent.copy()
-    assert budget.rounds.tolist() == [120, 100, 50]
-    settle_usd(guard, budget, 70, panels[70], [60.0, 60.0, 60.0])  # in the period before
-    assert_allclose(budget.before[0], before[0] + (180.0 - 3.0) / UNIT)
-    assert_array_equal(budget.spent, spent)
-    settle_usd(guard, budget, 71, panels[71], [60.0, 60.0, 60.0])
-    assert budget.missed.tolist() == [1, 0]
+    rule, state = open_limits(make_pool(period=50))
+    panels = [
+        guard_panel(point_to_limits(rule, state), np.array([0, 3, 4]), ALL).members
+        for _ in range(120)
+    ]
+    before, spent = state.ledgers["before"].copy(), state.ledgers["spent"].copy()
+    assert state.clock[["rounds", "first", "first_before"]].tolist() == [(120, 100, 50)]
+    settle_usd(rule, state, 70, panels[70], [60.0, 60.0, 60.0])  # in the period before
+    assert_allclose(state.ledgers["before"][0], before[0] + (180.0 - 3.0) / UNIT)
+    assert_array_equal(state.ledgers["spent"], spent)
+    settle_usd(rule, state, 71, panels[71], [60.0, 60.0, 60.0])
+    assert state.learned["missed"].tolist() == [1, 0]
     more = np.array([-2 * 177.0 / UNIT, np.nan])
-    settle_calls(guard, budget, 72, panels[72], more, np.full((2, 3), np.nan), NO_FLOATS)
-    assert budget.missed.tolist() == [0, 0]  # judged again
-    settle_usd(guard, budget, 10, panels[10], [900.0, 900.0, 900.0])  # too old to be judged
-    assert budget.missed.tolist() == [0, 0]
-    assert_array_equal(budget.spent, spent)
-    settle_usd(guard, budget, 110, panels[110], [2.0, 2.0, 2.0])
-    assert_allclose(budget.spent[0], spent[0] + 3.0 / UNIT)
+    settle_calls(
+        point_to_limits(rule, state), 72, panels[72], more, np.full((2, 3), np.nan), NO_FLOATS
+    )
+    assert state.learned["missed"].tolist() == [0, 0]  # judged again
+    settle_usd(rule, state, 10, panels[10], [900.0, 900.0, 900.0])  # too old to be judged
+    assert state.learned["missed"].tolist() == [0, 0]
+    assert_array_equal(state.ledgers["spent"], spent)
+    settle_usd(rule, state, 110, panels[110], [2.0, 2.0, 2.0])
+    assert_allclose(state.ledgers["spent"][0], spent[0] + 3.0 / UNIT)
 
 
 def test_calls_without_a_report_count_at_their_largest_cost() -> None:
-    guard, budget = open_guard(make_pool(1.5))
+    rule, state = open_limits(make_pool(1.5))
     for _ in range(3):
-        guard_panel(guard, budget, np.array([0, 3, 4]), ALL)
-    assert budget.costs.waiting[0].tolist() == [3, 0, 0, 3, 3, 0]
-    settle_usd(guard, budget, 1, np.array([0, 3, 4]), [1.0, 1.5, 0.5])
-    assert budget.costs.waiting[0].tolist() == [2, 0, 0, 2, 2, 0]
+        guard_panel(point_to_limits(rule, state), np.array([0, 3, 4]), ALL)
+    assert state.waiting[0].tolist() == [3, 0, 0, 3, 3, 0]
+    settle_usd(rule, state, 1, np.array([0, 3, 4]), [1.0, 1.5, 0.5])
+    assert state.waiting[0].tolist() == [2, 0, 0, 2, 2, 0]
 
 
 def test_pacing_counts_what_was_spent() -> None:
-    guard, budget = open_guard(make_pool())
-    pace = make_pace(1.25, 0.5, guard.A, 3, full=True)
-    bounds, later = np.empty(2), np.empty(2)
-    members = guard_panel(guard, budget, np.array([0, 3, 4]), ALL).members
-    settle_usd(guard, budget, 0, members, [1.0, 1.5, 0.5])
-    fill_paced_bounds(bounds, guard, budget, pace)
-    members = guard_panel(guard, budget, np.array([0, 3, 4]), ALL).members
-    settle_usd(guard, budget, 1, members, [40.0, 40.0, 40.0])
-    fill_paced_bounds(later, guard, budget, pace)
-    assert later[0] < bounds[0]
+    rule, state = open_limits(make_pool(), Pace(1.25, 1))
+    limits = point_to_limits(rule._replace(margin=0.5), state)
+    members = guard_panel(limits, np.array([0, 3, 4]), ALL).members
+    settle_usd(rule, state, 0, members, [1.0, 1.5, 0.5])
+    fill_paced_bounds(limits)
+    bounds = state.bounds.copy()
+    members = guard_panel(limits, np.array([0, 3, 4]), ALL).members
+    settle_usd(rule, state, 1, members, [40.0, 40.0, 40.0])
+    fill_paced_bounds(limits)
+    assert state.bounds[0] < bounds[0]
 
 
 @pytest.mark.parametrize("edit", ["loosen", "cap a group"])
@@ -491,28 +510,29 @@ def test_an_edit_counts_calls_without_a_report_at_their_largest_cost(edit: str) 
         for bound, more in ((1.65, []), (1.8 if edit == "loosen" else 1.65, cap))
     )
     router, made = bylot.Router(before, "distinct", seed=3), list[Decision]()
-    while len(made) < 30 or router.core.state.budget.left[0] < 40:
+    while len(made) < 30 or get_limits(router.core).state.clock["left"][0] < 40:
         if len(made) == 30:
             router.change(after)
         made.append(router.decide())
     for one in made:
         calls = {name: float(largest[NAMES.index(name)]) for name in one.subset}
         router.reward(one.id, 0.5, spend={"usd": calls})
-    assert router.core.rule.guard.risk.certain[0]
-    assert router.core.state.budget.missed[0] == 0
+    limits = get_limits(router.core)
+    assert limits.rule.rows["certain"][0]
+    assert limits.state.learned["missed"][0] == 0
 
 
 def test_a_changed_problem_keeps_learned_costs_unless_they_are_declared_anew() -> None:
     router, _ = play_router(WRONG, 120)
-    means = router.core.state.budget.costs.means[0] * UNIT
+    means = get_limits(router.core).state.means[0] * UNIT
     costs = [*USD, 2.5]
     costs[1] = 2.2
     limits = [at_most("usd", 9.0), at_least(share("new", ["e5", "e2"]), 0.3)]
     router.change(Problem([*NAMES, "e6"], {"usd": costs}, limits, draws=3, period=200))
-    learned = router.core.state.budget.costs
+    learned = get_limits(router.core).state
     assert_allclose(learned.means[0][[0, 2, 3, 4, 5]] * UNIT, means[[0, 2, 3, 4, 5]])
     assert_allclose(learned.means[0][[1, 6]] * UNIT, [2.2, 2.5])
-    assert learned.plans[2] > 0
+    assert learned.clock["plans"][0] > 0
 
 
 def test_the_status_names_the_promise_of_each_limit() -> None:
@@ -601,10 +621,10 @@ def test_costs_that_are_reported_after_the_reward_are_learned_too() -> None:
         assert router.reward(of, 0.5, key="judge") == "learned"
         assert router.reward(of, 0.5, key="bill", spend={"usd": 4.0}) == "noted"
         at_once.reward(at_once.decide(), 0.5, spend={"usd": 4.0})
-    later, known = (one.aggregate.core.state.budget for one in (router, at_once))
-    assert later.costs.reports.tolist() == [20, 0]
-    assert later.costs.waiting[0].tolist() == [0] * 6
-    assert_array_equal(later.costs.means, known.costs.means)
+    later, known = (get_limits(each.aggregate.core).state for each in (router, at_once))
+    assert later.learned["reports"].tolist() == [20, 0]
+    assert later.waiting[0].tolist() == [0] * 6
+    assert_array_equal(later.means, known.means)
     assert router.replay_log().fingerprint() == router.aggregate.fingerprint()
 
 

@@ -9,10 +9,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, Receipt, Router, at_least, at_most
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
+from bylot.limits.binding import is_possible, start_limits
+from bylot.limits.records import LimitTables
+from bylot.limits.request import View
 from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES, compiled_handle
 from bylot.policies.base import compute_distribution
 from bylot.router.core import iterate_arrays
+from limit_tables import get_limits, iterate_numbers
 from sample_problem import make_five_expert_problem
 
 GUARDED = ["distinct", "tangent", "noisy-or"]
@@ -79,14 +83,22 @@ def play_router(router: Router, rounds: int) -> float:
 
 def compute_distributions(router: Router) -> Floats:
     """The distributions of the three contexts."""
-    return np.array(
-        [
-            compute_distribution(
-                router.core.rule, router.core.state, x, router.core.mask_available(None)
-            )
-            for x in range(3)
-        ]
-    )
+    core = router.core
+    available = core.mask_available(None)
+    views = [View(core.pointer, x, available, False, False) for x in range(3)]
+    return np.array([compute_distribution(core.rule, core.state, view) for view in views])
+
+
+def assert_migrated_limits(router: Router) -> None:
+    """Require a state of limits, if there is any, that fits the problem."""
+    tables = router.core.limits
+    assert is_possible(tables)
+    if tables is None:
+        return
+    new = LimitTables(tables.rule, start_limits(tables.rule, len(router.core.state.visits)))
+    for migrated, fresh in zip(iterate_numbers(tables), iterate_numbers(new), strict=True):
+        assert (migrated.shape, migrated.dtype) == (fresh.shape, fresh.dtype)
+        assert np.isfinite(migrated).all()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -103,12 +115,14 @@ def test_every_policy_continues_after_every_change(
     ):
         assert (migrated.shape, migrated.dtype) == (fresh.shape, fresh.dtype)
         assert np.isfinite(migrated).all()
+    assert_migrated_limits(router)
     assert router.policy.is_valid_state(router.core.rule, router.core.state)
     assert_allclose(compute_distributions(router).sum(axis=1), 1.0)
     for n in range(60):
         decision = router.decide("wxyz"[n % 4], problem.experts[:2] if n % 9 == 5 else None)
         assert router.reward(decision.id, 0.5) is Receipt.LEARNED
     assert router.policy.is_valid_state(router.core.rule, router.core.state)
+    assert is_possible(router.core.limits)
     assert router.status().decisions == 197
 
 
@@ -211,11 +225,13 @@ def test_prices_are_kept_in_the_units_of_the_limits(policy: str) -> None:
 @pytest.mark.parametrize("policy", GUARDED)
 def test_counts_of_the_guard_are_kept_except_for_a_changed_bound(policy: str) -> None:
     router = make_trained_router(policy)
-    router.core.state.budget.replaced[:] = 7
-    router.core.state.budget.missed[:] = [1, 2, 3]
+    before = get_limits(router.core).state
+    before.clock["replaced"] = 7
+    before.learned["missed"] = [1, 2, 3]
     router.change(make_tighter_problem())
-    assert router.core.state.budget.replaced[0] == 7
-    assert router.core.state.budget.missed.tolist() == [0, 2, 3]
+    after = get_limits(router.core).state
+    assert after.clock["replaced"][0] == 7
+    assert after.learned["missed"].tolist() == [0, 2, 3]
 
 
 def make_overspent_router(policy: str, extra_usd: float) -> Router:
@@ -264,13 +280,18 @@ def test_overspending_before_a_change_is_compensated_after_it(policy: str, bound
 def test_overspending_that_cannot_be_compensated_counts_as_a_missed_period(policy: str) -> None:
     router = make_overspent_router(policy, 1e5)
     router.change(make_tighter_problem())
-    assert router.core.state.budget.missed.tolist() == [1, 0, 0]
+    assert get_limits(router.core).state.learned["missed"].tolist() == [1, 0, 0]
     assert all(one.current and one.current.within_reach for one in router.status().limits)
+
+
+def list_numbers(router: Router) -> list[Any]:
+    """All arrays of the states of policy and limits."""
+    return [*iterate_arrays(router.core.state), *iterate_numbers(router.core.limits)]
 
 
 def test_infeasible_limits_are_refused_and_change_nothing() -> None:
     router = make_trained_router("distinct")
-    before = [leaf.copy() for leaf in iterate_arrays(router.core.state)]
+    before = [leaf.copy() for leaf in list_numbers(router)]
     with pytest.raises(InfeasibleLimits):
         router.change(change_problem(limits=[at_most("usd", 0.1)]))
     only = "which cannot keep .*; loosen the limits or change the experts, or create a new router"
@@ -279,7 +300,7 @@ def test_infeasible_limits_are_refused_and_change_nothing() -> None:
     with pytest.raises(ProblemError, match=r"wanted a bylot\.Problem"):
         router.change("usd")  # type: ignore[arg-type]
     assert router.problem == make_five_expert_problem()
-    for before_change, after_change in zip(before, iterate_arrays(router.core.state), strict=True):
+    for before_change, after_change in zip(before, list_numbers(router), strict=True):
         assert_array_equal(before_change, after_change)
 
 

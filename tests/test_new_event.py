@@ -2,10 +2,11 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from worked_examples import apply_diff, copy_source
 
 ROOT = Path(__file__).parents[1]
 CHECKS = """
@@ -42,28 +43,10 @@ assert "event 2 of its log (note) was changed" in audit_router(store, name).faul
 """
 
 
-def apply_diff(diff: str, folder: Path) -> set[str]:
-    """Apply hunks, each at the only position that matches; returns the changed files."""
-    changed = set()
-    for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
-        name, _, hunks = part.partition("\n")
-        text = (folder / name).read_text(encoding="utf-8")
-        for hunk in hunks.split("@@\n"):
-            lines = hunk.splitlines()
-            old = "".join(f"{line[1:]}\n" for line in lines if line[:1] != "+")
-            assert text.count(old) == 1, f"{name} has {text.count(old)} places like\n{old}"
-            text = text.replace(old, "".join(f"{line[1:]}\n" for line in lines))
-        (folder / name).write_text(text, encoding="utf-8")
-        changed.add(name)
-    return changed
-
-
 def test_the_example_event_is_stored_served_replayed_and_checked(tmp_path: Path) -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (diff,) = re.findall(r"```diff\n(--- eventlog.*?)```", page, re.DOTALL)
-    source = tmp_path / "source"
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src" / "bylot", source / "bylot", ignore=ignore)
+    source = copy_source(tmp_path)
     assert len(apply_diff(diff, source / "bylot")) <= 6
     paths = [str(source), str(ROOT / "tests")]
     result = subprocess.run(

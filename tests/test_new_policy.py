@@ -33,6 +33,17 @@ assert trace.rewards.mean() > simulate(pool, good, Sampler(), rounds=1_000).rewa
 policies.register_policy(Sampler)
 assert policies.summarize_policy("sampler").startswith("asks the experts with the highest")
 
+# The guard keeps limits that it ignores, and it counts the panels that are played.
+guarded = Router(make_five_expert_problem(), Sampler(guard=True), seed=2, horizon=100)
+panels = [guarded.decide() for _ in range(100)]
+assert sum(panel.spend["usd"] for panel in panels) <= 300
+assert any(panel.replaced for panel in panels)
+experts = make_five_expert_problem().experts
+asked = [sum(name in panel.subset for panel in panels) for name in experts]
+assert guarded.core.state.drawn.tolist() == [asked]
+free = Router(make_five_expert_problem(), Sampler(), seed=2)
+assert sum(free.decide().spend["usd"] for _ in range(100)) > 300
+
 # The router and the simulator play the same.
 router = Router(make_five_expert_problem(), "sampler", seed=2)
 trace = play(router, make_recorded_environment(40), 40)

@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bound_policies import ALL_AVAILABLE, PolicyAtWork
 from bylot import Problem, Router, at_least, at_most, optimum, simulate
 from bylot.environments import Given, Noisy, Regime
 from bylot.errors import PolicyError
-from bylot.limits.budget import open_budget
+from bylot.limits.binding import start_limits
 from bylot.limits.guard import guard_panel
 from bylot.limits.pacing import fill_paced_bounds
+from bylot.limits.records import LimitRule, point_to_limits
 from bylot.metrics import measure_worst_violation
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import MODEL_STREAM, RngKey
 from bylot.numerics.variates import draw_normal, next_word, open_stream, open_uniform_from_word
 from bylot.policies import NoisyOr
-from bylot.policies.base import decide, learn
 from bylot.policies.noisy_or import MAX_POSTERIOR_BYTES, count_posterior_bytes
 from bylot.policies.noisy_or_prices import NoisyOrRule
 from bylot.router.core import iterate_arrays
@@ -27,11 +28,9 @@ from sample_problem import (
     SKILLS,
     make_five_expert_problem,
     make_recorded_environment,
-    make_reward_feedback,
     make_stationary_environment,
 )
 
-ALL = np.empty(0, np.bool_)
 SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]
 
 
@@ -91,26 +90,24 @@ def search_greedily_and_swap(miss: Floats, price: Floats, m: int) -> Ints:
 class ReferenceNoisyOr:
     """Reference implementation of noisy-or in plain NumPy."""
 
-    def __init__(self, rule: NoisyOrRule, contexts: int) -> None:
+    def __init__(self, rule: NoisyOrRule, limits: LimitRule, contexts: int) -> None:
         K, d = rule.A.shape[1], rule.units.size
         self.rule, self.recent, self.K = rule, list[int](), K
-        self.belief = ReferenceModel(K, rule.explorer.members, contexts)
+        self.belief = ReferenceModel(K, rule.most, contexts)
         self.lam, self.G2, self.width = np.zeros(d), np.full(d, 0.01), 1.0
-        self.account, self.bounds, self.moved = (
-            open_budget(rule.guard, 1),
-            rule.guard.b.copy(),
-            False,
-        )
+        self.account = start_limits(limits, 1)
+        self.limits = point_to_limits(limits, self.account)
+        self.moved = False
 
     def sample(self, x: int, boldness: float, z: Floats) -> Ints:
         scale = 1.5 if boldness < 0.03 else 0.5
         if self.K > 16:
             scale *= 1 - min(2 * self.belief.phi, 1) * (1 - (16 / self.K) ** 0.25)
         miss = self.belief.sample(x, scale, z[: self.K], z[self.K :])
-        return search_greedily_and_swap(miss, self.lam @ self.rule.A, self.rule.explorer.members)
+        return search_greedily_and_swap(miss, self.lam @ self.rule.A, self.rule.most)
 
     def dual(self, A: Ints) -> None:
-        g = self.rule.A[:, A].sum(axis=1) - self.bounds * self.rule.units
+        g = self.rule.A[:, A].sum(axis=1) - self.account.bounds * self.rule.units
         self.G2 += np.minimum(g**2, 30**2)
         self.lam = np.clip(self.lam + 0.2 * np.clip(g / np.sqrt(self.G2), -1, 1), 0, 5)
         self.moved = True
@@ -123,13 +120,13 @@ class ReferenceNoisyOr:
         words, z = np.empty((count + 1, 2)), np.empty((count + 1, 2 * self.K))
         fill_random_numbers(words, z, count if pooled else 0, pooled, t)
         if count:
-            fill_paced_bounds(self.bounds, self.rule.guard, self.account, self.rule.explorer.pace)
+            fill_paced_bounds(self.limits)
         ring = {n % 64: y for n, y in enumerate(self.recent)}
         for n in range(count):
             y = ring[int(words[n, 0] * len(ring))] if pooled else x
             self.dual(self.sample(y, words[n, 1], z[n]))
         A = self.sample(x, words[-1, 1], z[-1])
-        admitted = guard_panel(self.rule.guard, self.account, A, ALL)
+        admitted = guard_panel(self.limits, A, ALL_AVAILABLE)
         if not admitted.replaced:
             self.dual(A)
         return np.asarray(admitted.members)
@@ -167,30 +164,27 @@ def test_in_a_large_pool_with_noisy_rewards_rounds_equal_those_of_the_reference(
 
 def compare_with_reference(problem: Problem, environment: Given, worth: float) -> int:
     """Play both and compare everything; returns how many panels the guard replaced."""
-    rule, contexts = NoisyOr().bind(problem), environment.contexts
-    state, reference, replaced = (
-        NoisyOr().start(rule, contexts),
-        ReferenceNoisyOr(rule, contexts),
-        0,
-    )
+    play = PolicyAtWork(NoisyOr(), problem, contexts=environment.contexts)
+    reference = ReferenceNoisyOr(play.rule, play.limits.rule, environment.contexts)
+    replaced = 0
     for t, (values, x) in enumerate(
         zip(environment.values, environment.index.tolist(), strict=True)
     ):
-        ticket = decide(rule, state, x, RngKey(5, t), ALL)
+        ticket = play.decide(RngKey(5, t), x)
         A = reference.decide(x, t)
         assert_array_equal(np.sort(ticket.draws), np.sort(A))
+        assert_allclose(play.limits.state.ledgers["spent"], reference.account.ledgers["spent"])
         reward = worth * float(values[:, A].max(axis=1).sum())
-        learn(rule, state, ticket, make_reward_feedback(reward))
+        play.learn(ticket, reward)
         reference.learn(x, A, reward)
         replaced += ticket.replaced
-    belief, expected = state.belief, reference.belief
+    belief, expected = play.state.belief, reference.belief
     assert_allclose(belief.beta, expected.beta, atol=1e-9)
     assert_allclose(belief.root.T @ belief.root, expected.P, atol=1e-9)
     assert_allclose(belief.deviations.moment, expected.moment, atol=1e-9)
     assert_allclose(belief.deviations.spread, expected.tau2, atol=1e-9)
     assert_allclose(belief.scale.interval, [expected.low, expected.width], atol=1e-9)
-    assert_allclose(state.dual_prices.price, reference.lam, atol=1e-9)
-    assert_allclose(state.budget.spent, reference.account.spent)
+    assert_allclose(play.state.dual_prices.price, reference.lam, atol=1e-9)
     assert (expected.width < 1) == (worth < 1)
     return replaced
 
@@ -288,7 +282,8 @@ def test_contexts_share_a_belief_prices_and_the_budget_and_add_deviations() -> N
     assert (belief.deviations.moment[0] != 0).all()
     assert_array_equal(belief.deviations.moment[1:], 0.0)
     assert router.core.state.dual_prices.price.shape == (3,)
-    assert router.core.state.budget.left[0] == 5_000 - 80
+    assert router.core.limits is not None
+    assert router.core.limits.state.clock["left"][0] == 5_000 - 80
 
 
 def test_one_context_adds_no_deviations() -> None:

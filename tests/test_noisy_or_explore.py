@@ -1,13 +1,17 @@
-"""Exploration rounds of noisy-or: `distinct` plays them with propensities, so logs can be used."""
+"""Exploration rounds of noisy-or: drawn from a fixed distribution, so that logs can be used."""
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
 from scipy.stats import chisquare
 
+from bound_policies import ALL_AVAILABLE, PolicyAtWork
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.errors import InsufficientOverlap
 from bylot.evaluate import (
@@ -19,19 +23,15 @@ from bylot.evaluate import (
     make_uniform_target,
 )
 from bylot.evaluate.importance_weights import select_usable_rounds, weight_rounds
+from bylot.limits.rows import BOUND_TIGHTENING
 from bylot.metrics import measure_worst_violation
-from bylot.numerics.philox import RngKey
+from bylot.numerics.jit import Bools, Floats
+from bylot.numerics.philox import EXPLORE_STREAM, RngKey, draw_uniforms
 from bylot.policies import Distinct, NoisyOr
-from bylot.policies.base import Ticket, decide, learn
-from bylot.policies.distinct import find_available_distributions
+from bylot.policies.base import compute_inclusion
 from bylot.router.core import iterate_arrays
-from sample_problem import (
-    make_five_expert_problem,
-    make_reward_feedback,
-    make_stationary_environment,
-)
+from sample_problem import make_five_expert_problem, make_stationary_environment
 from test_distinct import SETS, set_probabilities
-from test_distributions import ALL_AVAILABLE
 from test_evaluation_simulations import WEIGHTS, compute_exact_reward
 
 
@@ -47,59 +47,173 @@ def make_tight_problem() -> Problem:
     )
 
 
-def test_only_exploration_rounds_record_the_exact_propensity_of_their_set() -> None:
-    rule = NoisyOr(explore=0.5).bind(make_five_expert_problem(), 10_000)
-    state, count, expected = NoisyOr().start(rule), np.zeros(len(SETS)), np.zeros(len(SETS))
-    pairs = {tuple(members): n for n, members in enumerate(SETS)}
-    recorded_count, max_entropy_expected = 0, np.zeros(len(SETS))
-    for t in range(6_000):
-        ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL_AVAILABLE)
-        n = pairs[tuple(sorted(ticket.draws.tolist()))]
-        learn(rule, state, ticket, make_reward_feedback(0.9 if n in (0, 3) else 0.4))
-        if np.isnan(ticket.propensity) or ticket.replaced:
-            assert ticket.inclusion.size == 0
-            continue
-        learned, max_entropy, _ = find_available_distributions(
-            rule.explorer, state.explorer, 0, ALL_AVAILABLE
-        )
-        probabilities = 0.98 * set_probabilities(learned.theta) + 0.02 * set_probabilities(
-            max_entropy.theta
-        )
-        assert ticket.propensity == pytest.approx(probabilities[n], rel=1e-9)
-        assert_allclose(ticket.inclusion, learned.pi)
-        expected += probabilities
-        max_entropy_expected += set_probabilities(max_entropy.theta)
-        count[n] += 1
-        recorded_count += 1
-    assert abs(recorded_count - 3_000) < 5 * np.sqrt(1_500)
-    assert chisquare(count, expected).pvalue > 1e-3
-    # A distribution that is not learned would be noticed
-    assert chisquare(count, max_entropy_expected).pvalue < 1e-6
+SOME_AVAILABLE = np.array([True, True, False, True, True])
 
 
-def test_the_exploring_distribution_learns_from_its_own_rounds_only() -> None:
-    rule = NoisyOr(explore=0.4).bind(make_five_expert_problem(), 2_000)
-    alone_rule = Distinct().bind(make_five_expert_problem(), 2_000)
-    state, alone_state, rng = (
-        NoisyOr().start(rule),
-        Distinct().start(alone_rule),
-        np.random.default_rng(0),
+def is_exploration_round(key: RngKey, explore: float) -> bool:
+    """By the first uniform of its stream."""
+    return bool(draw_uniforms(key, EXPLORE_STREAM, 1)[0] < explore)
+
+
+def compute_exploration(play: PolicyAtWork, available: Bools) -> Floats:
+    """The probability of every pair in an exploration round, by enumeration."""
+    theta = play.rule.sets.theta
+    return set_probabilities(
+        np.where(available, theta, -np.inf) if available.size else theta, available
     )
+
+
+def compute_negative_entropy(p: Floats) -> float:
+    return float(p @ np.log(p))
+
+
+def compute_entropy_slope(p: Floats) -> Floats:
+    return np.asarray(1.0 + np.log(p))
+
+
+def test_exploration_is_the_maximum_entropy_distribution_inside_the_limits() -> None:
+    """Limits are tightened by a twentieth, so that panels of exploration do not exhaust them."""
+    problem = make_five_expert_problem()
+    play = PolicyAtWork(NoisyOr(explore=0.5), problem, 10_000)
+    inside = np.array([[i in members for members in SETS] for i in range(5)], float)
+    rule = play.limits.rule
+    tight = rule.rows["bound"] - BOUND_TIGHTENING * np.abs(rule.rows["bound"])
+    pairs = rule.A @ inside
+    found = compute_exploration(play, ALL_AVAILABLE)
+    assert (pairs @ found <= tight + 1e-9).all()
+    constraints: Any = [
+        {"type": "eq", "fun": lambda p: p.sum() - 1.0},
+        {"type": "ineq", "fun": lambda p: tight - pairs @ p},
+    ]
+    best = minimize(
+        compute_negative_entropy,
+        np.full(len(SETS), 0.1),
+        jac=compute_entropy_slope,
+        bounds=[(1e-9, 1.0)] * len(SETS),
+        constraints=constraints,
+        tol=1e-14,
+    )
+    assert best.success
+    assert_allclose(found, best.x, atol=1e-6)
+    # Equal probabilities would break a limit
+    assert (pairs @ np.full(len(SETS), 0.1) > tight).any()
+
+
+@pytest.mark.parametrize("available", [ALL_AVAILABLE, SOME_AVAILABLE], ids=["all", "some"])
+def test_only_exploration_rounds_record_the_exact_propensity_of_their_set(
+    available: Bools,
+) -> None:
+    play = PolicyAtWork(NoisyOr(explore=0.5), make_five_expert_problem(), 10_000)
+    expected = compute_exploration(play, available)
+    inside = np.array([[i in members for members in SETS] for i in range(5)], float)
+    inclusion = inside @ expected
+    pairs = {tuple(members): n for n, members in enumerate(SETS)}
+    count = np.zeros(len(SETS))
+    replaced = 0
+    for t in range(6_000):
+        key = RngKey(3, t)
+        ticket = play.decide(key, available=available)
+        n = pairs[tuple(sorted(ticket.draws.tolist()))]
+        play.learn(ticket, 0.9 if n in (0, 3) else 0.4)
+        explores = is_exploration_round(key, 0.5)
+        assert np.isnan(ticket.propensity) == (not explores)
+        if not explores:
+            assert ticket.inclusion.size == 0
+        elif ticket.replaced:
+            assert ticket.propensity == 1.0
+            replaced += 1
+        else:
+            assert ticket.propensity == pytest.approx(expected[n], rel=1e-9)
+            assert_allclose(ticket.inclusion, inclusion, atol=1e-12)
+            view = play.see(available=available)
+            of_experts = compute_inclusion(play.rule, play.state, view, ticket)
+            assert_allclose(of_experts, inclusion, atol=1e-12)
+            assert ticket.weight == 1.0
+            count[n] += 1
+    possible = expected > 0
+    assert abs(count.sum() + replaced - 3_000) < 5 * np.sqrt(1_500)
+    assert count.sum() > 2_900
+    assert count[~possible].sum() == 0
+    assert chisquare(count[possible], count.sum() * expected[possible]).pvalue > 1e-3
+    # Equally likely sets would be noticed
+    assert chisquare(count[possible]).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(
+    "available",
+    [np.array([True, False, False, True, False]), np.array([False, False, False, False, True])],
+    ids=["a pair", "one expert"],
+)
+def test_exploration_asks_all_experts_if_there_is_no_choice(available: Bools) -> None:
+    play = PolicyAtWork(NoisyOr(explore=1.0), make_five_expert_problem(), 10_000)
+    for t in range(20):
+        ticket = play.decide(RngKey(3, t), available=available)
+        assert set(ticket.draws) == set(np.flatnonzero(available))
+        assert ticket.propensity == pytest.approx(1.0, abs=1e-12)
+        assert_allclose(ticket.inclusion, available.astype(float), atol=1e-12)
+
+
+def test_the_exploring_distribution_learns_nothing_and_the_model_learns_from_all_rounds() -> None:
+    plays = [
+        PolicyAtWork(NoisyOr(explore=0.4), make_five_expert_problem(), 2_000) for _ in range(2)
+    ]
+    before = [array.copy() for array in iterate_arrays(plays[0].rule.sets)]
+    rng = np.random.default_rng(0)
+    same = 0
     for t in range(1_000):
-        ticket = decide(rule, state, 0, RngKey(1, t), ALL_AVAILABLE)
+        key = RngKey(1, t)
+        moves = [int(play.state.dual_prices.moves[0]) for play in plays]
+        tickets = [play.decide(key) for play in plays]
+        u = float(rng.random())
+        for play, ticket, reward, was in zip(plays, tickets, (u, u**3), moves, strict=True):
+            moved = play.state.dual_prices.moves[0] - was
+            if t % play.rule.batch:  # else a rehearsal moves prices
+                assert moved == (not is_exploration_round(key, 0.4) and not ticket.replaced)
+            play.learn(ticket, reward)
+        if is_exploration_round(key, 0.4) and not any(ticket.replaced for ticket in tickets):
+            assert_array_equal(tickets[0].draws, tickets[1].draws)
+            assert tickets[0].propensity == tickets[1].propensity
+            same += 1
+    assert same > 300
+    assert_array_equal([play.state.belief.rewards[0] for play in plays], 1_000)
+    assert np.abs(plays[0].state.belief.beta - plays[1].state.belief.beta).max() > 0.1
+    for play in plays:
+        for array, kept in zip(iterate_arrays(play.rule.sets), before, strict=True):
+            assert_array_equal(array, kept)
+
+
+def test_other_rounds_are_those_of_noisy_or_without_exploration() -> None:
+    """From the same state, what is played, learned and priced is the same to the last bit."""
+    problem = make_tight_problem()
+    play, alone = (PolicyAtWork(NoisyOr(explore=explore), problem) for explore in (0.4, 0.0))
+    rng = np.random.default_rng(0)
+    compared = 0
+    replaced = 0
+    for t in range(500):
+        key = RngKey(1, t)
+        for ours, theirs in list_arrays(play, alone):
+            theirs[:] = ours
+        ticket = play.decide(key)
         reward = float(rng.random())
-        if not np.isnan(ticket.propensity):
-            for ours_array, alone_array in zip(
-                iterate_arrays(state.budget), iterate_arrays(alone_state.budget), strict=True
-            ):
-                alone_array[:] = ours_array  # both have spent the same
-            alone_state.budget.left[:] += 1
-            alone_ticket = decide(alone_rule, alone_state, 0, RngKey(1, t), ALL_AVAILABLE)
-            learn(alone_rule, alone_state, alone_ticket, make_reward_feedback(reward))
-        learn(rule, state, ticket, make_reward_feedback(reward))
-    assert_allclose(state.explorer.gradient.batches, alone_state.gradient.batches)
-    assert state.explorer.visits[0] == alone_state.visits[0] > 300
-    assert state.belief.rewards[0] == 1_000  # the model learns from all of them
+        play.learn(ticket, reward)
+        if not is_exploration_round(key, 0.4):
+            other = alone.decide(key)
+            alone.learn(other, reward)
+            for ours, theirs in zip(ticket, other, strict=True):
+                assert_array_equal(ours, theirs)
+            for ours, theirs in list_arrays(play, alone):
+                assert_array_equal(ours, theirs)
+            compared += 1
+            replaced += ticket.replaced
+    assert compared > 250
+    assert replaced > 0
+
+
+def list_arrays(play: PolicyAtWork, other: PolicyAtWork) -> Iterator[tuple[Any, Any]]:
+    """The arrays of both, of policy and limits."""
+    yield from zip(iterate_arrays(play.state), iterate_arrays(other.state), strict=True)
+    both = play.limits.state, other.limits.state
+    yield from zip(*map(iterate_arrays, both), strict=True)
 
 
 @pytest.mark.parametrize("period", [60, 1_000])
@@ -216,23 +330,20 @@ def test_a_saved_router_continues_with_both_kinds_of_rounds(tmp_path: Path) -> N
         assert (one == other).all()
 
 
-def test_noisy_or_that_always_explores_equals_distinct() -> None:
-    noisy_or = simulate(
-        make_five_expert_problem(),
-        make_stationary_environment(),
-        NoisyOr(explore=1.0),
-        rounds=600,
-        seed=0,
-        horizon=600,
-    )
-    distinct = simulate(
-        make_five_expert_problem(),
-        make_stationary_environment(),
-        "distinct",
-        rounds=600,
-        seed=0,
-        horizon=600,
-    )
+def test_noisy_or_that_always_explores_equals_the_exploration_of_distinct() -> None:
+    always = Distinct(eps=1 - 2**-53)
+    traces = [
+        simulate(
+            make_five_expert_problem(),
+            make_stationary_environment(),
+            policy,
+            rounds=600,
+            seed=0,
+            horizon=600,
+        )
+        for policy in (NoisyOr(explore=1.0), always)
+    ]
+    noisy_or, distinct = traces
     assert (noisy_or.draws == distinct.draws).all()
-    assert (noisy_or.record.propensities == distinct.record.propensities).all()
+    assert_allclose(noisy_or.record.propensities, distinct.record.propensities, rtol=1e-12)
     assert measure_worst_violation(noisy_or) == 0.0

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import hospital
+from bound_policies import make_ticket
 from bylot import Problem, at_most, simulate
 from bylot.environments import Given
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.outcomes import read_experts
 from bylot.policies import NoisyOr
-from bylot.policies.base import learn, make_plain_ticket
+from bylot.policies.base import learn
 from sample_problem import make_reward_feedback
 
 QUESTION_USD = 0.0047653  # per request: the cheapest panel, and 35 % of the way to the best one
@@ -99,7 +100,7 @@ def test_a_half_life_follows_a_slow_change_that_raises_no_alarm() -> None:
     )
     rules = [NoisyOr(forget=forget).bind(problem) for forget in (None, 100)]
     states = [NoisyOr().start(rule) for rule in rules]
-    ticket = make_plain_ticket(0, 0, only, np.empty(0, np.bool_), True, False)
+    ticket = make_ticket(only)
     for n in range(4_000):
         reward = float(rng.random() > 0.1 + 0.3 * n / 4_000)  # misses rise from 0.1 to 0.4
         for rule, state in zip(rules, states, strict=True):

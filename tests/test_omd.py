@@ -12,14 +12,14 @@ import pytest
 import quadprog
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bound_policies import PolicyAtWork
 from bylot import Problem, at_most, simulate
 from bylot.errors import PolicyError
 from bylot.numerics.box import box_support
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.base import decide, learn
-from sample_problem import make_five_expert_problem, make_recorded_environment, make_reward_feedback
+from sample_problem import make_five_expert_problem, make_recorded_environment
 
 SETTINGS = {
     "algorithm 1": (Omd.plain(), 1, 400),
@@ -144,13 +144,12 @@ def test_the_unit_of_a_cost_changes_no_decision(factor: float) -> None:
 
 def compute_worst_excess(policy: Omd) -> float:
     """Largest f_t(w_t) = w_t.(C q_t) - h_S(w_t) over a play: at most 0 is the lemma's key step."""
-    rule = policy.bind(make_five_expert_problem())
-    state = policy.start(rule)
+    play = PolicyAtWork(policy, make_five_expert_problem())
+    rule, state = play.rule, play.state
     environment, excess = make_recorded_environment(400), []
     for t, V in enumerate(environment.values):
-        ticket = decide(rule, state, 0, RngKey(5, t), np.empty(0, np.bool_))
-        reward = float(V[:, ticket.draws].max(axis=1).sum())
-        learn(rule, state, ticket, make_reward_feedback(reward))
+        ticket = play.decide(RngKey(5, t))
+        play.learn(ticket, float(V[:, ticket.draws].max(axis=1).sum()))
         w = state.dual.w
         excess.append(w @ rule.rows @ state.q[0] - box_support(rule.low, rule.high, w))
     return float(max(excess))

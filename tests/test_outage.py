@@ -7,9 +7,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, Router, at_most
+from bylot.limits.request import Ticket
 from bylot.numerics.jit import Floats
 from bylot.policies import Omd
-from bylot.policies.base import Ticket, learn
+from bylot.policies.base import learn
 from sample_problem import make_reward_feedback
 
 POOL = Problem(

@@ -11,12 +11,19 @@ from numpy.testing import assert_allclose
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
+from bylot.limits.ledger import EVERYBODY
+from bylot.limits.records import point_to_limits
+from bylot.limits.request import admit, compute_least_costs, open_request
+from bylot.limits.rows import ConstraintRows
+from bylot.limits.schedule import make_fallback_schedule
 from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
 from bylot.optima import optimum
 from bylot.policies import NoisyOr
-from bylot.policies.base import Ticket, decide, learn
-from bylot.policies.panel_sizes import compute_least_costs, find_problem_of_one_size
+from bylot.policies.base import learn, note_played, propose
+from bylot.policies.binding import bind_policy, point_to, start_policy
+from bylot.policies.panel_sizes import find_problem_of_one_size
+from limit_tables import open_rows
 from sample_problem import make_reward_feedback
 from test_distributions import ALL_AVAILABLE
 
@@ -120,11 +127,14 @@ def test_exploration_draws_panels_of_the_largest_size_that_keeps_the_limits() ->
         assert one_size.draws == size
     problem = make_problem(3.0)
     policy = NoisyOr(explore=0.5)
-    rule = policy.bind(problem, 2_000)
-    state, count, expected = policy.start(rule), np.zeros(8), np.zeros(8)
+    bound = start_policy(policy, problem, *bind_policy(policy, problem, 2_000, "panel"), 1)
+    rule, state, limits = bound.rule, bound.state, point_to(bound.limits, problem)
+    count, expected = np.zeros(8), np.zeros(8)
     answers = make_answers(3, 2_000)
     for t in range(2_000):
-        ticket: Ticket = decide(rule, state, 0, RngKey(3, t), ALL_AVAILABLE)
+        view = open_request(limits, 0, EVERYBODY, 0, 0, ALL_AVAILABLE)
+        ticket = admit(limits, view, propose(rule, state, view, RngKey(3, t)), t)
+        note_played(rule, state, view, ticket)
         members = sorted(set(ticket.draws.tolist()))
         learn(rule, state, ticket, make_reward_feedback(answers[t, 0, members].max()))
         if np.isnan(ticket.propensity) or ticket.replaced:
@@ -161,7 +171,10 @@ def test_the_least_cost_of_a_panel_is_that_of_enumeration() -> None:
         sizes = range(min(fewest, len(pool)), min(most, len(pool)) + 1)
         panels = [list(one) for m in sizes for one in itertools.combinations(pool, m)]
         expected = np.min([A[:, one].sum(axis=1) for one in panels], axis=0)
-        assert_allclose(compute_least_costs(A, fewest, most, available), expected, atol=1e-12)
+        plan = make_fallback_schedule(np.full(6, most / 6), A)
+        rule, state = open_rows(ConstraintRows(A, np.full(3, 10.0)), plan, 1_000)
+        limits = point_to_limits(rule._replace(fewest=fewest, most=most), state)
+        assert_allclose(compute_least_costs(limits, available), expected, atol=1e-12)
 
 
 def test_an_outage_leaves_at_least_the_fewest_members_if_there_are_as_many() -> None:

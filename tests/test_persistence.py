@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bylot import Problem, Router, at_least, at_most, policies, share
 from bylot.errors import PolicyError, RewardConflict, SavedFileError
+from bylot.limits.records import CLOCK, LEARNED, LEDGER
 from bylot.policies import POLICIES, Adaptive, Anytime, Omd, Policy
 from bylot.router.persistence import (
     compute_checksum,
@@ -100,8 +101,8 @@ def test_a_share_keeps_its_members() -> None:
 def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     Router(make_five_expert_problem()).save(path)
-    path.write_text(path.read_text().replace('"version":6', '"version":7'))
-    with pytest.raises(SavedFileError, match="has version 7; this bylot reads version 6"):
+    path.write_text(path.read_text().replace('"version":7', '"version":8'))
+    with pytest.raises(SavedFileError, match="has version 8; this bylot reads version 7"):
         Router.load(path)
 
 
@@ -111,10 +112,10 @@ def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:
         ("", "is not JSON"),
         ("{", "is not JSON"),
         ("[]", "not a bylot-router file"),
-        ('{"format": "bylot-router", "version": 6}', "was changed"),
+        ('{"format": "bylot-router", "version": 7}', "was changed"),
         (
             '{"form": "bylot-router", "version": 1}',
-            "has version 1; this bylot reads version 6; use the bylot that wrote it",
+            "has version 1; this bylot reads version 7; use the bylot that wrote it",
         ),
         ("[" * 100_000, "is not JSON"),
         ("\x00\x01", "is not JSON"),
@@ -220,16 +221,12 @@ def replace_fields(state: dict[str, Any], edit: dict[str, Any]) -> None:
         ("distinct", {"theta": [[1e308] * 5] * 2}),
         ("distinct", {"theta": [[-1e308] * 5] * 2}),
         ("distinct", {"visits": [-1, 1]}),
-        ("distinct", {"budget": {"left": [0]}}),
-        ("distinct", {"budget": {"left": [5_001]}}),
-        ("distinct", {"budget": {"place": [1_000]}}),
         ("distinct", {"gradient": {"energy": [-1.0, 0.0]}}),
         ("distinct", {"shared": {"belief": {"asked": [[-1.0] * 5]}}}),
         ("tangent", {"belief": {"asked": [[501.0] * 5] * 2}}),
         ("tangent", {"q": [[1.0] * 5] * 2}),
         ("tangent", {"mass": [[1.0] * 5] * 2}),
         ("tangent", {"theta": [[1e308] * 5] * 2}),
-        ("tangent", {"budget": {"place": [-1]}}),
         ("noisy-or", {"visits": [-1, 1]}),
         ("noisy-or", {"drawn": [[9, 0, 0, 0, 0]] * 2}),
         ("noisy-or", {"rounds": [-1]}),
@@ -241,24 +238,76 @@ def replace_fields(state: dict[str, Any], edit: dict[str, Any]) -> None:
         ("noisy-or", {"model": {"belief": {"drift": [9.0] * 5}}}),
         ("noisy-or", {"dual_prices": {"price": [-1.0, 0.0, 0.0]}}),
         ("noisy-or", {"dual_prices": {"squares": [0.0, 0.0, 0.0]}}),
-        ("noisy-or", {"explorer": {"visits": [-1, 1]}}),
     ],
     ids=str,
 )
 def test_an_invalid_state_with_a_valid_checksum_is_refused(
     policy: str, edit: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = tmp_path / "router.json"
+    save_edited_router(tmp_path / "router.json", policy, "state", edit)
+    with pytest.raises(SavedFileError, match="no router can be in this state"):
+        Router.load(tmp_path / "router.json")
+
+
+@pytest.mark.parametrize(
+    ("policy", "edit"),
+    [
+        ("distinct", {"clock": {"left": [0]}}),
+        ("distinct", {"clock": {"left": [5_001]}}),
+        ("distinct", {"clock": {"place": [1_000]}}),
+        ("distinct", {"clock": {"cycle": [100_000]}}),
+        ("distinct", {"clock": {"width": [0]}}),
+        ("distinct", {"clock": {"width": [3]}}),
+        ("distinct", {"clock": {"replaced": [-1]}}),
+        ("distinct", {"clock": {"next_plan": [-1]}}),
+        ("distinct", {"learned": {"missed": [0, -1, 0]}}),
+        ("distinct", {"learned": {"squares": [0.0, -1.0, 0.0]}}),
+        ("distinct", {"ledgers": {"requests": [0, 0, -1]}}),
+        ("distinct", {"ledgers": {"requests_before": [-1, 0, 0]}}),
+        ("distinct", {"weight": [[2.9] * 5] * 3}),
+        ("distinct", {"waiting": [[-1] * 5] * 3}),
+        ("tangent", {"clock": {"place": [-1]}}),
+        ("noisy-or", {"clock": {"rounds": [-1]}}),
+    ],
+    ids=str,
+)
+def test_an_impossible_state_of_limits_with_a_valid_checksum_is_refused(
+    policy: str, edit: dict[str, Any], tmp_path: Path
+) -> None:
+    save_edited_router(tmp_path / "router.json", policy, "limits", dict(edit))
+    with pytest.raises(SavedFileError, match="no router can be in this state"):
+        Router.load(tmp_path / "router.json")
+
+
+def test_a_state_of_limits_is_needed_where_they_are_kept_and_only_there(tmp_path: Path) -> None:
+    for policy, limits in (("distinct", None), ("random", {})):
+        path = save_edited_router(tmp_path / "router.json", policy, "limits", {})
+        data = json.loads(path.read_text())
+        assert (data["limits"] is None) == (policy == "random")
+        data["limits"] = limits
+        data["checksum"] = compute_checksum(data)
+        path.write_text(json.dumps(data))
+        with pytest.raises(SavedFileError, match="a state of limits that are not kept, or none"):
+            Router.load(path)
+
+
+RECORDS: dict[str, Any] = {"clock": CLOCK, "ledgers": LEDGER, "learned": LEARNED}
+
+
+def save_edited_router(path: Path, policy: str, part: str, edit: dict[str, Any]) -> Path:
+    """Save a router of two decisions with some fields replaced in one part of the file."""
     router = Router(make_five_expert_problem(), policy)
     router.decide("a")
     router.decide("b")
     router.save(path)
     data = json.loads(path.read_text())
-    replace_fields(data["state"], edit)
+    for name, dtype in RECORDS.items() if part == "limits" else ():
+        for field, column in edit.pop(name, {}).items():
+            data[part][name][dtype.names.index(field)] = column
+    replace_fields(data[part] or {}, edit)
     data["checksum"] = compute_checksum(data)
     path.write_text(json.dumps(data))
-    with pytest.raises(SavedFileError, match="no router can be in this state"):
-        Router.load(path)
+    return path
 
 
 def test_unexpected_and_missing_draw_probabilities_are_refused(

@@ -1,44 +1,42 @@
 """Contexts of distinct learn from one another; no lock-in under caps or after abrupt changes."""
 
-import copy
 import itertools
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from bound_policies import PolicyAtWork
 from bylot import Problem, Router, at_most, share, simulate
 from bylot.environments import Given
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.kl_projection import kl_project
 from bylot.numerics.philox import RngKey
 from bylot.policies import Distinct
-from bylot.policies.base import decide, learn
-from bylot.policies.distinct import DistinctRule, DistinctState, find_available_distributions
-from bylot.router.core import iterate_arrays
-from sample_problem import make_five_expert_problem, make_reward_feedback
+from bylot.policies.distinct import find_available_distributions
+from sample_problem import make_five_expert_problem
 
-ALL_AVAILABLE = np.empty(0, np.bool_)
 SETS = [np.array(members) for members in itertools.combinations(range(5), 2)]
 
 
-def make_trained_state(contexts: int, rows: int) -> tuple[DistinctRule, DistinctState]:
-    """A state with so many rows that has learned in some contexts, each with a best expert."""
-    policy = Distinct(eps=0.3)
-    rule = policy.bind(make_five_expert_problem(), 2_000)
-    state = policy.start(rule, rows)
+def train_policy(contexts: int, rows: int) -> PolicyAtWork:
+    """Return a policy with room for so many contexts that has learned in some of them, each with a
+    best expert.
+    """
+    play = PolicyAtWork(Distinct(eps=0.3), make_five_expert_problem(), 2_000, contexts=rows)
     for t in range(600):
         x = t % contexts
-        ticket = decide(rule, state, x, RngKey(9, t), ALL_AVAILABLE)
-        learn(rule, state, ticket, make_reward_feedback(0.2 + 0.6 * (x + 1 in ticket.draws)))
-    return rule, state
+        ticket = play.decide(RngKey(9, t), x)
+        play.learn(ticket, 0.2 + 0.6 * (x + 1 in ticket.draws))
+    return play
 
 
 def test_panels_of_a_pooled_context_are_drawn_with_their_propensity() -> None:
-    rule, state = make_trained_state(contexts=3, rows=3)
+    play = train_policy(contexts=3, rows=3)
+    rule, state = play.rule, play.state
     assert np.abs(state.delta[1]).max() > 0.1
     state.visits[1], state.shared.decisions[0], state.moved[1] = 1, 1, 0
-    learned, explore, _ = find_available_distributions(rule, state, 1, ALL_AVAILABLE)
+    learned, explore, _ = find_available_distributions(rule, state, play.see(1))
     expected = np.zeros(len(SETS))
     for part, theta in ((1 - rule.eps, learned.theta), (rule.eps, explore.theta)):
         weights = np.array([np.exp(theta[members].sum()) for members in SETS])
@@ -46,10 +44,7 @@ def test_panels_of_a_pooled_context_are_drawn_with_their_propensity() -> None:
     count, pairs = np.zeros(len(SETS)), {tuple(one): n for n, one in enumerate(SETS)}
     for t in range(3_000):
         state.visits[1], state.shared.decisions[0] = 1, 1
-        kept = copy.deepcopy(state.budget)
-        ticket = decide(rule, state, 1, RngKey(3, t), ALL_AVAILABLE)
-        for array, before in zip(*map(iterate_arrays, (state.budget, kept)), strict=True):
-            array[:] = before
+        ticket = play.draw(RngKey(3, t), 1)
         if not ticket.replaced:
             n = pairs[tuple(sorted(ticket.draws.tolist()))]
             count[n] += 1
@@ -59,17 +54,19 @@ def test_panels_of_a_pooled_context_are_drawn_with_their_propensity() -> None:
 
 
 def test_a_new_context_starts_from_what_all_others_know() -> None:
-    rule, state = make_trained_state(contexts=2, rows=3)
-    assert np.abs(state.shared.theta[0] - rule.explore.theta).max() > 0.5
-    decide(rule, state, 2, RngKey(9, 600), ALL_AVAILABLE)
+    play = train_policy(contexts=2, rows=3)
+    state = play.state
+    assert np.abs(state.shared.theta[0] - play.rule.explore.theta).max() > 0.5
+    play.decide(RngKey(9, 600), 2)
     np.testing.assert_array_equal(state.theta[2], state.shared.theta[0])
 
 
 def test_one_context_has_no_logits_of_its_own() -> None:
-    rule, state = make_trained_state(contexts=1, rows=2)
+    play = train_policy(contexts=1, rows=2)
+    rule, state = play.rule, play.state
     assert not state.delta.any()
-    theta, pi, lam = state.shared.theta[0].copy(), np.empty(5), np.empty(state.bounds.size)
-    A, b, m = rule.guard.A, state.bounds, rule.members
+    A, b, m = play.limits.rule.A, play.limits.state.bounds, rule.members
+    theta, pi, lam = state.shared.theta[0].copy(), np.empty(5), np.empty(b.size)
     kl_project(theta, pi, lam, theta, A, b, m, rule.eps, rule.explore.pi)
     np.testing.assert_allclose(state.pi[0], pi, atol=1e-8)
 

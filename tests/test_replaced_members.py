@@ -21,7 +21,8 @@ from bylot.eventlog.audit import LoggedCosts
 from bylot.eventlog.commands import ReplaceMember
 from bylot.eventlog.events import BODY_DECODERS, MemberReplaced
 from bylot.eventlog.history import decision_from_events
-from bylot.limits.budget import compute_later_cost
+from bylot.limits.ledger import compute_later_cost
+from bylot.limits.records import point_to_limits
 from bylot.limits.substitutes import draw_substitute, mark_substitutes
 from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
@@ -30,6 +31,7 @@ from bylot.policies.compiled_handle import average_distribution
 from bylot.router.core import iterate_arrays
 from bylot.router.decision import Decision
 from bylot.server.dashboard.router_view import latest_decision
+from limit_tables import get_limits
 from logged_aggregate import SECOND, LoggedRouter, decode_body
 
 NAMES = ("ann", "bob", "cat", "dan", "eve", "fay", "gus")
@@ -107,10 +109,18 @@ def assert_log_gives_the_state(logged: LoggedRouter) -> None:
 
 def compute_guarded_rows(logged: LoggedRouter) -> Floats:
     """What the guard counts as spent in each row, with what is to be set aside."""
-    guard, budget = logged.aggregate.core.rule.guard, logged.aggregate.core.state.budget
-    left, place, nobody = int(budget.left[0]), int(budget.place[0]), np.empty(0, np.int64)
-    later = [compute_later_cost(guard, budget, j, left, place, nobody) for j in range(guard.b.size)]
-    return np.asarray(budget.spent + np.array(later))
+    rule, state = get_limits(logged.aggregate.core)
+    limits, nobody = point_to_limits(rule, state), np.empty(0, np.int64)
+    left, place = int(state.clock["left"][0]), int(state.clock["place"][0])
+    later = [compute_later_cost(limits, j, left, place, nobody) for j in range(len(rule.rows))]
+    return np.asarray(list_spent(logged) + np.array(later))
+
+
+def list_spent(logged: LoggedRouter) -> Floats:
+    """What everybody spent under each row."""
+    rule, state = get_limits(logged.aggregate.core)
+    spent: Floats = state.ledgers["spent"][: len(rule.rows)].copy()
+    return spent
 
 
 # The panel, its cost, and what is learned.
@@ -190,10 +200,10 @@ def test_scores_and_costs_are_of_the_new_panel() -> None:
         logged.reward(of, spend={"usd": before}, key="gateway")
     paid = {"usd": dict.fromkeys(panel, 0.5)}
     assert logged.reward(of, spend=paid, key="gateway") == "settled"
-    costs = logged.aggregate.core.state.budget.costs
-    usd = costs.means[0] != logged.aggregate.core.rule.guard.A[0]
+    rule, state = get_limits(logged.aggregate.core)
+    usd = state.means[0] != rule.A[0]
     assert {NAMES[i] for i in np.flatnonzero(usd)} == set(panel), "their calls were learned"
-    assert not costs.waiting[0].any()
+    assert not state.waiting[0].any()
     assert logged.reward(of, members=dict.fromkeys(panel, 1.0)) == "learned"
     assert_allclose(logged.aggregate.status().costs["usd"].settled, 1.5, rtol=1e-12)
     assert_log_gives_the_state(logged)
@@ -264,7 +274,7 @@ def test_paused_unavailable_and_dearer_experts_do_not_take_the_place() -> None:
 
 def test_a_substitute_is_not_worse_under_any_limit_as_declared_at_most_or_learned() -> None:
     problem = make_pool(max_costs={"usd": [4, 4, 4, 9, 2, 6, 1]})
-    free = mark_substitutes(problem, None, None, NAMES.index("ann"))
+    free = mark_substitutes(problem, None, NAMES.index("ann"))
     assert {NAMES[i] for i in np.flatnonzero(free)} == {"ann", "bob", "cat", "eve", "gus"}
     logged = make_logged(problem=make_pool())
     core = logged.aggregate.core
@@ -385,13 +395,14 @@ def apply_step(logged: PanelRouter, made: list[int], verb: str, which: int, numb
     if verb == "decide" or not made:
         made.append(logged.decide(context="ab"[which % 2]))
     elif verb == "replace":
-        before = compute_guarded_rows(logged), logged.aggregate.core.state.budget.spent.copy()
+        before = compute_guarded_rows(logged), list_spent(logged)
         panel = logged.decision(of).subset
         logged.replace(of, panel[number % len(panel)])
-        certain = ~logged.aggregate.core.rule.guard.risk.varies
-        certain |= logged.aggregate.core.rule.guard.risk.certain
-        certain |= logged.aggregate.core.state.budget.costs.reports == 0
-        after = compute_guarded_rows(logged), logged.aggregate.core.state.budget.spent
+        rule, state = get_limits(logged.aggregate.core)
+        certain = ~rule.rows["varies"]
+        certain |= rule.rows["certain"]
+        certain |= state.learned["reports"] == 0
+        after = compute_guarded_rows(logged), list_spent(logged)
         assert (after[1] <= before[1] + 1e-12).all(), "no limit gets worse"
         assert (after[0] <= before[0] + 1e-12)[certain].all(), "and no promise"
     elif verb == "settle":

@@ -110,12 +110,31 @@ def test_bad_groups_get_a_clear_error() -> None:
         with pytest.raises(ProblemError, match=message):
             bylot.at_most("usd", 2, where=where)  # type: ignore[arg-type]
     problem = make_problem(bylot.at_most("usd", 3.0, where=ICU))
-    for policy in ("distinct", "tangent", "omd", "noisy-or:explore=0.5"):
-        with pytest.raises(PolicyError):
+    for policy in ("distinct:guard=false", "noisy-or:guard=false", "omd", "random"):
+        with pytest.raises(PolicyError, match="of some contexts"):
             bylot.Router(problem, policy=policy)
-    plain = bylot.Router(make_problem(bylot.at_most("usd", 3.0)), policy="distinct")
+    plain = bylot.Router(make_problem(bylot.at_most("usd", 3.0)), policy="omd")
     with pytest.raises(PolicyError, match="some contexts"):
         plain.change(problem)
+
+
+@pytest.mark.parametrize(
+    "policy", ["distinct", "tangent", "noisy-or:explore=0.5", "omd:guard=true", "random:guard=true"]
+)
+def test_every_policy_with_a_guard_keeps_limits_of_some_contexts(policy: str) -> None:
+    limits = [bylot.at_most("usd", 2.0, where=ICU), bylot.at_least(PARTNER, 0.5, where=ICU)]
+    clock = Clock()
+    router = bylot.Router(make_problem(bylot.at_most("usd", 8.0), period=200), policy, clock=clock)
+    router.change(make_problem(*limits, period=200))
+    made = play(router, clock, 2_500)
+    icu = np.array([(cost, partners) for _, context, cost, partners in made if context == "icu"])
+    others = np.array([cost for _, context, cost, _ in made if context != "icu"])
+    periods = icu[: 200 * (len(icu) // 200)].reshape(-1, 200, 2).mean(axis=1)
+    assert len(periods) >= 2
+    assert (periods[:, 0] <= 2.0 + 1e-9).all()
+    assert (periods[:, 1] >= 0.5 - 1e-9).all()
+    if not policy.startswith("omd"):  # whose dual variables count requests of all contexts
+        assert others.mean() > icu[:, 0].mean() + 0.5, "the limit does not count these"
 
 
 def test_a_saved_router_and_a_log_go_on_with_groups(tmp_path: Path) -> None:

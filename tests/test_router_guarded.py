@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
 from bylot import Decision, Problem, Router
@@ -21,6 +21,7 @@ from bylot.policies import POLICIES, Distinct, Tangent
 from bylot.problem import at_least, at_most, share
 from bylot.router import persistence
 from bylot.router.core import iterate_arrays
+from limit_tables import get_limits, iterate_numbers
 from sample_problem import make_five_expert_problem
 from test_router import snapshot_router
 
@@ -77,7 +78,7 @@ def test_the_status_shows_the_current_period(policy: str) -> None:
     current = [one.current for one in status.limits if one.current is not None]
     means = compute_costs(decisions[200:], problem).mean(axis=0)
     assert_allclose([one.mean or 0.0 for one in current], means, rtol=1e-12)
-    in_force = -problem.signs * compute_row_units(problem) * router.core.state.bounds
+    in_force = -problem.signs * compute_row_units(problem) * get_limits(router.core).state.bounds
     assert_allclose([one.in_force for one in current], in_force, rtol=1e-15)
     long_run = compute_costs(decisions, problem).mean(axis=0)
     assert_allclose([one.mean for one in status.limits], long_run, rtol=1e-12)
@@ -332,7 +333,8 @@ def play_after_outage(policy: str, seed: int) -> tuple[bool, bool]:
         b_eq=[2],
         bounds=[(0, 1)] * 6,
     )
-    return not router.core.state.budget.missed.any(), bool(feasible_rest.status == 0)
+    missed = get_limits(router.core).state.learned["missed"]
+    return not missed.any(), bool(feasible_rest.status == 0)
 
 
 @pytest.mark.filterwarnings("ignore::bylot.errors.OutOfReachWarning")
@@ -422,6 +424,7 @@ def test_any_availability_and_timing_of_rewards_is_handled(
         elif timing == "late":
             late.append((decision, value))
     assert all(np.isfinite(leaf).all() for leaf in iterate_arrays(router.core.state))
+    assert all(np.isfinite(leaf).all() for leaf in iterate_numbers(get_limits(router.core)))
     str(router.status())
     for start in range(0, len(decisions) - 19, 20):
         period, rounds = decisions[start : start + 20], events[start : start + 20]
@@ -471,11 +474,16 @@ def test_derived_arrays_are_not_saved(tmp_path: Path) -> None:
     play_with_outages(router, 0, 50)
     router.save(tmp_path / "router.json")
     data = json.loads((tmp_path / "router.json").read_text())
-    own = set(Distinct.derived) - {"schedule", "applies"}
+    own = set(Distinct.derived)
     assert set(data["state"]) == set(router.core.state._fields) - own
     assert own < set(router.core.state._fields)
-    assert "schedule" not in data["state"]["budget"]["costs"]
-    assert "applies" not in data["state"]["budget"]["windows"]
+    limits = get_limits(router.core)
+    derived = {"sets", "mean", "ahead", "quota", "place", "counts"}
+    assert set(data["limits"]) == set(limits.state._fields) - derived
+    assert derived < set(limits.state._fields)
     loaded = Router.load(tmp_path / "router.json")
     for name in own:
         assert (getattr(loaded.core.state, name) == getattr(router.core.state, name)).all()
+    restored = get_limits(loaded.core)
+    for name in derived:
+        assert_array_equal(getattr(restored.state, name), getattr(limits.state, name))

@@ -1,6 +1,7 @@
 """Costs that are reported without a reward are booked and learned; the decision stays open."""
 
 import copy
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from bylot import Receipt, Router
 from bylot.client.decision_log import LogReader
 from bylot.errors import DecisionStateError, RewardConflict, RewardError
 from bylot.eventlog.audit import LoggedCosts
-from bylot.router.core import iterate_arrays
+from bylot.router.core import RouterCore, iterate_arrays
 from bylot.server.dashboard.router_view import latest_decision
+from limit_tables import get_limits, iterate_numbers
 from logged_aggregate import SECOND, LoggedRouter, decode_body, make_problem_with_frank
 from sample_problem import make_five_expert_problem
 
@@ -66,6 +68,15 @@ def test_costs_are_booked_and_the_decision_waits_for_its_reward(reopened: bool) 
     assert_log_gives_the_state(logged)
 
 
+def assert_equal_states(core: RouterCore, other: RouterCore) -> None:
+    """Require the same numbers in the states of policy and limits."""
+    for mine, theirs in zip(iterate_arrays(core.state), iterate_arrays(other.state), strict=True):
+        assert_array_equal(mine, theirs)
+    tables = (iterate_numbers(get_limits(each)) for each in (core, other))
+    for mine, theirs in zip(*tables, strict=True):
+        assert_array_equal(mine, theirs)
+
+
 def test_costs_before_the_reward_teach_as_costs_with_it() -> None:
     apart, together = LoggedRouter(), LoggedRouter()
     for n in range(40):
@@ -74,14 +85,9 @@ def test_costs_before_the_reward_teach_as_costs_with_it() -> None:
         apart.reward(one, spend=spend, key="gateway")
         apart.reward(one, 0.5)
         together.reward(other, 0.5, spend=spend)
-    pairs = zip(
-        iterate_arrays(apart.aggregate.core.state),
-        iterate_arrays(together.aggregate.core.state),
-        strict=True,
-    )
-    for mine, theirs in pairs:
-        assert_array_equal(mine, theirs)
-    assert apart.aggregate.core.state.budget.costs.reports.tolist() == [40, 0, 40]
+    assert_equal_states(apart.aggregate.core, together.aggregate.core)
+    state = get_limits(apart.aggregate.core).state
+    assert state.learned["reports"].tolist() == [40, 0, 40]
     assert apart.aggregate.status().costs == together.aggregate.status().costs
 
 
@@ -89,11 +95,12 @@ def test_a_later_report_corrects_and_teaches_no_more() -> None:
     logged = LoggedRouter()
     one = logged.decide()
     logged.reward(one, **PAID)
-    means = logged.aggregate.core.state.budget.costs.means.copy()
+    means = get_limits(logged.aggregate.core).state.means.copy()
     assert logged.reward(one, 0.5, spend={"usd": 4.0, "junior": 1.0}) == "learned"
-    costs = logged.aggregate.core.state.budget.costs
-    assert costs.reports.tolist() == [1, 1, 1], "junior was reported for the first time"
-    assert_array_equal(costs.means[0], means[0])
+    state = get_limits(logged.aggregate.core).state
+    reports = state.learned["reports"].tolist()
+    assert reports == [1, 1, 1], "junior was reported for the first time"
+    assert_array_equal(state.means[0], means[0])
     assert logged.reward(one, spend={"usd": 3.0}, key="invoice") == "settled"
     assert_allclose(logged.aggregate.status().costs["usd"].settled, 3.0, rtol=1e-12)
     assert_log_gives_the_state(logged)
@@ -142,7 +149,7 @@ def test_costs_are_booked_without_learning_if_the_pool_has_changed() -> None:
     logged.edit(make_problem_with_frank(3.0))
     assert logged.reward(one, **PAID) == "settled"
     assert logged.record(one).state == "waiting"
-    assert not logged.aggregate.core.state.budget.costs.reports.any()
+    assert not get_limits(logged.aggregate.core).state.learned["reports"].any()
     assert_allclose(logged.aggregate.status().costs["usd"].settled, 2.5, rtol=1e-12)
     assert logged.reward(one, 0.5) == "noted"
     assert_log_gives_the_state(logged)
@@ -217,8 +224,7 @@ def test_a_router_in_memory_settles_as_a_stored_one(tmp_path: Path) -> None:
         assert router.reward(decision.id, spend=spend) is Receipt.DUPLICATE
         assert router.reward(decision.id, 0.5, **corrected) is Receipt.DUPLICATE
     core, other = router.core, logged.aggregate.core
-    for mine, theirs in zip(iterate_arrays(core.state), iterate_arrays(other.state), strict=True):
-        assert_array_equal(mine, theirs)
+    assert_equal_states(core, other)
     assert_array_equal(core.totals.spent, other.totals.spent)
 
 
@@ -242,8 +248,8 @@ def test_a_file_without_settled_costs_has_the_fields_it_had_before(tmp_path: Pat
     router.save(tmp_path / "before.json")
     router.reward(decision.id, spend={"usd": 1.0})
     router.save(tmp_path / "after.json")
-    texts = [(tmp_path / name).read_text() for name in ("before.json", "after.json")]
-    assert ['"settled"' in text for text in texts] == [False, True]
+    files = [tmp_path / name for name in ("before.json", "after.json")]
+    assert ["settled" in json.loads(file.read_text()) for file in files] == [False, True]
 
 
 # Any sequence.

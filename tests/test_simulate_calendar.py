@@ -167,7 +167,10 @@ def test_text_and_report_speak_of_windows_and_refused_requests(
     run_folder: Path, run_results: dict[str, Any]
 ) -> None:
     text = (run_folder / "out" / "text").read_text()
-    one, refused = run_results["policies"]["distinct"], "omd did not run: omd does not keep limits "
+    one, refused = (
+        run_results["policies"]["distinct"],
+        "omd did not run: limits per hour, day, week or month",
+    )
     assert text.startswith(
         "Run distinct, which keeps all 3 limits in every window: at 100 requests a day expect"
     )

@@ -9,12 +9,14 @@ import pytest
 from bylot import Problem, simulate
 from bylot.environments import Given, RewardDelay
 from bylot.errors import RewardError
+from bylot.limits.records import LimitRule
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.dispatch import step
-from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import choose_random_experts
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, Policy, Ticket, decide, learn
+from bylot.policies.base import Feedback, FeedbackKind, Policy, learn, propose
 from bylot.simulation import find_winner
 
 ROUNDS = 40
@@ -32,13 +34,10 @@ class NotedState(NamedTuple):
     learned: Floats  # (rounds, 4) reward, both scores, winner
 
 
-@step(decide, NotedRule)
-def decide_noted(
-    rule: NotedRule, state: NotedState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    state.visits[context] += 1
-    draws = choose_random_experts(4, rule.draws, available, rng, 0)
-    return base.make_plain_ticket(rng.t, context, draws, available, True, False)
+@step(propose, NotedRule)
+def propose_noted(rule: NotedRule, state: NotedState, view: View, rng: RngKey) -> Proposal:
+    state.visits[view.context] += 1
+    return base.propose_members(choose_random_experts(4, rule.draws, view.available, rng, 0))
 
 
 @step(learn, NotedRule)
@@ -63,7 +62,11 @@ class Noted(Policy):
     summary = "writes down what it learns from"
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> NotedRule:
         return NotedRule(problem.draws)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bound_policies import make_ticket
 from bylot import Problem, at_least, share, simulate
 from bylot.environments import Given
 from bylot.numerics.jit import Floats
-from bylot.policies.base import make_plain_ticket
 from bylot.policies.change_detection import CHANGE_EVIDENCE, add_evidence
 from bylot.policies.noisy_or_posterior import make_prior
 from bylot.policies.panel_model import PANEL, learn_panel, make_panel_model
@@ -96,7 +96,7 @@ def test_the_recent_belief_follows_the_formulas(contexts: int) -> None:
             miss = np.roll(miss, 3)
         members, x = rng.permutation(K - 2)[:M], t % contexts
         reward = float((rng.random(20) > miss[members].prod()).mean())
-        ticket = make_plain_ticket(t, x, members, np.empty(0, np.bool_), True, False)
+        ticket = make_ticket(members, t, x)
         learn_panel(model, PANEL, ticket, make_reward_feedback(reward))
         reference.learn(x, members, reward)
         assert_allclose(recent.beta, reference.recent_beta, atol=1e-9)

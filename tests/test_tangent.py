@@ -1,6 +1,5 @@
 """tangent: exact propensities, unbiased gradients, safe tangent rows, limits that hold."""
 
-import copy
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,10 +11,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.stats import chisquare
 
+from bound_policies import ALL_AVAILABLE, PolicyAtWork
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import OutOfReachWarning
 from bylot.limits.guard import LIMIT_TOLERANCE
+from bylot.limits.request import Ticket
 from bylot.limits.rows import (
     ConstraintRows,
     find_slater_point,
@@ -26,7 +27,7 @@ from bylot.numerics.iid_sets import expected_panel_costs
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import Tangent
-from bylot.policies.base import Ticket, compute_distribution, decide, learn
+from bylot.policies.base import compute_distribution, learn
 from bylot.policies.iid_limits import (
     fill_tangent_rows,
     find_iid_exploration,
@@ -34,8 +35,6 @@ from bylot.policies.iid_limits import (
     solve_max_entropy_draws,
 )
 from bylot.policies.mirror_ascent import make_gradient_state
-from bylot.policies.tangent import IidState, TangentRule
-from bylot.router.core import iterate_arrays
 from sample_problem import (
     make_five_expert_problem,
     make_recorded_environment,
@@ -43,34 +42,27 @@ from sample_problem import (
     make_stationary_environment,
 )
 
-ALL_AVAILABLE = np.empty(0, np.bool_)
 SOME_AVAILABLE = np.array([True, True, False, True, False])
 
 
-def make_trained_state(policy: Tangent, draws: int = 2) -> tuple[TangentRule, IidState]:
-    """A rule, and a state that has learned for a while."""
-    rule = policy.bind(make_five_expert_problem(draws=draws), 1_000)
-    state, rng = policy.start(rule), np.random.default_rng(2)
+def train_policy(policy: Tangent, draws: int = 2) -> PolicyAtWork:
+    """Return a policy that has learned for a while."""
+    play = PolicyAtWork(policy, make_five_expert_problem(draws=draws), 1_000)
+    rng = np.random.default_rng(2)
     for t in range(300):
-        learn(
-            rule,
-            state,
-            decide(rule, state, 0, RngKey(9, t), ALL_AVAILABLE),
-            make_reward_feedback(float(rng.random() * 0.5)),
-        )
-    return rule, state
+        play.learn(play.decide(RngKey(9, t)), float(rng.random() * 0.5))
+    return play
 
 
-def draw_ticket(
-    rule: TangentRule, state: IidState, t: int, available: Bools = ALL_AVAILABLE
-) -> Ticket:
-    """A decision without side effects: not the first of a batch, and the budget restored."""
-    state.visits[0] = 1
-    kept = copy.deepcopy(state.budget)
-    ticket = decide(rule, state, 0, RngKey(3, t), available)
-    for array, before in zip(*map(iterate_arrays, (state.budget, kept)), strict=True):
-        array[:] = before
-    return ticket
+def get_distribution(play: PolicyAtWork, available: Bools) -> Floats:
+    """Return the distribution of each draw."""
+    return compute_distribution(play.rule, play.state, play.see(available=available))
+
+
+def draw_ticket(play: PolicyAtWork, t: int, available: Bools = ALL_AVAILABLE) -> Ticket:
+    """A decision without side effects: not the first of a batch, and what was spent restored."""
+    play.state.visits[0] = 1
+    return play.draw(RngKey(3, t), available=available)
 
 
 def enumerate_set_probabilities(q: Floats, draws: int) -> dict[frozenset[int], float]:
@@ -84,13 +76,11 @@ def enumerate_set_probabilities(q: Floats, draws: int) -> dict[frozenset[int], f
 @pytest.mark.parametrize("draws", [1, 2, 3])
 @pytest.mark.parametrize("available", [ALL_AVAILABLE, SOME_AVAILABLE], ids=["all", "some"])
 def test_the_propensity_of_a_set_equals_enumeration(available: Bools, draws: int) -> None:
-    rule, state = make_trained_state(Tangent(eps=0.3), draws)
-    expected, seen = (
-        enumerate_set_probabilities(compute_distribution(rule, state, 0, available), draws),
-        set(),
-    )
+    play = train_policy(Tangent(eps=0.3), draws)
+    expected = enumerate_set_probabilities(get_distribution(play, available), draws)
+    seen = set()
     for t in range(300):
-        ticket = draw_ticket(rule, state, t, available)
+        ticket = draw_ticket(play, t, available)
         if not ticket.replaced:
             members = frozenset(ticket.draws.tolist())
             seen.add(members)
@@ -100,24 +90,22 @@ def test_the_propensity_of_a_set_equals_enumeration(available: Bools, draws: int
 
 @pytest.mark.parametrize("available", [ALL_AVAILABLE, SOME_AVAILABLE], ids=["all", "some"])
 def test_sets_are_drawn_with_their_propensity(available: Bools) -> None:
-    rule, state = make_trained_state(Tangent(eps=0.3))
+    play = train_policy(Tangent(eps=0.3))
     expected = {
         a: p
-        for a, p in enumerate_set_probabilities(
-            compute_distribution(rule, state, 0, available), 2
-        ).items()
+        for a, p in enumerate_set_probabilities(get_distribution(play, available), 2).items()
         if p > 0
     }
     count = dict.fromkeys(expected, 0)
     for t in range(4_000):
-        ticket = draw_ticket(rule, state, t, available)
+        ticket = draw_ticket(play, t, available)
         if not ticket.replaced:
             count[frozenset(ticket.draws.tolist())] += 1
     total, counts = sum(count.values()), list(count.values())
     assert total > 3_900
     assert chisquare(counts, [total * p for p in expected.values()]).pvalue > 1e-3
     # a distribution that has not learned
-    max_entropy = np.where(available if available.size else True, rule.explore, 0.0)
+    max_entropy = np.where(available if available.size else True, play.rule.explore, 0.0)
     other = enumerate_set_probabilities(max_entropy / max_entropy.sum(), 2)
     assert chisquare(counts, [total * other[a] for a in expected]).pvalue < 1e-6
 
@@ -170,8 +158,8 @@ def mean_gradient(q: Floats, draw_probabilities: Floats, available: Bools, draws
 @pytest.mark.parametrize("draws", [1, 2, 3])
 @pytest.mark.parametrize("available", [ALL_AVAILABLE, SOME_AVAILABLE], ids=["all", "some"])
 def test_the_gradient_is_unbiased(available: Bools, draws: int) -> None:
-    rule, state = make_trained_state(Tangent(eps=0.3), draws)
-    q = compute_distribution(rule, state, 0, available)
+    play = train_policy(Tangent(eps=0.3), draws)
+    q = get_distribution(play, available)
     slope, h = np.empty(5), 1e-6
     for i, e in enumerate(np.eye(5)):
         plus, minus = (expected_reward(q + sign * h * e, available, draws) for sign in (1, -1))
@@ -367,9 +355,10 @@ def test_a_new_context_starts_from_the_maximum_entropy_distribution() -> None:
         decision = router.decide("old")
         router.reward(decision.id, float(values[:, n % 5].sum()))
     router.decide("new")
-    rule, state = router.core.rule, router.core.state
+    state, limits = router.core.state, router.core.limits
     assert np.abs(state.theta[0] - state.theta[1]).max() > 0.1
-    assert state.budget.left[0] == rule.guard.period - 201
+    assert limits is not None
+    assert limits.state.clock["left"][0] == limits.rule.period - 201
 
 
 # The margin of draws.

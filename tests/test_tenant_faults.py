@@ -10,6 +10,7 @@ import pytest
 import bylot
 from bylot.errors import BudgetSpent, DecisionError, ProblemError
 from bylot.eventlog.commands import ReplaceMember, SetTenant
+from limit_tables import get_limits
 from logged_aggregate import LoggedRouter, decode_decision
 from test_calendar_limits import COSTS, EXPERTS, PARTNER, ZONE
 from test_tenants import DAY_US, PER_DAY, START, Clock, make_problem
@@ -48,7 +49,7 @@ def test_windows_before_a_lowered_bound_are_not_judged_again(how: str) -> None:
         logged.append(logged.aggregate.set_tenant(tomorrow, command))
     for seq in old:
         logged.reward(seq, 0.5, tomorrow, spend={"usd": 0.1})
-    assert logged.aggregate.core.state.budget.missed.tolist() == [0]
+    assert get_limits(logged.aggregate.core).state.learned["missed"].tolist() == [0]
     check_replay(logged)
 
 
@@ -58,7 +59,7 @@ def test_a_period_of_a_group_is_judged_by_its_own_requests() -> None:
     made = [router.decide("icu" if n % 10 == 0 else "ward") for n in range(210)]
     for decision in made[:200:10]:  # the period before, at 5 on average
         router.reward(decision.id, 0.5, spend={"usd": 5.0})
-    assert router.core.state.budget.missed.tolist() == [1]
+    assert get_limits(router.core).state.learned["missed"].tolist() == [1]
     minimum = bylot.at_least("usd", 2.0, where=ICU)
     logged = LoggedRouter(make_problem(minimum, period=20), "auto", max_contexts=5)
     seqs = [logged.decide(n, context="icu" if n % 40 == 0 else "ward") for n in range(820)]
@@ -183,7 +184,7 @@ def test_a_shorter_period_ends_also_for_groups() -> None:
     router.change(make_problem(limit, period=100))
     for _ in range(250):
         router.decide("icu")
-    assert router.core.state.budget.windows.requests[0] < 100
+    assert get_limits(router.core).state.ledgers["requests"][0] < 100
 
 
 def test_an_own_bound_follows_the_zone_of_its_limit() -> None:

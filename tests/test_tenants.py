@@ -11,6 +11,7 @@ import bylot
 from bylot.environments import Traffic
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, ProblemError
 from bylot.eventlog.commands import SetTenant
+from bylot.limits.binding import is_possible
 from bylot.limits.tenants import FIRST_SLOTS
 from bylot.problem.calendar import Calendar, find_window
 from logged_aggregate import LoggedRouter, decode_decision
@@ -178,12 +179,25 @@ def test_a_tenant_is_required_and_only_where_it_means_something() -> None:
         bylot.at_most("usd", 5, scope="tenant")
     with pytest.raises(ProblemError, match="tenant"):
         bylot.at_most("usd", 5, per="day", scope="user")  # type: ignore[arg-type]
-    for policy in ("distinct", "tangent", "omd"):
-        with pytest.raises(PolicyError):
+    for policy in ("distinct:guard=false", "noisy-or:guard=false", "omd", "random"):
+        with pytest.raises(PolicyError, match="of each tenant"):
             bylot.Router(make_problem(), policy=policy)
-    with pytest.raises(PolicyError, match="explor"):
-        bylot.Router(make_problem(), policy="noisy-or:explore=0.1")
     assert router.t == 0
+
+
+@pytest.mark.parametrize(
+    "policy", ["distinct", "tangent", "noisy-or:explore=0.1", "omd:guard=true", "random:guard=true"]
+)
+def test_every_policy_with_a_guard_keeps_the_budget_of_each_tenant(policy: str) -> None:
+    clock, rng = Clock(), np.random.default_rng(5)
+    times = Traffic("flat", per_day=300, start="2026-03-20", zone=ZONE).arrivals_until(6, 1)
+    tenants = rng.choice(["busy", "b", "c"], len(times), p=[0.6, 0.3, 0.1])
+    router = bylot.Router(make_problem(), policy=policy, clock=clock, seed=2)
+    spent = play(router, clock, times, tenants)
+    assert max(spent.values()) <= 40.0 + 1e-9
+    days = [cost for (tenant, _), cost in spent.items() if tenant == "busy"]
+    assert len(days) >= 6
+    assert min(days) > 30.0, "whose requests would cost more than the budget"
 
 
 def test_a_saved_router_goes_on_with_the_same_ledgers(tmp_path: Path) -> None:
@@ -242,7 +256,7 @@ def test_a_refused_request_leaves_no_trace_not_even_of_a_new_tenant() -> None:
     with pytest.raises(BudgetSpent, match="for tenant 'new'"):
         logged.decide(at, tenant="new")
     assert logged.aggregate.fingerprint() == before
-    logged.aggregate.core.set_tenant("new", (PER_DAY.at(50.0),))
+    logged.aggregate.core.get_tenants().set_bounds("new", (PER_DAY.at(50.0),))
     logged.decide(at, tenant="new")
 
 
@@ -296,6 +310,7 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
                 edited = at
         core = logged.aggregate.core
         assert core.policy.is_valid_state(core.rule, core.state)
+        assert is_possible(core.limits)
         for tenant in (f"t{n}" for n in range(6)):
             for now in core.measure_tenant(tenant, at) if core.tenants else ():
                 since = max(now.starts, edited)

@@ -7,16 +7,16 @@ In a stationary and in a drifting environment; the bounds are small enough here 
 import numpy as np
 import pytest
 
+from bound_policies import PolicyAtWork
 from bylot import Problem, Score, at_least, at_most, iid_optimum, score, simulate
 from bylot.environments import Drifting, Environment, Given, Noisy
 from bylot.metrics import compute_running_violations
 from bylot.numerics.philox import RngKey
 from bylot.policies import Adaptive, Anytime, Fixed, Omd
-from bylot.policies.base import decide, learn
 from bylot.policies.omd import DualStep
 from bylot.theory import theorem_1
 from bylot.trace import Trace
-from sample_problem import distance_to_box, make_reward_feedback
+from sample_problem import distance_to_box
 
 T = 40_000
 # Equal shares break both limits: half of the mass is on expensive experts, a quarter on juniors.
@@ -94,18 +94,16 @@ def compute_star_regret(reversed_rewards: bool) -> tuple[float, float]:
 
     A policy that learns from the opposite of every reward is the control.
     """
-    policy = Omd.plain()
-    rule = policy.bind(STAR, T)
-    state = policy.start(rule)
+    play = PolicyAtWork(Omd.plain(), STAR, T)
     values = np.zeros((T, 1, 4))
     values[:, :, 0] = 1.0
     earned = 0.0
     for t in range(T):
-        ticket = decide(rule, state, 0, RngKey(1, t), np.empty(0, np.bool_))
+        ticket = play.decide(RngKey(1, t))
         reward = float(ticket.draws[0] == 0)
         shown = 1 - reward if reversed_rewards else reward
-        learn(rule, state, ticket, make_reward_feedback(shown))
-        earned += state.q[0, 0] / T
+        play.learn(ticket, shown)
+        earned += play.state.q[0, 0] / T
     return iid_optimum(STAR, values[0], floor=True).value - earned, theorem_1(T, 4, 1, 0.05)
 
 

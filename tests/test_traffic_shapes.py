@@ -25,7 +25,7 @@ from bylot.environments.traffic import (
 )
 from bylot.errors import BylotError, ValuesError
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.problem.calendar import END_OF_INSTANTS
+from bylot.problem.instants import END_OF_INSTANTS
 
 SHAPES: tuple[TrafficShape, ...] = get_args(TrafficShape)
 HOUR = 3_600_000_000  # in microseconds

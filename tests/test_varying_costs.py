@@ -6,11 +6,12 @@ from numpy.testing import assert_array_equal
 
 import bylot
 from bylot.environments import CallCosts, Noisy, Traffic
-from bylot.limits.budget import open_budget
 from bylot.limits.costs import compute_reserve
-from bylot.limits.guard import bind_guard, guard_panel
+from bylot.limits.guard import guard_panel
+from bylot.limits.records import point_to_limits
 from bylot.numerics.jit import Floats
 from bylot.numerics.set_selection import exchange_dearest
+from limit_tables import open_limits
 
 SKILLS = [0.30, 0.34, 0.42, 0.38, 0.50, 0.47, 0.58, 0.66, 0.62, 0.75]
 COSTS = np.array([0.05, 0.09, 0.162, 0.292, 0.526, 0.948, 1.709, 3.081, 5.55, 10.0])
@@ -80,12 +81,14 @@ def test_with_largest_costs_no_period_exceeds_its_budget() -> None:
 def test_what_is_left_is_spent_on_calls_that_cannot_exceed_it(room: float) -> None:
     """The less is left, the cheaper are the dearest members; others stay as drawn."""
     problem = make_problem()
-    guard, _ = bind_guard(problem, None, 3, True)
-    budget = open_budget(guard, 1)
-    budget.costs.reports[0], budget.costs.peak[0], budget.costs.weight[:] = 5_000, 40.0, 1_000.0
-    unit = problem.rows[0, 0] / guard.A[0, 0]
-    budget.left[0], budget.spent[0] = 10, (BOUND * REQUESTS - room) / unit
-    panel = guard_panel(guard, budget, np.array([0, 9, 1]), ALL)
+    rule, state = open_limits(problem)
+    state.learned["reports"][0] = 5_000
+    state.learned["peak"][0] = 40.0
+    state.weight[:] = 1_000.0
+    unit = problem.rows[0, 0] / rule.A[0, 0]
+    state.clock["left"][0] = 10
+    state.ledgers["spent"][0] = (BOUND * REQUESTS - room) / unit
+    panel = guard_panel(point_to_limits(rule, state), np.array([0, 9, 1]), ALL)
     assert panel.replaced
     assert panel.kept
     assert_array_equal(panel.members[[0, 2]], [0, 1])
@@ -94,19 +97,19 @@ def test_what_is_left_is_spent_on_calls_that_cannot_exceed_it(room: float) -> No
 
 
 def test_a_reserve_is_for_the_calls_that_may_come() -> None:
-    guard, _ = bind_guard(make_problem(), None, 3, True)
-    budget = open_budget(guard, 1)
-    budget.costs.reports[0], budget.costs.peak[0] = 100, 40.0
+    rule, state = open_limits(make_problem())
+    state.learned["reports"][0] = 100
+    state.learned["peak"][0] = 40.0
     quota, none = np.full(COSTS.size, 0.3), np.empty(0, np.int64)
 
     def reserve(members: list[int]) -> float:
         panel = np.array(members, np.int64) if members else none
-        return compute_reserve(guard.risk, budget.costs, 0, 0, quota, panel)
+        return compute_reserve(point_to_limits(rule, state), 0, 0, quota, panel)
 
     assert reserve([]) == 0.0
     assert 0.0 < reserve([0, 1, 2]) < 0.05 * reserve([0, 1, 9])
-    budget.costs.waiting[0, 9] = 1
-    assert reserve([]) > 40.0 * guard.A[0, 9]
+    state.waiting[0, 9] = 1
+    assert reserve([]) > 40.0 * rule.A[0, 9]
 
 
 def test_members_are_exchanged_for_the_dearest_that_are_allowed() -> None:

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import bylot
 from bylot.cli import main
+from bylot.limits.status import QUIET_VERDICTS
 from bylot.limits.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.router.state import VERDICT_LEVELS
-from bylot.router.status import QUIET_VERDICTS
 from bylot.server.dashboard import source
 from live_server import FIVE_EXPERTS, ServerClient, live_server
 

@@ -8,6 +8,7 @@ import pytest
 from bylot import Problem, Router, at_least, at_most, share
 from bylot.errors import BudgetSpent
 from bylot.limits.report import LimitInPeriod
+from bylot.limits.status import LimitStatus
 from bylot.limits.tenants import TenantsSummary, TenantUse
 from bylot.limits.verdict import (
     BROKEN_VERDICTS,
@@ -18,7 +19,6 @@ from bylot.limits.verdict import (
 )
 from bylot.problem import Limit
 from bylot.router.core import ALL_AVAILABLE
-from bylot.router.status import LimitStatus
 
 USD, JUNIOR = at_most("usd", 1.0), at_least("junior", 0.3)
 

@@ -13,11 +13,12 @@ from bylot import environments, errors, policies, theory
 from bylot.api import EventRecord, RouterSummary
 from bylot.client import AsyncRouter, DecisionRequest, RemoteRouter, RewardItem
 from bylot.limits.report import LimitInPeriod
+from bylot.limits.status import LimitStatus
 from bylot.limits.window_status import WindowStatus
 from bylot.optima import BestSet, ShadowPrice, ValueStack, best_set, check_shadow_prices
 from bylot.policies import Adaptive, Anytime, Fixed
 from bylot.router.config import RouterConfig
-from bylot.router.status import LimitStatus, PeriodStatus, RouterStatus
+from bylot.router.status import PeriodStatus, RouterStatus
 
 Members = tuple[str, ...]
 WIDTH = 88  # of a signature on one line

@@ -1,16 +1,15 @@
 """Which requests of a simulation a limit counts: those of its contexts, by their names."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from bylot.errors import ValuesError
-from bylot.limits.windows import fill_groups
+from bylot.limits.windows import note_context_label
 from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.policies.base import BoundPolicy
 from bylot.problem import Problem
-from bylot.problem.validation import suggest_known_name
-from bylot.problem.window_bounds import name_request_cost
+from bylot.problem.validation import suggest_counted_context
 
 
 def check_context_names(
@@ -22,18 +21,18 @@ def check_context_names(
         what = f"context_names has {len(names)} names, and there are {contexts} contexts"
         raise ValuesError(what, remedy="name each context, in the order of their numbers")
     for limit in problem.limits:
-        if not any(map(limit.counts, names)):
-            what = f"the limit on {name_request_cost(limit)} counts no context of the environment"
-            remedy = suggest_known_name(limit.where[0], names, "contexts", can_add=False)
+        remedy = suggest_counted_context(limit, names)
+        if remedy:
+            what = f"the limit on {limit.words} counts no context of the environment"
             raise ValuesError(what, remedy=f"{remedy}; see context_names")
     return names
 
 
-def fill_counting_limits(problem: Problem, state: Any, names: Sequence[str]) -> None:
+def fill_counting_limits(bound: BoundPolicy, names: Sequence[str]) -> None:
     """Write into a new state which limits count requests of each context."""
-    if problem.has_groups:
+    if bound.limits is not None:
         for x, name in enumerate(names):
-            fill_groups(state.budget.windows, problem.limits, x, name)
+            note_context_label(bound.limits.state, bound.problem.limits, x, name)
 
 
 def mark_counted(problem: Problem, contexts: Ints, names: Sequence[str]) -> Bools:
@@ -45,8 +44,6 @@ def mark_counted(problem: Problem, contexts: Ints, names: Sequence[str]) -> Bool
     >>> mark_counted(pair, np.array([0, 1]), ["er", "icu"]).tolist()
     [[True, False], [True, True]]
     """
-    if not problem.has_groups:
-        return np.ones((contexts.size, len(problem.limits)), np.bool_)
     table = [[limit.counts(name) for limit in problem.limits] for name in names]
     return np.array(table, np.bool_)[contexts]
 

@@ -329,10 +329,15 @@ class IgnoredFeedbackWarning(BylotWarning):
     """The policy learns from the reward alone, although more was declared to be reported."""
 
 
-def install_command(extra: str) -> str:
-    """Write the remedy for a missing extra of pyproject.toml; no package registry has bylot.
+def install_command(extra: str = "", editable: bool = False) -> str:
+    """Write the remedy for a missing extra of pyproject.toml, or for a missing package without one;
+    no package registry has bylot.
+
+    editable: run what the repository has and the package leaves out
 
     >>> install_command("plot")
     "pip install '.[plot]' in the folder of the repository"
     """
-    return f"pip install '.[{extra}]' in the folder of the repository"
+    how = "-e " if editable else ""
+    what = f"'.[{extra}]'" if extra else "."
+    return f"pip install {how}{what} in the folder of the repository"

@@ -107,26 +107,32 @@ def summarize_play(
     the end of periods, of which refused requests are no part: limits on some contexts in periods of
     the requests that they count, as a router keeps them.
     """
-    problem, rounds = trace.problem, len(trace.rewards)
-    low, span = rewards[0], rewards[1] - rewards[0]
-    t, tenth = sample_rounds(rounds), max(1, rounds // 10)
-    decided, counted = trace.spend[~trace.refused], trace.counted[~trace.refused]
+    problem = trace.problem
+    rounds = len(trace.rewards)
+    low = rewards[0]
+    span = rewards[1] - rewards[0]
+    t = sample_rounds(rounds)
+    tenth = max(1, rounds // 10)
+    decided = trace.spend[~trace.refused]
+    counted = trace.counted[~trace.refused]
     averaged = np.array([limit.per is None for limit in problem.limits], np.bool_)
-    of_all = averaged & np.array([not limit.where for limit in problem.limits], np.bool_)
-    has_periods = any(averaged) or not problem.calendars
+    of_all = np.array([limit.averages_all for limit in problem.limits], np.bool_)
+    has_periods = averaged.any() or not averaged.size
     by_period = average_periods(decided, period) if has_periods else decided[:0]
     played = len(by_period) * period or None
-    spend, curve = average_rows(decided[:played]), running_mean(trace.spend, t)
+    spend = average_rows(decided[:played])
+    curve = running_mean(trace.spend, t)
     in_counted = measure_counted_periods(trace, period)
-    if problem.has_groups:  # averages are of the requests that count; without any, the bound
-        every, among = counted.astype(np.float64), trace.counted.astype(np.float64)
+    if not trace.counted.all():  # averages are of the requests that count; without any, the bound
+        every = counted.astype(np.float64)
+        among = trace.counted.astype(np.float64)
         shares = average_periods(every, period) if has_periods else every[:0]
         by_period = average_counted(by_period, shares, problem.bounds)
         spend = average_counted(spend, average_rows(every[:played]), problem.bounds)
         curve = average_counted(curve, running_mean(among, t), problem.bounds)
-    for one in in_counted:
-        if one.windows:
-            spend[one.limit] = one.amounts[one.judged].mean()
+    for found in in_counted:
+        if found.windows:
+            spend[found.limit] = found.amounts[found.judged].mean()
 
     def measure_excess(mean: Floats, judged: Bools) -> float:
         return measure_worst_excess(problem, np.where(judged, mean, problem.bounds))

@@ -18,7 +18,9 @@ from bylot.environments.call_costs import (
 )
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
-from bylot.limits.guard import advance, enter, find_spent, note_refused
+from bylot.limits.ledger import EVERYBODY
+from bylot.limits.request import Ticket, admit, find_spent, note_refused, open_request
+from bylot.limits.windows import check_times
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
@@ -28,13 +30,15 @@ from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, find_policy, resolve_policy
 from bylot.policies.base import (
     NO_WINNER,
+    BoundPolicy,
     Feedback,
-    Ticket,
     choose_runner,
     compute_distribution,
-    decide,
     learn,
+    note_played,
+    propose,
 )
+from bylot.policies.binding import bind_policy, point_to, start_policy
 from bylot.policies.compiled_handle import scale_scores
 from bylot.policies.registry import check_panel_size
 from bylot.policies.retargeting import fill_due_tables, find_next_check, find_stop, retarget
@@ -45,7 +49,6 @@ from bylot.policies.validation import (
     is_reward_in_range,
 )
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy
 from bylot.trace import PlayRecord, Trace, make_play_record
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
@@ -159,6 +162,7 @@ def find_winner(values: Floats, draws: Ints, low: float, rng: RngKey) -> int:
 def play_rounds(
     rule: Any,
     state: Any,
+    limits: Any,
     rows: Floats,
     values: Floats,
     contexts: Ints,
@@ -196,11 +200,12 @@ def play_rounds(
             prefetch_row(values, n + PREFETCH_ROUNDS)
         context = contexts[n]
         number = t
-        enter(rule, state, context)
+        at = 0
         if times.size > 0:
+            at = times[n]
             number = find_number(numbers, t)
-            if find_spent(rule, state, times[n], everyone) >= 0:
-                note_refused(rule, state, times[n], 1)
+            if find_spent(limits, context, at, everyone) >= 0:
+                note_refused(limits, at, 1)
                 numbers[t], rewards[t], visited[t] = -1 - number, low, context
                 feasible[t] = False
                 draws[t, :] = -1
@@ -215,9 +220,10 @@ def play_rounds(
                 late.arrived[0] = arrived
                 return n
             numbers[t] = number
-            advance(rule, state, times[n])
         key: Any = LoopKey(seed, number, draws_at + t * draws_row, q_at + t * q_row)
-        ticket = decide(rule, state, context, key, everyone)
+        view = open_request(limits, context, EVERYBODY, 0, at, everyone)
+        ticket = admit(limits, view, propose(rule, state, view, key), number)
+        note_played(rule, state, view, ticket)
         rewards[t] = sum_max(values[n], ticket.draws)
         if scores.shape[0] > 0:
             fill_member_scores(scores[t], values[n], ticket.draws)
@@ -235,8 +241,7 @@ def play_rounds(
             known = scale_scores(scores[then], low, span) if scores.shape[0] > 0 else unknown
             winner = winners[then] if winners.size > 0 else NO_WINNER
             if calls.reported < 2:
-                enter(rule, state, rewarded.context)
-                settle_simulated_calls(rule, state, rewarded, rows, calls, RngKey(seed, then))
+                settle_simulated_calls(limits, rewarded, rows, calls, RngKey(seed, then))
             feedback = Feedback((rewards[then] - low) / span, known, winner)
             learn(rule, state, rewarded, feedback)
             arrived += 1
@@ -255,7 +260,7 @@ def play_rounds(
         propensities[t] = ticket.propensity
         replaced[t] = ticket.replaced
         if distributions.shape[0] > 0:
-            now = compute_distribution(rule, state, context, everyone)
+            now = compute_distribution(rule, state, view)
             for i in range(now.size):
                 distributions[t, i] = now[i]
     late.arrived[0] = arrived
@@ -281,6 +286,7 @@ def simulate(
     horizon: int | None = None,
     rewards: tuple[float, float] = (0.0, 1.0),
     feedback: FeedbackKind = "panel",
+    guard: bool | None = None,
     late: RewardDelay = NO_DELAY,
     calls: CallCosts | None = None,
     times: Ints | None = None,
@@ -307,6 +313,9 @@ def simulate(
         What is reported: 'panel', the reward; 'members', also what each member would be worth
         alone; 'winner', also the member that is worth most alone. A policy that ignores this
         learns from the reward: see `Trace.uses_feedback`.
+    guard : bool, optional
+        Whether to replace panels after which the limits could not be kept; by default as the policy
+        says.
     late : RewardDelay
         When rewards arrive, such as ``RewardDelay(lag=200, lost=0.1)``: up to 200 rounds late, one
         in ten never. The trace contains all of them.
@@ -347,20 +356,20 @@ def simulate(
     check_at_least_one("rounds", rounds)
     check_environment(environment, problem)
     check_panel_size(find_policy(policy), problem)
-    settings = resolve_policy(policy, problem, feedback)
+    settings = resolve_policy(policy, problem, feedback, guard)
     with announce_compilation(settings.name):
-        rule = settings.bind(problem, horizon, feedback)
+        rule, limits = bind_policy(settings, problem, horizon, feedback)
     names = check_context_names(problem, environment.contexts, context_names)
-    state = settings.start(rule, environment.contexts)
-    fill_counting_limits(problem, state, names)
+    bound = start_policy(settings, problem, rule, limits, environment.contexts)
+    fill_counting_limits(bound, names)
     record = make_play_record(problem, rounds, keep_distributions, feedback)
     arrivals = check_times(problem, times, rounds)
     if arrivals.size:
         record = record._replace(numbers=np.zeros(rounds, np.int64))
     mail = make_late_rewards(problem, late, rounds, seed)
-    table = bind_call_costs(calls, problem, rule)
+    table = bind_call_costs(calls, bound)
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
-    low, high, start, bound = terms.low, terms.high, 0, BoundPolicy(problem, rule, state)
+    low, high, start = terms.low, terms.high, 0
     checked = 0  # the last decision before which the traffic was looked at
     while start < rounds:
         stop, until = min((start // CHUNK_ROUNDS + 1) * CHUNK_ROUNDS, rounds), rounds
@@ -372,39 +381,25 @@ def simulate(
         with announce_compilation(settings.name):
             when = Arrivals(arrivals[start:stop], until)
             play = choose_runner(play_rounds, rule)
-            stop = start + play(bound.rule, bound.state, *chunk, when, record)
+            pointer = point_to(bound.limits, problem)
+            stop = start + play(bound.rule, bound.state, pointer, *chunk, when, record)
         if stop < start + len(values):  # before the next check
             checked = until
             bound = retarget(settings, bound, terms.horizon, terms.feedback) or bound
-            fill_counting_limits(problem, bound.state, names)
-            table = bind_call_costs(calls, bound.problem, rule)  # in the units of its rows
+            fill_counting_limits(bound, names)
+            table = bind_call_costs(calls, bound)  # in the units of its rows
         check_range("rewards", record.rewards[start:stop], low, high)
         check_range("scores of members", record.scores[start:stop], low, high)
         start = stop
-    if problem.has_groups:
-        record.spend[~mark_counted(problem, record.contexts, names)] = 0.0
+    record.spend[~mark_counted(problem, record.contexts, names)] = 0.0
     return Trace(problem, settings, seed, horizon, (low, high), record, feedback, names)
 
 
-def bind_call_costs(calls: CallCosts | None, problem: Problem, rule: Any) -> CallCostTable:
-    """What calls cost under the limits of a problem; nothing is reported without a budget."""
+def bind_call_costs(calls: CallCosts | None, bound: BoundPolicy) -> CallCostTable:
+    """Return what calls cost under limits; nothing is reported where none are kept."""
+    problem = bound.problem
     table = make_declared_costs(problem) if calls is None else calls.bind(problem)
-    return table if hasattr(rule, "guard") else table._replace(reported=2)
-
-
-def check_times(problem: Problem, times: Ints | None, rounds: int) -> Ints:
-    """Require the times of all rounds if limits are of the calendar; empty if none are."""
-    if not problem.calendars:
-        return np.empty(0, np.int64)
-    if times is None:
-        what = "limits per hour, day, week or month need to know when requests arrive"
-        remedy = "pass times=Traffic('daily', per_day=2000).arrivals(rounds, seed)"
-        raise ValuesError(what, remedy=remedy)
-    arrivals = np.ascontiguousarray(times, np.int64)
-    if arrivals.shape != (rounds,) or (np.diff(arrivals) < 0).any():
-        expected = f"{rounds:,} instants in microseconds since 1970 that never go back"
-        raise ValuesError(f"times of shape {arrivals.shape}", expected=expected)
-    return arrivals
+    return table._replace(reported=2) if bound.limits is None else table
 
 
 def check_range(what: str, values: Floats, low: float, high: float) -> None:

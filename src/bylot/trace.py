@@ -125,8 +125,6 @@ class Trace:
             every t; NaN before the first of these.
         """
         means = running_mean(self.record.spend)
-        if not self.problem.has_groups:
-            return means
         shares = running_mean(self.counted.astype(np.float64))
         return average_counted(means, shares, np.full(means.shape[1], np.nan))
 

@@ -1,7 +1,7 @@
-"""What a simulation spent in each window of the calendar, or in each period of the requests that a
-limit counts, and whether its limits were kept there.
+"""What a simulation spent in each window of the calendar, and whether its limits were kept there.
 
-How a limit stands in the window of a running router is in `router.window_status`.
+A limit on some contexts without a window is judged in periods of the requests that it counts. How a
+limit stands in the window of a running router is in `limits.window_status`.
 """
 
 from typing import NamedTuple
@@ -9,16 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.problem import Limit
-from bylot.problem.calendar import list_edges_until
+from bylot.problem.window_bounds import mark_totals
 from bylot.trace import Trace
 
 WINDOW_TOLERANCE = 1e-9  # relative; totals are sums of many costs
 
 
 class WindowResults(NamedTuple):
-    """One limit in the windows that had requests, in the order of the calendar; or in the periods
-    of the requests that it counts.
+    """A limit in the windows that had requests, or in the periods of the requests that it counts.
 
     A total must be within its bound in every window. The average of a share is judged only in
     windows that are over, as later requests of a window may still correct it.
@@ -52,24 +50,25 @@ class WindowResults(NamedTuple):
 
 
 def measure_windows(trace: Trace, times: Ints) -> tuple[WindowResults, ...]:
-    """The results of each limit of the calendar in a simulation with these arrivals."""
-    limits = enumerate(trace.problem.limits)
-    return tuple(measure_limit(trace, times, j, one) for j, one in limits if one.calendar)
+    """Measure each limit of the calendar in a simulation with these arrivals."""
+    span = int(times[0]), int(times[-1])
+    limits = enumerate(limit.list_edges(*span) for limit in trace.problem.limits)
+    return tuple(measure_limit(trace, times, j, edges) for j, edges in limits if edges is not None)
 
 
-def measure_limit(trace: Trace, times: Ints, j: int, limit: Limit) -> WindowResults:
-    """The results of limit j in its windows."""
-    assert limit.calendar is not None
-    edges = list_edges_until(limit.calendar, int(times[0]), int(times[-1]))
+def measure_limit(trace: Trace, times: Ints, j: int, edges: Ints) -> WindowResults:
+    """Measure limit j in its windows, which begin and end at these instants."""
+    limit = trace.problem.limits[j]
     place = np.searchsorted(edges, times, side="right") - 1
     arrived = np.bincount(place, minlength=edges.size - 1)
-    counted = ~trace.refused & trace.counted[:, j] if limit.where else ~trace.refused
+    counted = ~trace.refused & trace.counted[:, j]
     decided = np.bincount(place, counted, minlength=edges.size - 1)
     amounts = np.asarray(np.bincount(place, trace.spend[:, j], edges.size - 1), np.float64)
     over = edges[1:] <= times[-1]
     judged = np.full(over.size, True)
-    if not limit.is_total:
-        amounts, judged = amounts / np.maximum(decided, 1.0), over & (decided > 0)
+    if not mark_totals(trace.problem)[j]:
+        amounts = amounts / np.maximum(decided, 1.0)
+        judged = over & (decided > 0)
     away = limit.sign * (limit.bound - amounts) > WINDOW_TOLERANCE * limit.bound
     some = arrived > 0
     return WindowResults(
@@ -85,12 +84,13 @@ def measure_limit(trace: Trace, times: Ints, j: int, limit: Limit) -> WindowResu
 
 
 def measure_counted_periods(trace: Trace, period: int) -> tuple[WindowResults, ...]:
-    """The results of each limit on some contexts without a window, in periods of so many requests
-    that it counts; if the whole run is a period, or has none that is complete, in all of them.
+    """Measure each limit on some contexts without a window, in periods of requests that it counts.
+
+    If the whole run is a period, or has none that is complete, it is measured in all of them.
     """
     found = []
     for j, limit in enumerate(trace.problem.limits):
-        if limit.per is not None or not limit.where:
+        if limit.per is not None or limit.averages_all:
             continue
         counted = np.flatnonzero(~trace.refused & trace.counted[:, j])
         size = period if period < trace.refused.size else max(counted.size, 1)

@@ -16,6 +16,7 @@ from bylot._text import format_table
 from bylot.environments import NO_DELAY
 from bylot.environments.call_costs import make_declared_costs
 from bylot.policies import POLICIES, Policy
+from bylot.policies.binding import bind_policy, point_to, start_policy
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.simulation import NO_ARRIVALS, make_late_rewards, play_rounds
 from bylot.trace import make_play_record
@@ -71,7 +72,7 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
     policy.bind(make_scale_problem(K, M))  # compile first
     problem = make_scale_problem(K, M)  # a new one, because problems cache derived results
     start = time.process_time()
-    rule = policy.bind(problem)
+    rules = bind_policy(policy, problem, None, "panel")
     bind_s = time.process_time() - start
     N, rng = 3, np.random.default_rng(0)
     rounds = min(max(MAX_HELD_VALUES // (N * K), 64), 4_096)
@@ -81,14 +82,16 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
     contexts = np.zeros(len(values), np.int64)
 
     def turn(seconds: float) -> float:
-        state, done, start = policy.start(rule), 0, time.process_time()
+        bound = start_policy(policy, problem, *rules, 1)
+        pointer, done, start = point_to(bound.limits, problem), 0, time.process_time()
         while done == 0 or time.process_time() - start < seconds:
             # The same values and record with fresh randomness: the count serves as the seed.
             calls = make_declared_costs(problem)
             late = make_late_rewards(problem, NO_DELAY, len(values), done)
             play_rounds(
-                rule,
-                state,
+                bound.rule,
+                bound.state,
+                pointer,
                 rows,
                 values,
                 contexts,

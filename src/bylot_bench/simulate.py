@@ -20,6 +20,7 @@ from bylot.numerics.box import EDGE_ROUNDING
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
 from bylot.policies import POLICIES, Omd, Policy
+from bylot.policies.binding import bind_policy, point_to, start_policy
 from bylot.policies.omd import OmdRule
 from bylot.problem import Problem
 from bylot.simulation import NO_ARRIVALS, make_late_rewards, play_rounds
@@ -95,7 +96,7 @@ class CompiledPlay:
 
     def __init__(self, policy: Policy, problem: Problem, values: Floats, high: float = 1.0) -> None:
         self.policy, self.problem, self.values, self.high = policy, problem, values, high
-        self.rule = policy.bind(problem, horizon=len(values))
+        self.rules = bind_policy(policy, problem, len(values), "panel")
         self.rows, self.contexts = np.array(problem.rows), np.zeros(len(values), np.int64)
         self.record = make_play_record(problem, len(values), keep_distributions=False)
         self.play(1)  # compile first
@@ -105,9 +106,11 @@ class CompiledPlay:
         rounds, start = len(self.values), time.process_time()
         for _ in range(times):
             self.record.spend[:] = 0.0
+            bound = start_policy(self.policy, self.problem, *self.rules, 1)
             play_rounds(
-                self.rule,
-                self.policy.start(self.rule),
+                bound.rule,
+                bound.state,
+                point_to(bound.limits, self.problem),
                 self.rows,
                 self.values,
                 self.contexts,
@@ -139,7 +142,7 @@ def run(
     for _ in range(turns):
         fast.append(COMPILED_REPEATS * rounds / omd.play(COMPILED_REPEATS))
         start = time.process_time()
-        trace = play_numpy_omd(omd.rule, omd.rows, values[:numpy_rounds], uniforms)
+        trace = play_numpy_omd(omd.rules.policy, omd.rows, values[:numpy_rounds], uniforms)
         slow.append(numpy_rounds / (time.process_time() - start))
         compiled = (record.draws, record.draw_probabilities, record.rewards, record.spend)
         draws, *others = ((a[: len(b)], b) for a, b in zip(compiled, trace, strict=True))

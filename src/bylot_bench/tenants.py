@@ -28,14 +28,17 @@ class TenantPlayer:
         costs = np.random.default_rng(0).lognormal(-1.5, 1.0, K)
         limit = at_most("usd", bound * float(costs.mean()), per="day", scope=scope)
         problem = Problem([f"e{i}" for i in range(K)], {"usd": costs}, [limit], draws=M)
-        self.at, self.step_s, self.scoped, self.made = float(START_S), step_s, scope is not None, 0
+        self.at = float(START_S)
+        self.step_s = step_s
+        self.names_tenants = scope is not None
+        self.made = 0
         self.router = Router(problem, "noisy-or", clock=lambda: self.at, memory=100)
 
     def decide(self, tenant: int) -> None:
         """A decision and its reward."""
         self.at += self.step_s
         self.made += 1
-        name = f"tenant-{tenant}" if self.scoped else None
+        name = f"tenant-{tenant}" if self.names_tenants else None
         decision = self.router.decide(tenant=name)
         self.router.reward(decision.id, 0.5 + 0.4 * ("e7" in decision.subset))
 

@@ -6,6 +6,7 @@ the random inputs: uniforms, Beta and Gumbel draws.
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +17,9 @@ from bylot import Problem, Router, Trace, at_least, at_most, simulate
 from bylot.environments import Given, Noisy
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.errors import PolicyError
+from bylot.limits.request import Ticket, Unlimited, View
 from bylot.policies import POLICIES, Policy
-from bylot.policies.base import Feedback, FeedbackKind, Ticket, compute_inclusion
+from bylot.policies.base import Feedback, FeedbackKind, compute_inclusion
 from bylot_paper.policies.bandits import Cbwk, Cucb, Greedy, Moe, Ts, TsBwk
 from bylot_paper.policies.baselines import EVIDENCE, fill_evidence
 from reference_baseline import SEED, ReferenceBaseline
@@ -323,7 +325,8 @@ def test_inclusion_of_omd_is_the_probability_of_being_drawn_at_least_once() -> N
         1.0,
         False,
     )
-    assert_allclose(compute_inclusion(rule, state, ticket), np.full(5, 1 - 0.8**2))
+    view = View(Unlimited(2), 0, ticket.available, False, False)
+    assert_allclose(compute_inclusion(rule, state, view, ticket), np.full(5, 1 - 0.8**2))
 
 
 @pytest.mark.parametrize("name", WITHOUT_PROPENSITIES)
@@ -379,3 +382,41 @@ def test_a_range_of_rewards_is_mapped_to_the_unit_interval() -> None:
 def test_invalid_settings_are_refused(make: Any, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         make(**settings)
+
+
+@pytest.mark.parametrize("name", [*WITHOUT_PROPENSITIES, "c2mab-v"])
+def test_a_guarded_baseline_counts_the_panels_that_are_played(name: str, tmp_path: Path) -> None:
+    """Costs are those of the panels that are asked, and a saved router goes on."""
+    problem = make_five_expert_problem()
+    limits = [at_most("usd", 2.0), at_least("junior", 0.9), at_least("usd", 1.9)]
+    tight = Problem(problem.experts, dict(problem.costs), limits, draws=2, period=50)
+    router = Router(tight, name, seed=1, guard=True)
+    rng = np.random.default_rng(0)
+    decisions = []
+    for _ in range(200):
+        decision = router.decide()
+        router.reward(decision.id, float(rng.random()))
+        decisions.append(decision)
+    assert any(decision.replaced for decision in decisions)
+    state = router.core.state
+    asked = [sum(n in decision.subset for decision in decisions) for n in tight.experts]
+    assert state.drawn[0].tolist() == asked
+    usd = np.array([decision.spend["usd"] for decision in decisions])
+    assert (usd.reshape(4, 50).mean(axis=1) <= 2.0 + 1e-12).all()
+    if POLICIES[name].uses_limits and name != "c2mab-v":
+        peak = tight.peaks[0]
+        assert state.multipliers.spent[0] * peak == pytest.approx(usd.sum())
+    router.save(tmp_path / "router.json")
+    loaded = Router.load(tmp_path / "router.json")
+    assert [loaded.decide() for _ in range(5)] == [router.decide() for _ in range(5)]
+
+
+def test_the_inclusion_of_a_guarded_random_panel_is_that_of_what_is_played() -> None:
+    problem = make_five_expert_problem()
+    router = Router(problem, "random", seed=1, horizon=50, guard=True)
+    decisions = [router.decide() for _ in range(50)]
+    replaced = [decision for decision in decisions if decision.replaced]
+    assert replaced
+    for decision in replaced:
+        assert decision.propensity == 1.0
+        assert decision.expected == pytest.approx(decision.spend)

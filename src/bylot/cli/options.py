@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bylot._text import PASS_FAIL_WORDS, find_similar
+from bylot._windows import WINDOW_WORDS
 from bylot.errors import AccessDenied, BylotError, ServerUnreachable, install_command
 from bylot.server.settings import SETTINGS, LoadedSettings, load_settings
 
@@ -119,7 +120,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_traffic(self) -> None:
         """Add the requests per day, for limits of the calendar."""
-        text = "requests per day, for limits per hour, day, week or month (default: the traffic of "
+        text = f"requests per day, for limits per {WINDOW_WORDS} (default: the traffic of "
         text += "the problem file)"
         self.add_option("--traffic", "REQUESTS", text, parse_amount)
 
@@ -303,9 +304,9 @@ def apply_traffic(file: "ProblemFile", traffic: float | None) -> "ProblemFile":
     """The problem file at the traffic of --traffic, if that is given."""
     if traffic is None:
         return file
-    if not file.problem.calendars:
-        what = "--traffic is for limits per hour, day, week or month, and the problem has none"
-        raise BylotError(what, remedy="leave it out")
+    from bylot.problem_files.calendar_check import require_windows
+
+    require_windows(file, "leave it out")
     return file.at_traffic(traffic)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bylot.cli.options import VerbParser, add_group, add_verb, explain_missing_extra, print_result
-from bylot.errors import BylotError
+from bylot.errors import BylotError, install_command
 
 if TYPE_CHECKING:
     from bylot_paper.crowd import Crowd
@@ -235,9 +235,7 @@ def run_bench(given: argparse.Namespace) -> int:
     """Measure and print; 1 if the benchmark has bounds and one of them is missed."""
     if find_spec("bylot_bench") is None:
         what = "the benchmarks are in bylot_bench, which the installed package leaves out"
-        raise BylotError(
-            what, remedy="run pip install -e '.[bench]' in the folder of the repository"
-        )
+        raise BylotError(what, remedy=f"run {install_command('bench', editable=True)}")
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
     names = "soak", "routers", "decisions", "litellm", "store", "connections", "policies"

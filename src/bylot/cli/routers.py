@@ -8,6 +8,7 @@ import sys
 import warnings
 from typing import Any
 
+from bylot._windows import WINDOW_WORDS
 from bylot.cli import options, stores, tenants
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
 from bylot.cli.options import add_named_verb, add_verb, connect_client, print_result
@@ -93,7 +94,7 @@ def add_edit(kinds: Any) -> None:
     text += "of the limit on the requests of these contexts, as in usd=3@icu,er"
     for side in ("--at-most", "--at-least"):
         edit.add_list(side, BOUND_FORM, text, parse_bound)
-    text = "time zone of the limits per hour, day, week or month that are given (default: as it "
+    text = f"time zone of the limits per {WINDOW_WORDS} that are given (default: as it "
     text += "is; of a new one UTC)"
     edit.add_option("--zone", "ZONE", text)
     text = "what happens as the budgets that are given run out (default: as it is; of a new one "

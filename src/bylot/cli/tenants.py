@@ -11,7 +11,6 @@ from bylot.errors import AccessDenied, ProblemError
 if TYPE_CHECKING:
     from bylot.client import RemoteRouter
     from bylot.limits.tenants import TenantWindow
-    from bylot.problem import Limit
 
 
 def add(kinds: Any) -> None:
@@ -36,24 +35,23 @@ def add(kinds: Any) -> None:
 
 
 def run_tenant(given: argparse.Namespace) -> None:
-    from bylot.problem import at_most
+    from bylot.problem.limits import UPPER, Limit
 
     with connect_client(given) as client:
         router = client.router(given.name)
         zones = find_zones(router)
-        own: list[Limit] = []
-        for one in given.at_most:
-            if one.window is None:
-                what = f"--at-most {one.name}={one.bound:g}: no window"
-                remedy = f"write {one.name}={one.bound:g}/month, or whatever the limit is per"
+        own = []
+        for bound in given.at_most:
+            if "per" not in bound.counted:
+                what = f"--at-most {bound.name}={bound.bound:g}: no window"
+                remedy = f"write {bound.name}={bound.bound:g}/month, or whatever the limit is per"
                 raise ProblemError(what, remedy=remedy)
-            where = {"context": one.where} if one.where else None
-            limit = at_most(one.name, one.bound, per=one.window, scope="tenant", where=where)
-            own.append(limit)
+            counted = bound.counted | {"scope": "tenant"}
+            own.append(Limit(bound.name, bound.bound, UPPER, **counted))
         changes = given.at_most or given.clear
         view = router.set_tenant(given.tenant, own) if changes else router.tenant(given.tenant)
     lines = [f"{given.tenant}, a tenant of {given.name}"]
-    lines += [describe_tenant(one, zones.get(one.limit, "UTC")) for one in view]
+    lines += [describe_tenant(window, zones.get(window.limit, "UTC")) for window in view]
     print_result(given, view, "\n".join(lines))
 
 
@@ -62,30 +60,29 @@ def run_tenants(given: argparse.Namespace) -> None:
 
     with connect_client(given) as client:
         router = client.router(given.name)
-        zones, views = find_zones(router), list(router.tenants())
+        zones = find_zones(router)
+        views = list(router.tenants())
     lines = [
-        f"{format_tenant(view.tenant)}: {describe_tenant(one, zones.get(one.limit, 'UTC'))}"
+        f"{format_tenant(view.tenant)}: {describe_tenant(window, zones.get(window.limit, 'UTC'))}"
         for view in views
-        for one in view
+        for window in view
     ]
     text = "\n".join(lines) or f"no tenants of {given.name} yet"
     print_result(given, {"tenants": views}, text)
 
 
 def find_zones(router: "RemoteRouter") -> dict[str, str]:
-    """The time zone of each limit for tenants, by its words; none if the key may not read them."""
-    from bylot.problem.window_bounds import name_request_cost
-
+    """The time zone of each limit, by its words; none if the key may not read them."""
     try:
         limits = router.problem.limits
     except AccessDenied:
         return {}
-    return {name_request_cost(one): one.zone for one in limits if one.scope}
+    return {limit.words: limit.zone for limit in limits}
 
 
 def describe_tenant(window: "TenantWindow", zone: str) -> str:
     """A tenant in the window of one limit, in a sentence."""
-    from bylot.problem.calendar import format_instant
+    from bylot.problem.instants import format_instant
 
     asked = f"{window.requests:,} request{'s' * (window.requests != 1)}"
     end = f"until {format_instant(window.ends, zone)}"

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bylot._windows import WINDOW_WORDS
 from bylot.cli import options
 from bylot.cli.options import add_verb, print_result, read_scenario
 from bylot.errors import BylotError, PolicyError
@@ -55,9 +56,9 @@ def add_simulate(verbs: Any) -> None:
     verb.add_policies("policies to play", USUAL_POLICIES)
     verb.add_count("--seeds", 5, "runs of each policy")
     text = "requests per run; policies know this horizon unless the file sets a period (default: "
-    text += "10000; with limits per hour, day, week or month enough for several of these)"
+    text += f"10000; with limits per {WINDOW_WORDS} enough for several of these)"
     verb.add_count("--rounds", None, text)
-    text = "when requests arrive, which limits per hour, day, week or month need: flat, daily, "
+    text = f"when requests arrive, which limits per {WINDOW_WORDS} need: flat, daily, "
     text += "weekend, bursts or dead-days, and settings, e.g. "
     text += "daily:per_day=2000,start=2026-03-01,zone=Europe/Berlin"
     verb.add_option("--traffic", "SHAPE:SETTINGS", text)
@@ -184,17 +185,12 @@ def run_simulate(given: argparse.Namespace) -> int:
 def parse_traffic(file: "ProblemFile", text: str | None) -> "Traffic | None":
     """The traffic of --traffic, which limits of the calendar need, and no others."""
     from bylot.environments.traffic import traffic_from_text
+    from bylot.problem_files.calendar_check import check_known_times, require_windows
 
-    calendars, per_day = file.problem.calendars, file.problem.traffic or 2_000
-    if not calendars and text is None:
-        return None
-    if not calendars:
-        what = "--traffic is for limits per hour, day, week or month, and the problem has none"
-        raise BylotError(what, remedy="leave it out; give requests per day with --per-day")
     if text is None:
-        what = f"the limits per {calendars[0].per} of {file.path} need to know when requests arrive"
-        example = f"daily:per_day={per_day:g},start=2026-03-01,zone={calendars[0].zone}"
-        raise BylotError(what, remedy=f"add --traffic {example}")
+        check_known_times(file)
+        return None
+    require_windows(file, "leave it out; give requests per day with --per-day")
     try:
         return traffic_from_text(text)
     except BylotError as error:
@@ -205,28 +201,22 @@ def choose_policies(file: "ProblemFile") -> list[str]:
     """The policies that are played by default: those that can keep all kinds of limits."""
     from bylot.policies.catalog import list_policies
 
-    windows = bool(file.problem.calendars)
-    groups = file.problem.has_groups or file.problem.has_tenants
-    able = list_policies(
-        lambda policy: (policy.keeps_windows or not windows) and (policy.keeps_groups or not groups)
-    )
+    able = list_policies(lambda policy: policy.guard or not file.problem.needs_guard)
     return [name for name in USUAL_POLICIES if name in able]
 
 
 def check_contexts(file: "ProblemFile", scenario: "Scenario") -> None:
     """Require the contexts of questions if limits are on some of them."""
-    from bylot.problem.validation import suggest_known_name
+    from bylot.problem.validation import suggest_counted_context
 
     for written in file.limits:
-        where = written.limit.where
-        if where and not scenario.contexts:
+        remedy = suggest_counted_context(written.limit, scenario.contexts)
+        if remedy and not scenario.contexts:
             what = f'"{written.words}" needs to know the context of each request'
             remedy = "give a table with --outcomes, and its column of contexts with --context"
             raise BylotError(what, remedy=remedy)
-        if where and not any(map(written.limit.counts, scenario.contexts)):
-            what = f'"{written.words}" counts no context of the table'
-            remedy = suggest_known_name(where[0], scenario.contexts, "contexts", can_add=False)
-            raise BylotError(what, remedy=remedy)
+        if remedy:
+            raise BylotError(f'"{written.words}" counts no context of the table', remedy=remedy)
 
 
 def check_policies(policies: list[str]) -> list[str]:

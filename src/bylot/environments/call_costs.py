@@ -10,13 +10,11 @@ import numpy.typing as npt
 
 from bylot.environments.base import FIRST_ENVIRONMENT_STREAM
 from bylot.errors import ValuesError
+from bylot.limits.request import Ticket, settle_everybody
 from bylot.limits.rows import compute_row_units
-from bylot.limits.settlement import settle
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.sampling import is_first_draw, select_first
-from bylot.numerics.scratch_arrays import no_floats
-from bylot.policies.base import Ticket
 from bylot.problem import Problem, validation
 from bylot.problem.limits import float_from_real
 
@@ -136,7 +134,7 @@ def draw_noise_factor(table: CallCostTable, u: float, v: float) -> float:
 
 @jit
 def settle_simulated_calls(
-    rule: Any, state: Any, ticket: Ticket, rows: Floats, calls: CallCostTable, rng: RngKey
+    limits: Any, ticket: Ticket, rows: Floats, calls: CallCostTable, rng: RngKey
 ) -> None:
     """Report what the calls of a decision cost: of each member, or their sum."""
     members = select_first(ticket.draws, ticket.draws)
@@ -151,7 +149,7 @@ def settle_simulated_calls(
                 if calls.reported == 0:
                     spend[j, place] = own[place] / calls.unit[j]
             more[j] = (total - stated) / calls.unit[j]
-    settle(rule, state, ticket.t, members, more, spend, no_floats())
+    settle_everybody(limits, ticket.context, ticket.t, members, more, spend)
 
 
 @jit

@@ -16,7 +16,7 @@ from bylot.environments.base import BLOCK_ROUNDS
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
-from bylot.problem.calendar import FULL_DAY_US, FULL_HOUR_US, SECOND_US, check_zone
+from bylot.problem.instants import FULL_DAY_US, FULL_HOUR_US, SECOND_US, check_zone
 from bylot.problem.limits import float_from_real
 from bylot.problem.validation import int_from_whole, suggest_known_name
 

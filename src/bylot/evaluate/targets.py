@@ -70,8 +70,8 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
             remedy = "leave these entries out of the log, or use another target"
             raise target_error(name, f"{what}, so it has no distribution there", remedy)
         x, policy = router.core.contexts[context], router.policy
-        state = router.core.preview_state(x, available)
-        found = policy.distribution(router.core.rule, state, x, available)
+        state, view = router.core.preview_state(x, available)
+        found = policy.distribution(router.core.rule, state, view)
         if found is None:
             installed = filter(is_installed, POLICY_CLASSES)
             known = [name for name in installed if can_be_target(POLICY_CLASSES[name])]
@@ -79,8 +79,8 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
             raise target_error(name, what, "use uniform, set:..., sets:... or draws:...")
         return found
 
-    guard = getattr(router.core.rule, "guard", None)
-    guarded = guard is not None and guard.on
+    limits = router.core.limits
+    guarded = limits is not None and limits.rule.on
     return EvaluationTarget(name, find_distribution, (GUARD_CAVEAT,) if guarded else (), router)
 
 

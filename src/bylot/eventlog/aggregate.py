@@ -26,7 +26,7 @@ from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision
 from bylot.eventlog.timeline import Timeline
 from bylot.numerics.jit import Bools
 from bylot.problem import Limit
-from bylot.problem.calendar import FULL_HOUR_US
+from bylot.problem.instants import FULL_HOUR_US
 from bylot.router import feedback
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
@@ -492,22 +492,22 @@ class RouterAggregate:
         """Continue under another configuration, the next version; what was learned is kept."""
         if command.prepared is not None:
             config, core = command.prepared
-            problem, rule = core.problem, core.rule
+            problem, rules = core.problem, core.rules
         else:
             try:
                 config, (problem, *_) = config_validation.validate_config(command.config)
             except errors.InfeasibleLimits as error:
                 raise error.for_running_router() from None
-            rule = None
+            rules = None
         at_traffic = self.core.keep_traffic(problem)
         if at_traffic != problem:
-            problem, rule = at_traffic, None
+            problem, rules = at_traffic, None
         config = structs.replace(config, version=self.config.version + 1)
         config_validation.check_config_edit(self.config, config)
         old = self.core.problem
         same_pool = self.core.change_problem(
             problem,
-            rule,
+            rules,
             at=self.local_time(at),
             tables=None if replayed is None else replayed.tables,
         )
@@ -530,7 +530,7 @@ class RouterAggregate:
     def set_tenant(self, at: int, command: commands.SetTenant) -> Event:
         """Give a tenant bounds of its own."""
         commands.check_storable_text("tenant", command.tenant)
-        self.core.set_tenant(command.tenant, command.limits)
+        self.core.get_tenants().set_bounds(command.tenant, command.limits)
         limits = tuple(limit.to_data() for limit in command.limits)
         return self.append(at, events.TenantChanged(command.tenant, limits, by=command.by))
 

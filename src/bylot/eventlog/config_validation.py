@@ -13,7 +13,7 @@ from bylot.policies.registry import fill_auto_contexts
 from bylot.policies.validation import RunConfig, check_at_least_one, is_reward_in_range
 from bylot.problem import Limit, Problem
 from bylot.problem.validation import suggest_known_name
-from bylot.problem.window_bounds import name_request_cost
+from bylot.problem.window_bounds import mark_totals
 from bylot.router.config import RouterConfig
 from bylot.router.core import ALL_AVAILABLE, RouterCore
 from bylot.router.core_status import report_status
@@ -111,13 +111,17 @@ def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
 
 
 def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
-    """Check that some of the experts can keep the limits; a budget of the calendar can be kept by
-    refusing requests.
+    """Check that some of the experts can keep the limits.
+
+    A budget of the calendar can be kept by refusing requests.
     """
-    problem, experts = parts.problem, [parts.problem.experts[i] for i in active]
+    problem = parts.problem
+    experts = [problem.experts[i] for i in active]
+    averages = [(j, problem.limits[j]) for j in np.flatnonzero(~mark_totals(problem))]
     if len(active) == 1:  # its only panel is known
-        for limit, cost in zip(problem.limits, problem.rows[:, active[0]].tolist(), strict=True):
-            if limit.sign * (cost - limit.bound) < 0 and not limit.is_total:
+        for j, limit in averages:
+            cost = float(problem.rows[j, active[0]])
+            if limit.sign * (cost - limit.bound) < 0:
                 raise errors.InfeasibleLimits(f"{experts[0]!r} alone costs {cost}, not {limit}")
         return
     costs, most = (
@@ -126,12 +130,8 @@ def check_active_experts(parts: ConfigParts, active: list[int]) -> None:
     )
     # A share becomes a plain cost of 1, as no member of its group may be left; an average in
     # windows becomes a limit of its own on all requests.
-    limits = []
-    for one, row in zip(problem.limits, problem.rows[:, active], strict=True):
-        if not one.is_total:
-            name = name_request_cost(one)
-            costs[name] = row
-            limits.append(Limit(name, one.bound, one.sign))
+    costs |= {limit.words: problem.rows[j, active] for j, limit in averages}
+    limits = [Limit(limit.words, limit.bound, limit.sign) for _, limit in averages]
     with warnings.catch_warnings():  # of policies that do not guard their limits
         warnings.simplefilter("ignore", errors.BylotWarning)
         smaller = problem.replace(experts=experts, costs=costs, limits=limits, max_costs=most)

@@ -17,7 +17,7 @@ from msgspec import Struct, msgpack
 
 from bylot.api import ReceiptName
 from bylot.errors import StoreCorrupted
-from bylot.problem.calendar import LAST_SECOND
+from bylot.problem.instants import LAST_SECOND
 from bylot.router.config import RouterConfig
 from bylot.store import DecisionEvents, Event, Store
 

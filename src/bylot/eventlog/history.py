@@ -17,8 +17,8 @@ from bylot.eventlog.events import (
     format_timestamp,
 )
 from bylot.eventlog.open_decisions import OpenDecision
+from bylot.limits.request import Ticket
 from bylot.numerics.jit import Floats
-from bylot.policies.base import Ticket
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.router.core import Refusals, RequestLabels, RouterCore
 from bylot.router.decision import Decision

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from bylot.eventlog.events import RewardReceived
-from bylot.policies.base import Ticket
+from bylot.limits.request import Ticket
 from bylot.router.core import NO_LABELS, RequestLabels
 
 NO_DEADLINE = -1

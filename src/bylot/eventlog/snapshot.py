@@ -14,10 +14,11 @@ from msgspec import Struct, msgpack
 from bylot.errors import PolicyError
 from bylot.eventlog.open_decisions import OpenDecisionColumns
 from bylot.eventlog.timeline import Timeline
-from bylot.limits.budget import Guard
+from bylot.limits.records import LimitRule
 from bylot.limits.schedule import schedule_from_sets
 from bylot.policies import resolve_policy
 from bylot.policies.base import FeedbackKind, Policy
+from bylot.policies.binding import bind_policy
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore, iterate_arrays
@@ -25,7 +26,7 @@ from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
 from bylot.store import Snapshot, Store
 
-SNAPSHOT_VERSION = 8
+SNAPSHOT_VERSION = 9
 MAX_STATE_BYTES = 2**32 - 1  # of an array in MessagePack
 SNAPSHOT_PART_BYTES = 16_000_000
 
@@ -104,7 +105,7 @@ class SnapshotWrite:
 
 def store_core(core: RouterCore) -> CoreData:
     """Serialise a core with its rule, arrays as bytes."""
-    return core_to_data(core, np.ndarray.tobytes, rule_to_data(core.rule))
+    return core_to_data(core, np.ndarray.tobytes, rule_to_data(core.rules))
 
 
 def check_snapshot_size(core: RouterCore, max_contexts: int) -> None:
@@ -131,8 +132,8 @@ def restore_core(content: SnapshotContent) -> RouterCore:
     problem = config.build_problem(Problem.known)  # it was validated before
     policy = resolve_policy(config.build_policy(), problem)
     run = config.build_run(problem)
-    rule = rule_from_data(make_rule_template(policy, run.feedback), content.core.rule)
-    return core_from_data(problem, policy, run, config.max_contexts, content.core, rule)
+    rules = rule_from_data(make_rule_template(policy, run.feedback), content.core.rule)
+    return core_from_data(problem, policy, run, config.max_contexts, content.core, rules)
 
 
 def rule_to_data(rule: Any) -> Any:
@@ -141,13 +142,16 @@ def rule_to_data(rule: Any) -> Any:
     The fallback schedule of a guard is long: its sets are written in as few bytes as possible, and
     what follows from them is omitted.
     """
-    if isinstance(rule, Guard):
+    if isinstance(rule, LimitRule):
         sets = rule.schedule.sets
         narrow = sets.astype(np.min_scalar_type(int(sets.max(initial=0))))
         schedule = (narrow.dtype.str, narrow.shape, narrow.tobytes())
-        return [*(rule_to_data(one) for one in rule[:-1]), schedule]
+        plain = rule._replace(schedule=None)  # type: ignore[arg-type]
+        return [*(rule_to_data(part) for part in plain), schedule]
     if isinstance(rule, tuple):
         return [rule_to_data(one) for one in rule]
+    if isinstance(rule, np.ndarray) and rule.dtype.names:
+        return [rule_to_data(rule[name]) for name in rule.dtype.names]  # without what pads records
     if isinstance(rule, np.ndarray):
         return (rule.shape, rule.tobytes())
     return rule.item() if isinstance(rule, np.generic) else rule
@@ -155,14 +159,22 @@ def rule_to_data(rule: Any) -> Any:
 
 def rule_from_data(template: Any, data: Any) -> Any:
     """Inverse of `rule_to_data`, for a rule of the same type as the template."""
-    if isinstance(template, Guard):
+    if isinstance(template, LimitRule):
         *parts, (dtype, shape, raw) = data
-        plain = [rule_from_data(*pair) for pair in zip(template[:-1], parts, strict=True)]
-        made = Guard._make([*plain, template.schedule])
+        plain = template._replace(schedule=None)  # type: ignore[arg-type]
+        made = LimitRule._make(rule_from_data(*pair) for pair in zip(plain, parts, strict=True))
         sets = np.frombuffer(raw, dtype).reshape(shape).astype(np.int64)
-        return made._replace(schedule=schedule_from_sets(sets, made.risk.worst))
+        return made._replace(schedule=schedule_from_sets(sets, made.worst))
     if isinstance(template, tuple):
         return type(template)(*(rule_from_data(*pair) for pair in zip(template, data, strict=True)))
+    if isinstance(template, np.ndarray) and template.dtype.names:
+        names = template.dtype.names
+        pairs = zip(names, data, strict=True)
+        columns = [rule_from_data(template[name], part) for name, part in pairs]
+        records = np.zeros(len(columns[0]), template.dtype)
+        for name, column in zip(names, columns, strict=True):
+            records[name] = column
+        return records
     if isinstance(template, np.ndarray):
         shape, raw = data
         return np.frombuffer(raw, template.dtype).reshape(shape).copy()
@@ -174,4 +186,4 @@ def rule_from_data(template: Any, data: Any) -> Any:
 @lru_cache(maxsize=256)
 def make_rule_template(policy: Policy, feedback: FeedbackKind) -> Any:
     """A rule of the type that a policy binds to."""
-    return policy.bind(Problem(["one", "other"], {}, draws=1), feedback=feedback)
+    return bind_policy(policy, Problem(["one", "other"], {}, draws=1), None, feedback)

@@ -7,21 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.limits.budget import (
-    Budget,
-    Guard,
+from bylot.limits.costs import get_guarded_row, is_uncertain
+from bylot.limits.ledger import (
     book_round,
     compute_guarded_cost,
     compute_later_cost,
     find_allowance,
-    get_schedule,
 )
-from bylot.limits.costs import get_guarded_row, is_uncertain
-from bylot.limits.windows import MEAN, PERIOD, TOTAL
+from bylot.limits.records import Limits, find_amount, get_ledger
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.set_selection import choose_top_m, count_available, exchange_dearest
+
+MAX_BALANCED_TRIALS = 32  # panels that are tried to keep averages together
 
 
 class Overrun(NamedTuple):
@@ -58,27 +57,23 @@ def fill_panel_cost(cost: Floats, A: Floats, members: Ints) -> None:
 
 
 @jit_embedded
-def compute_row_excess(
-    guard: Guard, budget: Budget, j: int, members: Ints, cost: float, place: int
-) -> float:
+def compute_row_excess(limits: Limits, j: int, members: Ints, cost: float, place: int) -> float:
     """By how much limit j would be missed if a panel of this cost were asked; 0: not at all.
 
     In a period, (spent + cost + n F + ahead - P b)^+ with n rounds left after it: what the schedule
     from this place on adds. A window may end after any request: nothing comes after it. Where calls
     may cost more than declared, `compute_later_cost` sets aside the rest.
     """
-    if guard.windows.kind[j] == TOTAL and cost <= 0.0:
+    if limits.rows[j].total and cost <= 0.0:
         return 0.0  # it is free, whatever was spent
-    n = budget.left[0] - 1 if guard.windows.kind[j] == PERIOD else 0
-    later = compute_later_cost(guard, budget, j, n, place, members)
-    most = find_allowance(guard, budget, j, budget.windows.requests[j] + 1)
-    return float(max(budget.spent[j] + cost + later - most, 0.0))
+    n = limits.clock[0].left - 1 if limits.rows[j].planned else 0
+    later = compute_later_cost(limits, j, n, place, members)
+    most = find_allowance(limits, j, get_ledger(limits, j).requests + 1)
+    return float(max(get_ledger(limits, j).spent + cost + later - most, 0.0))
 
 
 @jit_embedded
-def compute_overrun(
-    guard: Guard, budget: Budget, members: Ints, cost: Floats, place: int
-) -> Overrun:
+def compute_overrun(limits: Limits, members: Ints, cost: Floats, place: int) -> Overrun:
     """By how much would limits be missed after a round of this cost, in units of the rows?
 
     If that is 0 for all limits of a period before a round, the schedule's own next set keeps it so
@@ -87,13 +82,13 @@ def compute_overrun(
     """
     spent, certain, reserved, aside = 0.0, 0.0, 0.0, 0.0
     for j in range(cost.size):
-        if not budget.windows.applies[j]:
+        if limits.place[j] < 0:
             continue
-        excess = compute_row_excess(guard, budget, j, members, cost[j], place)
-        if guard.windows.kind[j] == TOTAL:
+        excess = compute_row_excess(limits, j, members, cost[j], place)
+        if limits.rows[j].total:
             spent += excess
-            aside += compute_aside_excess(guard, budget, j, cost[j])
-        elif guard.windows.kind[j] == MEAN or is_uncertain(guard.risk, budget.costs, j):
+            aside += compute_aside_excess(limits, j, cost[j])
+        elif not limits.rows[j].planned or is_uncertain(limits, j):
             reserved += excess
         else:
             certain += excess
@@ -101,10 +96,10 @@ def compute_overrun(
 
 
 @jit_embedded
-def compute_aside_excess(guard: Guard, budget: Budget, j: int, cost: float) -> float:
+def compute_aside_excess(limits: Limits, j: int, cost: float) -> float:
     """By how much a panel takes from what later requests need for the cheapest panels."""
-    later = guard.windows.aside[j] * max(budget.windows.left[j] - 1.0, 0.0)
-    return float(max(budget.spent[j] + cost + later - budget.windows.amount[j], 0.0))
+    later = limits.rows[j].aside * max(get_ledger(limits, j).to_come - 1.0, 0.0)
+    return float(max(get_ledger(limits, j).spent + cost + later - find_amount(limits, j), 0.0))
 
 
 @jit
@@ -127,44 +122,52 @@ def is_inside(overrun: Overrun) -> bool:
 
 @jit_apart
 def replace_panel(
-    guard: Guard, budget: Budget, drawn: Ints, available: Bools, varies: bool, missed: Overrun
+    limits: Limits, drawn: Ints, available: Bools, varies: bool, missed: Overrun
 ) -> AdmittedPanel:
     """`guard_panel` for a drawn panel that would miss something."""
-    place, plan, members, overrun = budget.place[0], get_schedule(guard, budget), drawn, missed
-    after, replaced, next_place = (place + 1) % plan.sets.shape[0], False, place
-    for attempt in range(0 if varies else 1, 4):
+    clock = limits.clock[0]
+    place = clock.place
+    members = drawn
+    overrun = missed
+    after = (place + 1) % clock.cycle
+    replaced = False
+    next_place = place
+    for attempt in range(0 if varies else 1, 5):
         if attempt == 0:
-            panel, then = lower_panel(guard, budget, drawn, available), place
+            panel, then = lower_panel(limits, drawn, available), place
         elif attempt == 1:
-            panel, then = substitute_panel(guard, budget, drawn, available), after
+            panel, then = substitute_panel(limits, drawn, available), after
         elif attempt == 2:
-            panel, then = find_cheapest_panel(guard, budget, drawn.size, available), place
-        elif overrun.spent > 0.0:
-            panel, then = find_fitting_panel(guard, budget, available), place
+            panel, then = find_cheapest_panel(limits, drawn.size, available), place
+        elif attempt == 3 and overrun.spent > 0.0:
+            panel, then = find_fitting_panel(limits, available), place
+        elif attempt == 4 and overrun.reserved > 0.0 and has_open_average(limits):
+            panel, then = find_balanced_panel(limits, drawn.size, available), place
         else:
-            break
+            continue
         if panel.size > 0:
-            paid = compute_panel_cost(guard.A, panel)
-            counted = compute_guarded_cost(guard, budget, panel) if varies else paid
-            new = compute_overrun(guard, budget, panel, counted, then)
+            paid = compute_panel_cost(limits.A, panel)
+            counted = compute_guarded_cost(limits, panel) if varies else paid
+            new = compute_overrun(limits, panel, counted, then)
             if is_smaller(new, overrun):
                 members, overrun, replaced, next_place = panel, new, True, then
         if is_inside(overrun) and overrun.aside <= 0.0:
             break  # nearly always after the first
-    budget.place[0] = next_place
-    budget.replaced[0] += replaced
-    book_round(guard, budget, members, compute_panel_cost(guard.A, members))
+    limits.clock[0].place = next_place
+    limits.clock[0].replaced += replaced
+    book_round(limits, members, compute_panel_cost(limits.A, members))
     return AdmittedPanel(members, replaced, is_inside(overrun))
 
 
 @jit_apart
-def substitute_panel(guard: Guard, budget: Budget, members: Ints, available: Bools) -> Ints:
+def substitute_panel(limits: Limits, members: Ints, available: Bools) -> Ints:
     """The schedule's next set; unavailable members are replaced by drawn ones."""
-    planned: Ints = get_schedule(guard, budget).sets[budget.place[0]].copy()
+    clock = limits.clock[0]
+    planned: Ints = limits.sets[clock.place, : clock.width].copy()
     if available.size == 0:
         return planned
     out, n = np.empty(max(planned.size, members.size), np.int64), 0
-    chosen, wanted = np.zeros(available.size, np.bool_), min(members.size, guard.fewest)
+    chosen, wanted = np.zeros(available.size, np.bool_), min(members.size, limits.fewest)
     for i in planned:
         if available[i] and not chosen[i]:
             out[n] = i
@@ -179,7 +182,7 @@ def substitute_panel(guard: Guard, budget: Budget, members: Ints, available: Boo
 
 
 @jit_apart
-def lower_panel(guard: Guard, budget: Budget, drawn: Ints, available: Bools) -> Ints:
+def lower_panel(limits: Limits, drawn: Ints, available: Bools) -> Ints:
     """The drawn panel with its dearest members exchanged for cheaper experts, as few as necessary
     to miss nothing; empty if that is not enough.
 
@@ -187,15 +190,15 @@ def lower_panel(guard: Guard, budget: Budget, drawn: Ints, available: Bools) -> 
     cost less and less. With c the number of the cheapest experts that may be asked, in the rows
     that the drawn panel would miss, the largest c is found by bisection.
     """
-    place, scores, lowered = budget.place[0], np.zeros(guard.A.shape[1]), drawn[:0]
-    cost = compute_guarded_cost(guard, budget, drawn)
-    for j in range(guard.b.size):
-        if not budget.windows.applies[j]:
+    place, scores, lowered = limits.clock[0].place, np.zeros(limits.A.shape[1]), drawn[:0]
+    cost = compute_guarded_cost(limits, drawn)
+    for j in range(limits.rows.size):
+        if limits.place[j] < 0:
             continue
-        total = guard.windows.kind[j] == TOTAL
-        excess = compute_row_excess(guard, budget, j, drawn, cost[j], place)
-        if excess > 0.0 or (total and compute_aside_excess(guard, budget, j, cost[j]) > 0.0):
-            row = get_guarded_row(guard.risk, budget.costs, j)
+        total = limits.rows[j].total
+        excess = compute_row_excess(limits, j, drawn, cost[j], place)
+        if excess > 0.0 or (total and compute_aside_excess(limits, j, cost[j]) > 0.0):
+            row = get_guarded_row(limits, j)
             for i in range(scores.size):
                 scores[i] += row[i]
     order, low, high = np.argsort(scores), 0, scores.size
@@ -203,8 +206,8 @@ def lower_panel(guard: Guard, budget: Budget, drawn: Ints, available: Bools) -> 
         middle = (low + high) // 2
         panel, fits = exchange_dearest(drawn, order, middle, available), False
         if panel.size > 0:
-            paid = compute_guarded_cost(guard, budget, panel)
-            overrun = compute_overrun(guard, budget, panel, paid, place)
+            paid = compute_guarded_cost(limits, panel)
+            overrun = compute_overrun(limits, panel, paid, place)
             fits = is_inside(overrun) and overrun.aside <= 0.0
         if fits:
             lowered = panel
@@ -216,55 +219,97 @@ def lower_panel(guard: Guard, budget: Budget, drawn: Ints, available: Bools) -> 
 
 
 @jit_apart
-def find_cheapest_panel(guard: Guard, budget: Budget, size: int, available: Bools) -> Ints:
+def find_cheapest_panel(limits: Limits, size: int, available: Bools) -> Ints:
     """The panel that costs least under the limits that would be missed from here on."""
-    place, scores = budget.place[0], np.zeros(guard.A.shape[1])
-    no_members, kind = np.empty(0, np.int64), guard.windows.kind
-    for j in range(guard.b.size):
-        if not budget.windows.applies[j]:
+    place, scores = limits.clock[0].place, np.zeros(limits.A.shape[1])
+    no_members = np.empty(0, np.int64)
+    for j in range(limits.rows.size):
+        if limits.place[j] < 0:
             continue
-        n = budget.left[0] if kind[j] == PERIOD else 0
-        usual = max(guard.b[j], 0.0) if kind[j] != PERIOD else 0.0
-        usual += guard.windows.aside[j] * max(budget.windows.left[j] - 1.0, 0.0)
-        later = compute_later_cost(guard, budget, j, n, place, no_members) + usual
-        most = find_allowance(guard, budget, j, budget.windows.requests[j] + 1)
-        if budget.spent[j] + later > most:
-            row = get_guarded_row(guard.risk, budget.costs, j)
+        n = limits.clock[0].left if limits.rows[j].planned else 0
+        usual = max(limits.rows[j].bound, 0.0) if not limits.rows[j].planned else 0.0
+        usual += limits.rows[j].aside * max(get_ledger(limits, j).to_come - 1.0, 0.0)
+        later = compute_later_cost(limits, j, n, place, no_members) + usual
+        most = find_allowance(limits, j, get_ledger(limits, j).requests + 1)
+        if get_ledger(limits, j).spent + later > most:
+            row = get_guarded_row(limits, j)
             for i in range(scores.size):
                 scores[i] -= row[i]
     wanted = min(size, count_available(available) if available.size > 0 else scores.size)
     members = choose_top_m(scores, wanted, available)
-    while wanted > guard.fewest and scores[members[wanted - 1]] <= 0.0:
+    while wanted > limits.fewest and scores[members[wanted - 1]] <= 0.0:
         wanted -= 1
     return members[:wanted]
 
 
 @jit_apart
-def find_fitting_panel(guard: Guard, budget: Budget, available: Bools) -> Ints:
+def find_fitting_panel(limits: Limits, available: Bools) -> Ints:
     """A panel that fits into what all budgets of windows leave; empty if none was found.
 
     With one budget it is the cheapest panel, so none is found only if there is none. With several,
     the cheapest in units of what each has left, then the cheapest of each. Where a budget allows
     it, panels of fewer members are tried, down to one.
     """
-    K, kind, applies = guard.A.shape[1], guard.windows.kind, budget.windows.applies
-    most = min(guard.fewest, count_available(available) if available.size > 0 else K)
+    K = limits.A.shape[1]
+    most = min(limits.fewest, count_available(available) if available.size > 0 else K)
     least, no_members = most, np.empty(0, np.int64)
-    for j in range(kind.size):
-        least = 1 if guard.windows.fewer[j] and applies[j] else least
+    for j in range(limits.rows.size):
+        least = 1 if limits.rows[j].fewer and limits.place[j] >= 0 else least
     for size in range(most, least - 1, -1):
-        for chosen in range(-1, kind.size):
+        for chosen in range(-1, limits.rows.size):
             scores = np.zeros(K)
-            for j in range(kind.size):
-                if kind[j] == TOTAL and applies[j] and chosen in (-1, j):
-                    later = compute_later_cost(guard, budget, j, 0, 0, no_members)
-                    room = max(budget.windows.amount[j] - budget.spent[j] - later, 1e-300)
-                    row = get_guarded_row(guard.risk, budget.costs, j)
+            for j in range(limits.rows.size):
+                if limits.rows[j].total and limits.place[j] >= 0 and chosen in (-1, j):
+                    later = compute_later_cost(limits, j, 0, 0, no_members)
+                    room = max(find_amount(limits, j) - get_ledger(limits, j).spent - later, 1e-300)
+                    row = get_guarded_row(limits, j)
                     for i in range(K):
                         scores[i] -= row[i] / room
-            if chosen == -1 or (kind[chosen] == TOTAL and applies[chosen]):
+            if chosen == -1 or (limits.rows[chosen].total and limits.place[chosen] >= 0):
                 panel = choose_top_m(scores, size, available)
-                cost = compute_guarded_cost(guard, budget, panel)
-                if compute_overrun(guard, budget, panel, cost, budget.place[0]).spent <= 0.0:
+                cost = compute_guarded_cost(limits, panel)
+                if compute_overrun(limits, panel, cost, limits.clock[0].place).spent <= 0.0:
                     return panel
     return no_members
+
+
+@jit
+def has_open_average(limits: Limits) -> bool:
+    """Return whether this request counts under a limit on an average that may end with it."""
+    some = False
+    for j in range(limits.rows.size):
+        row = limits.rows[j]
+        some |= limits.place[j] >= 0 and not row.total and not row.planned
+    return bool(some)
+
+
+@jit_apart
+def find_balanced_panel(limits: Limits, size: int, available: Bools) -> Ints:
+    """A panel after which every limit holds, if one is found; else the last that was tried.
+
+    A panel is the cheapest under a weighted sum of the rows; rows that it would miss weigh more in
+    the next trial. So averages that pull in opposite directions are kept together.
+    """
+    place = limits.clock[0].place
+    d, K = limits.A.shape
+    wanted = min(size, count_available(available) if available.size > 0 else K)
+    weights = np.ones(d)
+    panel = np.empty(0, np.int64)
+    missed = True
+    for _ in range(MAX_BALANCED_TRIALS):
+        scores = np.zeros(K)
+        for j in range(d):
+            if limits.place[j] >= 0:
+                row = get_guarded_row(limits, j)
+                for i in range(K):
+                    scores[i] -= weights[j] * row[i]
+        panel = choose_top_m(scores, wanted, available)
+        cost = compute_guarded_cost(limits, panel)
+        missed = False
+        for j in range(d):
+            if limits.place[j] >= 0 and compute_row_excess(limits, j, panel, cost[j], place) > 0.0:
+                weights[j] += 1.0
+                missed = True
+        if not missed:
+            break
+    return panel

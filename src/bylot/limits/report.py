@@ -5,18 +5,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from bylot.limits.budget import (
-    Budget,
-    Guard,
-    bound_schedule_cost,
-    compute_allowance,
-    compute_later_cost,
-    get_mean_rows,
-    get_schedule,
-)
-from bylot.limits.costs import CostRisk, compute_open_cost
+from bylot.limits.costs import compute_open_cost
+from bylot.limits.ledger import bound_schedule_cost, compute_allowance, compute_later_cost
+from bylot.limits.records import LimitTables, point_to_limits
 from bylot.limits.rows import compute_row_units
-from bylot.limits.windows import PERIOD
 from bylot.numerics.jit import Floats
 from bylot.problem import Problem
 
@@ -50,9 +42,9 @@ def describe_promise(promise: PromiseName, window: str = "period", has_costs: bo
     return f"certain: it holds at the end of every {window}{largest}"
 
 
-def name_promise(risk: CostRisk, j: int, reports: int = 0) -> PromiseName:
-    """The promise for limit j after so many reports of its cost."""
-    if risk.certain[j] or not risk.varies[j]:
+def name_promise(row: Any, reports: int = 0) -> PromiseName:
+    """Return the promise for a limit after so many reports of its cost; row: its ROW."""
+    if row["certain"] or not row["varies"]:
         return "certain"
     return "reserve" if reports > 0 else "declared"
 
@@ -78,47 +70,50 @@ class BudgetReport(NamedTuple):
     limits: list[LimitInPeriod]
 
 
-def report_budget(problem: Problem, rule: Any, state: Any) -> BudgetReport | None:
-    """The budget in the units and signs of the problem; None without a guard.
+def report_budget(problem: Problem, tables: LimitTables | None) -> BudgetReport | None:
+    """Return the ledgers in the units and signs of the problem; None without a guard.
 
     A limit is within reach if the fallback schedule would still satisfy it, and so would the
     experts available at the last decision; learned costs are forecast by their means, also those of
     calls without a report, which are booked as declared. It is lost if even the cheapest panels of
     all experts, at their learned costs, would end outside: spent + n least > P b.
     """
-    guard: Guard | None = getattr(rule, "guard", None)
-    if guard is None or not guard.on:
+    if tables is None or not tables.rule.on:
         return None
-    budget: Budget = state.budget
+    rule, state = tables
+    limits = point_to_limits(rule, state)
+    clock = state.clock[0]
     unit = -problem.signs * compute_row_units(problem)  # + 0.0 below turns -0 into 0
-    left, place = int(budget.left[0]), int(budget.place[0])
-    rows, played = get_mean_rows(guard, budget), guard.period - left
-    least = compute_min_panel_costs(rows, guard.fewest, problem.draws)
-    bounds = state.bounds if played else guard.b  # a new period has none in force yet
-    limits, no_members, plan = [], np.empty(0, np.int64), get_schedule(guard, budget)
-    for j, spent in enumerate(budget.spent):
-        most, short = compute_allowance(guard.period, guard.b[j]), bool(budget.short[j])
-        promise = name_promise(guard.risk, j, budget.costs.reports[j])
-        if guard.windows.kind[j] != PERIOD:
-            requests = int(budget.windows.requests[j])
-            mean = float(spent * unit[j] / requests + 0.0) if requests else None
-            counts = bool(short), False, int(budget.missed[j]), promise
-            in_force = float(bounds[j] * unit[j] + 0.0)
-            limits.append(LimitInPeriod(mean, in_force, not short, *counts))
-            continue
-        if promise == "reserve":  # three standard errors are for the guard; this is a forecast
-            means = budget.costs.means[j]
-            later = bound_schedule_cost(left, float(plan.quota @ means), plan.ahead[place, j])
-            later += compute_open_cost(budget.costs, j, means, guard.A[j])
-        else:
-            later = compute_later_cost(guard, budget, j, left, place, no_members)
-        reach = bool(spent + later <= most) and not short
-        mean = float(spent * unit[j] / played + 0.0) if played else None
-        lost = not reach and bool(spent + left * least[j] > most)
+    left = int(clock["left"])
+    place = int(clock["place"])
+    played = rule.period - left
+    least = compute_min_panel_costs(state.means, rule.fewest, problem.draws)
+    bounds = state.bounds if played else rule.rows["bound"]  # a new period has none in force yet
+    no_members = np.empty(0, np.int64)
+    found = []
+    for j, row in enumerate(rule.rows):
+        spent = float(state.ledgers["spent"][j])
+        requests = played if row["planned"] else int(state.ledgers["requests"][j])
+        mean = float(spent * unit[j] / requests + 0.0) if requests else None
         in_force = float(bounds[j] * unit[j] + 0.0)
-        missed = int(budget.missed[j])
-        limits.append(LimitInPeriod(mean, in_force, reach, short, lost, missed, promise))
-    return BudgetReport(guard.period, played, int(budget.replaced[0]), limits)
+        short = bool(state.learned["short"][j])
+        missed = int(state.learned["missed"][j])
+        promise = name_promise(row, int(state.learned["reports"][j]))
+        reach = not short
+        lost = False
+        if row["planned"]:
+            most = compute_allowance(rule.period, float(row["bound"]))
+            if promise == "reserve":  # three standard errors are for the guard; this is a forecast
+                means = state.means[j]
+                ahead = float(state.ahead[place, j])
+                later = bound_schedule_cost(left, float(state.quota @ means), ahead)
+                later += compute_open_cost(limits, j, means, rule.A[j])
+            else:
+                later = compute_later_cost(limits, j, left, place, no_members)
+            reach = bool(spent + later <= most) and not short
+            lost = not reach and bool(spent + left * least[j] > most)
+        found.append(LimitInPeriod(mean, in_force, reach, short, lost, missed, promise))
+    return BudgetReport(rule.period, played, int(clock["replaced"]), found)
 
 
 def compute_min_panel_costs(A: Floats, fewest: int, draws: int) -> Floats:

@@ -40,6 +40,15 @@ def compute_row_units(problem: Problem) -> Floats:
     return np.where(bounded, problem.bounds, problem.peaks)
 
 
+def make_largest_cost_rows(problem: Problem, rows: ConstraintRows) -> Floats:
+    """(d, K) the most that a call can cost; infinite where it is not declared, and for minima."""
+    caps, units = np.full(rows.A.shape, np.inf), compute_row_units(problem)
+    for j, limit in enumerate(problem.limits):
+        if limit.sign < 0 and limit.name in problem.max_costs:
+            caps[j] = problem.max_costs[limit.name] / units[j]
+    return caps
+
+
 class SlaterPoint(NamedTuple):
     """delta, and inclusion probabilities that satisfy all limits tightened by the factor delta.
 

@@ -4,10 +4,10 @@ It is a cycle, so that its cost from any place on, over any number of rounds, is
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
+from bylot.limits.records import FallbackSchedule
 from bylot.limits.rows import ConstraintRows
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
@@ -16,19 +16,6 @@ from bylot.numerics.set_selection import choose_top_m, repeat_members
 SCHEDULE_ROUNDS = 1_000  # rounds; quotas are rounded to so many parts
 SCHEDULE_LENGTHS = tuple(factor * SCHEDULE_ROUNDS for factor in (1, 10, 100))  # short ones first
 SUM_TOLERANCE = 5e-13  # relative rounding error of the sum of a period's costs
-
-
-class FallbackSchedule(NamedTuple):
-    """L sets, one per round, repeated.
-
-    With a_s = A 1[set s] the cost of its rounds under the one-sided rows and F their mean, n rounds
-    from place s on cost at most n F + ahead[s], whatever n is.
-    """
-
-    sets: Ints  # (L, m); one of fewer than m members names its first again
-    mean: Floats  # (d,) F
-    ahead: Floats  # (L, d)
-    quota: Floats  # (K,) the share of the rounds in which each expert is asked
 
 
 def make_fallback_schedule(

@@ -6,8 +6,8 @@ is compiled: it bisects the margin by which maximum-entropy panels keep the limi
 
 import numpy as np
 
+from bylot.limits.records import FallbackSchedule
 from bylot.limits.schedule import (
-    FallbackSchedule,
     arrange_sets,
     compute_set_costs,
     compute_set_shares,

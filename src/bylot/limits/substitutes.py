@@ -1,19 +1,16 @@
 """Substitutes: who can take the place of a member that failed, and which of them does."""
 
-from typing import Any
-
 import numpy as np
 
-from bylot.limits.budget import get_mean_rows
-from bylot.limits.costs import make_largest_cost_rows
-from bylot.limits.rows import make_constraint_rows
+from bylot.limits.records import LimitTables
+from bylot.limits.rows import make_constraint_rows, make_largest_cost_rows
 from bylot.numerics.jit import Bools, Floats
 from bylot.numerics.philox import SUBSTITUTE_STREAM, RngKey, draw_uniforms
 from bylot.numerics.sampling import fill_cumulative, find_first_above
 from bylot.problem import Problem
 
 
-def mark_substitutes(problem: Problem, rule: Any, state: Any, failed: int) -> Bools:
+def mark_substitutes(problem: Problem, tables: LimitTables | None, failed: int) -> Bools:
     """(K,) the experts whose calls weigh no more than those of the failed one under any limit.
 
     A_ji <= A_jf in every row A p <= b of the limits: as declared, at the largest costs of calls
@@ -23,15 +20,14 @@ def mark_substitutes(problem: Problem, rule: Any, state: Any, failed: int) -> Bo
     >>> from bylot.problem import at_least, at_most
     >>> costs = {"usd": [2.0, 1.0, 1.0, 3.0], "junior": [1, 1, 0, 1]}
     >>> limits = [at_most("usd", 3.0), at_least("junior", 0.3)]
-    >>> mark_substitutes(Problem(["a", "b", "c", "d"], costs, limits, draws=2), None, None, 0)
+    >>> mark_substitutes(Problem(["a", "b", "c", "d"], costs, limits, draws=2), None, 0)
     array([ True,  True, False, False])
     """
     declared = make_constraint_rows(problem)
-    tables = [declared.A, make_largest_cost_rows(problem, declared)]
-    guard = getattr(rule, "guard", None)
-    if guard is not None:
-        tables.append(get_mean_rows(guard, state.budget))
-    rows = np.concatenate(tables)
+    compared = [declared.A, make_largest_cost_rows(problem, declared)]
+    if tables is not None:
+        compared.append(tables.state.means)
+    rows = np.concatenate(compared)
     return np.asarray((rows <= rows[:, failed : failed + 1]).all(axis=0))
 
 

@@ -4,7 +4,7 @@ A tenant without a request in the current window and the one before has nothing 
 matters any more: its slot is used for another one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -12,14 +12,15 @@ import numpy as np
 from msgspec import Struct
 
 from bylot.errors import TenantError
+from bylot.limits.binding import make_ledgers
+from bylot.limits.ledger import UNKNOWN
+from bylot.limits.records import LEDGER, NO_AMOUNT, LimitState, Records
 from bylot.limits.rows import compute_row_units
-from bylot.limits.tenant_ledgers import LEDGER, NO_AMOUNT, Ledgers, make_ledgers
-from bylot.limits.windows import WindowRule, WindowState
 from bylot.numerics.jit import Floats
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import WindowName, find_window
 from bylot.problem.limits import LIMIT_DEFAULTS, LimitKey
-from bylot.problem.window_bounds import DAYS_PER_WINDOW, name_request_cost
+from bylot.problem.window_bounds import DAYS_PER_WINDOW
 
 FIRST_SLOTS = 64
 MIN_FREE_PART = 4  # a quarter of the slots is free after archiving, or there will be twice as many
@@ -82,11 +83,12 @@ class TenantsData(Struct):
 
 
 class Tenants:
-    """The ledgers of a router with limits for each tenant.
+    """The tenants of a router with limits for each of them.
 
     limits:  those with a scope, by their places in the problem
     slots:   of the ledgers, by the name of the tenant
     own:     limits with bounds of single tenants, also of archived ones
+    ledgers: (slots, limits) of LEDGER, the last part of those in the state of the limits
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -94,8 +96,19 @@ class Tenants:
         self.slots: dict[str, int] = {}
         self.names: list[str | None] = [None] * FIRST_SLOTS
         self.free = list(range(FIRST_SLOTS))  # a heap: the lowest is used next
-        self.ledgers = make_ledgers(FIRST_SLOTS, len(self.limits))
+        self.ledgers = self.make_ledgers(FIRST_SLOTS)
         self.own: dict[str, tuple[Limit, ...]] = {}
+
+    def make_ledgers(self, slots: int) -> Records:
+        """Return empty ledgers of so many tenants."""
+        return make_ledgers(slots * len(self.limits)).reshape(slots, len(self.limits))
+
+    def join(self, state: LimitState) -> LimitState:
+        """Return a state of limits whose last ledgers are those of the tenants."""
+        d = len(state.place)
+        joined = np.concatenate([state.ledgers[: 2 * d], self.ledgers.reshape(-1)])
+        self.ledgers = joined[2 * d :].reshape(self.ledgers.shape)
+        return state._replace(ledgers=joined)
 
     def bind(self, problem: Problem) -> None:
         """Take limits and units from a problem."""
@@ -107,37 +120,45 @@ class Tenants:
         """Tenants that are not archived."""
         return len(self.slots)
 
-    def open(self, name: str, rule: WindowRule, windows: WindowState, t: int) -> int:
-        """Return the slot of a tenant, a new one before decision t if it has none; idle tenants are
-        archived to make room.
-        """
+    def has_room(self, name: str) -> bool:
+        """Return whether a tenant has a slot, or there is a free one."""
+        return name in self.slots or bool(self.free)
+
+    def make_room(self, problem: Problem, state: LimitState) -> None:
+        """Archive idle tenants, and make twice as many slots if that frees few; then `join`."""
+        self.archive_idle(problem, state)
+        if len(self.free) * MIN_FREE_PART < len(self.names):
+            self.grow()
+
+    def open(self, name: str, t: int) -> int:
+        """Return the slot of a tenant, a new one before decision t if it has none."""
         slot = self.slots.get(name)
-        if slot is not None:
-            return slot
-        if not self.free:
-            self.archive_idle(rule, windows)
-            if len(self.free) * MIN_FREE_PART < len(self.names):
-                self.grow()
-        slot = heappop(self.free)
-        self.slots[name], self.names[slot] = slot, name
-        self.ledgers[slot] = make_ledgers(1, len(self.limits))[0]
-        self.ledgers["amount"][slot] = self.list_amounts(name)
-        self.ledgers["first"][slot] = self.ledgers["first_before"][slot] = t
+        if slot is None:
+            slot = heappop(self.free)
+            self.slots[name] = slot
+            self.names[slot] = name
+            self.clear(slot, name)
+            self.ledgers["first"][slot] = self.ledgers["first_before"][slot] = t
         return slot
 
-    def look_up(self, name: str) -> tuple[Ledgers, int]:
-        """Ledgers and a slot in them for a look at a tenant; empty ones if it has none."""
-        slot = self.slots.get(name)
-        if slot is not None:
-            return self.ledgers, slot
-        blank = make_ledgers(1, len(self.limits))
-        blank["amount"][0] = self.list_amounts(name)
-        return blank, 0
+    def clear(self, slot: int, name: str) -> None:
+        """Empty a slot for a tenant."""
+        self.ledgers[slot] = self.make_ledgers(1)[0]
+        self.ledgers["amount"][slot] = self.list_amounts(name)
 
-    def archive_idle(self, rule: WindowRule, windows: WindowState) -> None:
+    def find_slot(self, name: str, state: LimitState) -> int:
+        """Return the slot for a look at a tenant, which may have no ledgers."""
+        slot = self.slots.get(name)
+        if slot is None:
+            d = len(state.place)
+            state.ledgers["amount"][[d + j for j in self.limits]] = self.list_amounts(name)
+        return UNKNOWN if slot is None else slot
+
+    def archive_idle(self, problem: Problem, state: LimitState) -> None:
         """Free the slots of tenants without a request in the current windows and those before."""
-        calendars = rule.calendar[list(self.limits)].tolist()
-        least = [min(windows.previous[c], windows.edges[c, windows.place[c]]) for c in calendars]
+        calendars = [problem.calendars.index(limit.calendar) for limit in self.limits.values()]
+        starts = state.edges[calendars, state.windows["place"][calendars]]
+        least = np.minimum(state.windows["previous"][calendars], starts)
         busy = (self.ledgers["start"] >= np.maximum(least, 1)).any(axis=1)
         for slot in np.flatnonzero(~busy).tolist():
             name = self.names[slot]
@@ -149,7 +170,7 @@ class Tenants:
     def grow(self) -> None:
         """Twice as many slots."""
         n = len(self.names)
-        self.ledgers = np.concatenate([self.ledgers, make_ledgers(n, len(self.limits))])
+        self.ledgers = np.concatenate([self.ledgers, self.make_ledgers(n)])
         self.names.extend([None] * n)
         self.free.extend(range(n, 2 * n))  # above all others: it stays a heap
 
@@ -164,10 +185,9 @@ class Tenants:
         pairs = zip(bounds, self.units.tolist(), strict=True)
         return [NO_AMOUNT if bound is None else bound / unit for bound, unit in pairs]
 
-    def find_limit(self, j: int, name: str) -> Limit:
-        """Limit j with the bound of a tenant."""
-        limit = self.limits[j]
-        return next((one for one in self.own.get(name, ()) if one.key == limit.key), limit)
+    def find_limit(self, limit: Limit, name: str) -> Limit:
+        """Return a limit with the bound of a tenant, if it has its own."""
+        return next((own for own in self.own.get(name, ()) if own.key == limit.key), limit)
 
     def set_bounds(self, name: str, limits: Sequence[Limit]) -> None:
         """Give a tenant bounds of its own; without any, those of all apply again."""
@@ -175,16 +195,15 @@ class Tenants:
         known = {limit.key: limit for limit in self.limits.values() if limit.is_total}
         for limit in limits:
             if limit.key not in known:
-                words = ", ".join(map(name_request_cost, known.values()))
+                words = ", ".join(budget.words for budget in known.values())
                 raise TenantError(
-                    f"there is no budget of {name_request_cost(limit)} that a tenant can have "
-                    "another bound of",
+                    f"there is no budget of {limit.words} that a tenant can have another bound of",
                     remedy=f"there is one of {words}" if words else "add one with scope='tenant'",
                 )
             for field in ("zone", "when_spent"):
                 given, usual = getattr(limit, field), getattr(known[limit.key], field)
                 if given not in (usual, LIMIT_DEFAULTS[field]):
-                    what = f"{field} of the bound of {name_request_cost(limit)} of tenant {name!r}"
+                    what = f"{field} of the bound of {limit.words} of tenant {name!r}"
                     remedy = "leave it out: only the bound can be another one"
                     raise TenantError(what, got=given, expected=repr(usual), remedy=remedy)
         if len({limit.key for limit in limits}) < len(limits):
@@ -214,7 +233,7 @@ class Tenants:
         """
         was, units, ledgers = self.limits, self.units, self.ledgers
         self.bind(new)
-        self.ledgers = make_ledgers(len(self.names), len(self.limits))
+        self.ledgers = self.make_ledgers(len(self.names))
         self.ledgers["first"] = self.ledgers["first_before"] = t
         places = list(was)
         for k, limit in enumerate(self.limits.values()):
@@ -223,7 +242,7 @@ class Tenants:
                 continue
             source = was[places[found]]
             column, ratio = ledgers[:, found].copy(), units[found] / self.units[k]
-            for name in ("spent", "before", "open", "open_before"):
+            for name in ("spent", "before", "reserved", "reserved_before"):
                 column[name] *= ratio
             if source.calendar != limit.calendar:
                 assert limit.calendar is not None
@@ -244,23 +263,25 @@ class Tenants:
         for name, slot in self.slots.items():
             self.ledgers["amount"][slot] = self.list_amounts(name)
 
-    def measure(self, name: str, starts: Mapping[int, tuple[int, int]]) -> list[TenantWindow]:
-        """One tenant in the current window of each limit; starts: of these, and their ends."""
+    def measure(self, name: str, at: int) -> list[TenantWindow]:
+        """Measure a tenant in the window of each limit at an instant."""
         check_tenant_name(name)
-        slot, found = self.slots.get(name), []
+        slot = self.slots.get(name)
+        found = []
         own = self.list_own_bounds(name)
-        for k, (j, limit) in enumerate(self.limits.items()):
-            begins, ends = starts[j]
-            one = self.ledgers[-1 if slot is None else slot, k]
-            now = slot is not None and int(one["start"]) == begins
+        for k, limit in enumerate(self.limits.values()):
+            assert limit.calendar is not None
+            begins, ends = find_window(limit.calendar, at)
+            ledger = self.ledgers[-1 if slot is None else slot, k]
+            now = slot is not None and int(ledger["start"]) == begins
             unit = float(self.units[k])
             bound = own.get(limit.key, limit.bound)
-            spent, reserved = (float(one[field]) * unit * now for field in ("spent", "open"))
+            spent, reserved = (float(ledger[field]) * unit * now for field in ("spent", "reserved"))
             left = max(bound - spent - reserved, 0.0) if limit.is_total else None
             used = spent / bound if limit.is_total and bound > 0 else None
             found.append(
                 TenantWindow(
-                    limit=name_request_cost(limit),
+                    limit=limit.words,
                     per=limit.per or "",
                     bound=bound,
                     own=limit.key in own,
@@ -268,7 +289,7 @@ class Tenants:
                     reserved=reserved + 0.0,
                     left=left,
                     used=used,
-                    requests=int(one["requests"]) if now else 0,
+                    requests=int(ledger["requests"]) if now else 0,
                     starts=begins,
                     ends=ends,
                 )
@@ -286,7 +307,7 @@ class Tenants:
         spent = column["spent"][active] * unit
         amounts, total = column["amount"][active], float(spent.sum())
         bounds = np.where(amounts == NO_AMOUNT, limit.bound, amounts * unit)
-        room = bounds - spent - column["open"][active] * unit
+        room = bounds - spent - column["reserved"][active] * unit
         if not limit.is_total:
             spent = spent / np.maximum(column["requests"][active], 1)
         outside = limit.sign * (spent - bounds) < -BOUND_TOLERANCE * bounds
@@ -319,7 +340,7 @@ class Tenants:
         self.names = list(data.names)
         self.slots = {name: slot for slot, name in enumerate(self.names) if name is not None}
         self.free = [slot for slot, name in enumerate(self.names) if name is None]
-        self.ledgers = make_ledgers(len(self.names), len(self.limits))
+        self.ledgers = self.make_ledgers(len(self.names))
         for name in LEDGER.names or ():
             array = np.ascontiguousarray(self.ledgers[name])
             fill(name, data.ledgers[name], array)
@@ -329,7 +350,20 @@ class Tenants:
         }
 
 
-def move_window(column: Ledgers, oldest: int, new_start: int, t: int) -> None:
+def continue_tenants(tenants: Tenants | None, problem: Problem, at: int, t: int) -> Tenants | None:
+    """Return the tenants under another problem, before decision t.
+
+    None: it has no limits for each of them.
+    """
+    if not problem.has_tenants:
+        return None
+    if tenants is None:
+        return Tenants(problem)
+    tenants.migrate(problem, at, t)
+    return tenants
+
+
+def move_window(column: Records, oldest: int, new_start: int, t: int) -> None:
     """Let all known windows that began at `oldest` or later count as one that began at `new_start`.
 
     The oldest is the one in which the new window begins: some of it does not belong to the new one,
@@ -337,16 +371,16 @@ def move_window(column: Ledgers, oldest: int, new_start: int, t: int) -> None:
     """
     now, then = (column[name] >= oldest for name in ("start", "start_before"))
     column["spent"] = column["spent"] * now + column["before"] * then
-    column["open"] = column["open"] * now + column["open_before"] * then
+    column["reserved"] = column["reserved"] * now + column["reserved_before"] * then
     column["first"] = np.where(then, column["first_before"], np.where(now, column["first"], t))
     column["start"] = np.where(now, new_start, 0)
     forget_before(column)
 
 
-def forget_before(column: Ledgers) -> None:
+def forget_before(column: Records) -> None:
     """Forget the windows before the current ones."""
     column["before"], column["requests_before"], column["start_before"] = 0.0, 0, 0
-    column["open_before"] = 0.0
+    column["reserved_before"] = 0.0
     column["first_before"] = column["first"]
 
 

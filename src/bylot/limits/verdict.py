@@ -13,7 +13,7 @@ from bylot.limits.report import LimitInPeriod, describe_promise
 from bylot.limits.tenants import TenantsSummary, format_tenant
 from bylot.limits.window_status import WindowStatus
 from bylot.problem import Limit
-from bylot.problem.calendar import format_instant
+from bylot.problem.instants import format_instant
 
 VerdictName = Literal[
     "will be missed",

@@ -5,12 +5,15 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from bylot.limits.budget import compute_later_cost, compute_reserved_cost
+from bylot.errors import BudgetSpent
 from bylot.limits.costs import get_guarded_row, is_varying
 from bylot.limits.forecast import forecast_requests
+from bylot.limits.ledger import compute_later_cost, compute_reserved_cost
+from bylot.limits.records import LimitTables, point_to_limits
 from bylot.limits.rows import compute_row_units
-from bylot.problem import Problem
-from bylot.problem.calendar import WindowName, compute_utc_offset, find_window
+from bylot.problem import Limit, Problem
+from bylot.problem.calendar import WindowName, find_window
+from bylot.problem.instants import compute_utc_offset, describe_reset
 
 LASTS_HALVINGS, MINUTE_US = 30, 60_000_000
 NEARLY_OVER = 50  # a budget that lasts until a 50th of its window before the end lasts long enough
@@ -47,46 +50,49 @@ class WindowStatus(Struct, frozen=True, kw_only=True):
 
 
 def measure_window(
-    problem: Problem, rule: Any, state: Any, j: int, at: int, usual_cost: float
+    problem: Problem, tables: LimitTables, j: int, at: int, usual_cost: float
 ) -> WindowStatus | None:
-    """The window of limit j at an instant; None if it is for all requests.
+    """Measure the window of limit j at an instant; None if it has none, or each tenant has.
 
     usual_cost: of a request, while the window has few of them
     """
     limit = problem.limits[j]
-    if limit.calendar is None or limit.per is None:
+    if limit.calendar is None or limit.per is None or limit.scope:
         return None
-    guard, budget = rule.guard, state.budget
-    windows, c = budget.windows, int(guard.windows.calendar[j])
-    starts, ends = windows.edges[c, windows.place[c] : windows.place[c] + 2].tolist()
-    begun, unit = starts <= at < ends, -limit.sign * float(compute_row_units(problem)[j])
+    rule, state = tables
+    limits = point_to_limits(rule, state)
+    c = int(rule.rows["window"][j])
+    place = int(state.windows["place"][c])
+    starts, ends = state.edges[c, place : place + 2].tolist()
+    unit = -limit.sign * float(compute_row_units(problem)[j])
     requests, spent, reserved = 0, 0.0, 0.0
-    if begun:
-        requests, spent = int(windows.requests[j]), float(budget.spent[j] * unit + 0.0)
-        if is_varying(guard.risk, budget.costs, j):
-            reserved = max(float(compute_reserved_cost(guard, budget, j) * unit), 0.0)
+    if starts <= at < ends:
+        ledger = state.ledgers[j]
+        requests, spent = int(ledger["requests"]), float(ledger["spent"] * unit + 0.0)
+        if is_varying(limits, j):
+            reserved = max(float(compute_reserved_cost(limits, j) * unit), 0.0)
     else:
         starts, ends = find_window(limit.calendar, at)
-    offset, traffic = compute_utc_offset(limit.zone, at), windows.traffic
-    share = float(windows.share[j])  # of all requests, that count
+    offset = compute_utc_offset(limit.zone, at)
+    share = float(state.ledgers["share"][j])  # of all requests, that count
 
     to_come = 0.0
-    is_known = bool(traffic.weeks.any())  # some hours are, so that the forecast is no first guess
-    if traffic.hour[0] >= 0:
-        to_come = share * float(forecast_requests(traffic, at + offset, ends + offset))
+    is_known = bool(state.hours["weeks"].any())  # some are, so that the forecast is no first guess
+    if state.clock["local_hour"][0] >= 0:
+        to_come = share * float(forecast_requests(limits, at + offset, ends + offset))
 
     def count_until(end: int) -> float:
         """Return the requests of `to_come` until an instant; evenly before an hour is known."""
         if not is_known:
             return float(to_come * (end - at) / (ends - at))
-        return share * float(forecast_requests(traffic, at + offset, end + offset))
+        return share * float(forecast_requests(limits, at + offset, end + offset))
 
     shown: dict[str, Any] = {}
     if limit.is_total:
         cost = spent / requests if requests >= FEW_REQUESTS else usual_cost
         left = limit.bound - spent - reserved
         projected = spent + reserved + to_come * cost
-        least = min(cost, unit * find_least_cost(problem, guard, budget, j))
+        least = min(cost, unit * find_least_cost(problem, tables, j))
 
         def find_end(cost: float) -> int | None:
             """Return when the bound is spent if requests cost this much, unless it lasts."""
@@ -119,21 +125,39 @@ def measure_window(
     )
 
 
-def find_least_cost(problem: Problem, guard: Any, budget: Any, j: int) -> float:
+def make_spent_error(limit: Limit, now: int, at: int, tenant: str | None) -> BudgetSpent:
+    """Make the error of a request for which a budget leaves no panel.
+
+    now: the time of the router, which does not go back; at: that of the request
+    """
+    assert limit.calendar is not None
+    end = find_window(limit.calendar, now).end
+    whom = f" for tenant {tenant!r}" if limit.scope else ""
+    return BudgetSpent(
+        f"{limit} leaves no panel{whom}",
+        remedy=f"{describe_reset(end, limit.zone)}, or raise it",
+        limit=limit,
+        resets_at=end,
+        reset_s=(end - at) / 1e6,
+        field=limit.scope,
+    )
+
+
+def find_least_cost(problem: Problem, tables: LimitTables, j: int) -> float:
     """Return what a request costs under limit j when panels are as cheap as they get."""
     limit = problem.limits[j]
     if limit.when_spent == "refuse":
-        return float(guard.windows.low[j])
+        return float(tables.rule.rows["low"][j])
     members = 1 if limit.when_spent == "fewer" else problem.min_members
-    return float(np.sort(budget.costs.means[j])[:members].sum())
+    return float(np.sort(tables.state.means[j])[:members].sum())
 
 
-def measure_cheapest_panel(problem: Problem, rule: Any, state: Any, j: int, members: int) -> float:
+def measure_cheapest_panel(problem: Problem, tables: LimitTables, j: int, members: int) -> float:
     """What has to be left under limit j for the cheapest panel of so many members, with what the
     guard sets aside for calls that vary.
     """
-    guard, budget = rule.guard, state.budget
-    row = get_guarded_row(guard.risk, budget.costs, j)
+    limits = point_to_limits(*tables)
+    row = get_guarded_row(limits, j)
     panel = np.argsort(row, kind="stable")[:members]
-    cost = row[panel].sum() + compute_later_cost(guard, budget, j, 0, 0, panel)
+    cost = row[panel].sum() + compute_later_cost(limits, j, 0, 0, panel)
     return float(-problem.signs[j] * compute_row_units(problem)[j] * cost)

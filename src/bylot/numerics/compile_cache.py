@@ -34,6 +34,7 @@ PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 COMPILED_PARTS = (
     *("environments/base.py", "environments/call_costs.py", "limits", "numerics", "policies"),
     *("optima/interior_point.py", "problem/polytope.py", "simulation.py", "trace.py"),
+    "_windows.py",
 )
 """The parts of the package with compiled code, with types and constants that it uses, and with
 programs whose solutions `result_cache` keeps; other parts change without recompiling."""

@@ -1,6 +1,7 @@
-"""The contract of all policies: settings, a rule, a state, and four compiled steps.
+"""The contract of all policies: settings, a rule, a state, and compiled steps.
 
-A fifth step, `settle` in `spend_settlement`, is for policies that learn what calls cost.
+A policy must `propose` panels and `learn` from rewards. It may know the distribution of its panels,
+and note which panel is played. The limits decide what is played (`bylot.limits.request`).
 
 A *policy* holds settings and describes itself; `bind` makes a *rule*, a NamedTuple bound to a
 problem, `start` a *state*, a NamedTuple of arrays that the steps write into. Simulator, router
@@ -8,43 +9,31 @@ and server call the same steps; they keep a ticket between a decision and its re
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from bylot.distributions import IidSets, PanelDistribution
+from bylot.limits.binding import Pace, bind_limits, check_full_panels
+from bylot.limits.records import LimitRule, LimitTables
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.dispatch import STEP_BODIES, dispatch_by_type, step
 from bylot.numerics.embedded import jit_embedded
 from bylot.numerics.iid_sets import log_iid_set_probability
-from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import fill_first, is_first_draw
 from bylot.numerics.scratch_arrays import no_floats, scratch_floats
 from bylot.policies.validation import FeedbackKind as FeedbackKind
 from bylot.policies.validation import SettingKind, check_settings
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy, ProblemChange
+from bylot.problem.change import ProblemChange
 
+GUARD_BATCH = 10  # requests after which the guard forecasts again for policies without pacing
 MIN_PROPENSITY = 2.0**-1022  # recorded for rarer panels: a propensity is never 0
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-
-class Ticket(NamedTuple):
-    """All that a later reward needs: it is never read back from the state."""
-
-    t: int
-    context: int
-    draws: Ints  # (M,)
-    draw_probabilities: Floats  # (M,) of each i.i.d. draw; empty if the panel is drawn as a set
-    inclusion: Floats  # (K,) under the learned distribution of panels; empty if there is none
-    available: Bools  # (K,) the experts it could be drawn from; empty: all
-    share: float  # of q that the available experts hold
-    feasible: bool  # can the limits still hold? omd: could q satisfy its constraint?
-    propensity: float  # probability of the panel; NaN if unknown or not computed yet
-    weight: float  # of what is learned from it: 1, unless it was drawn from a mixture
-    replaced: bool  # by the guard, or a member that failed was? Gradient policies then skip it
 
 
 class Feedback(NamedTuple):
@@ -60,21 +49,16 @@ NO_WINNER = -1
 
 
 @jit_inline
-def make_plain_ticket(
-    t: int, context: int, draws: Ints, available: Bools, feasible: bool, replaced: bool
-) -> Ticket:
-    """The ticket of a policy that does not know the probabilities of its panels."""
+def propose_members(members: Ints) -> Proposal:
+    """Return the proposal of a policy that does not know the probabilities of its panels."""
     none = no_floats()
-    return Ticket(t, context, draws, none, none, available, 1.0, feasible, np.nan, 1.0, replaced)
+    return Proposal(members, none, none, 1.0, 1.0, np.nan, True)
 
 
-def decide(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
-    """Move the policy if a step is due, draw a panel of available experts, and charge its cost.
-
-    `available` is a mask of the experts that can be drawn; an empty one stands for all.
-    """
-    run = choose_step(decide, decide_compiled, rule)
-    return run(rule, state, context, rng, available)  # type: ignore[no-any-return]
+def propose(rule: Any, state: Any, view: View, rng: RngKey) -> Proposal:
+    """Move the policy if a step is due, and choose a panel of available experts."""
+    run = choose_step(propose, propose_compiled, rule)
+    return run(rule, state, view, rng)  # type: ignore[no-any-return]
 
 
 def learn(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
@@ -82,22 +66,31 @@ def learn(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
     choose_step(learn, learn_compiled, rule)(rule, state, ticket, feedback)
 
 
-def compute_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
-    """The distribution that the last decision in this context was drawn from, of sum 1.
+def note_played(rule: Any, state: Any, view: View, ticket: Ticket) -> None:
+    """Note which panel is played in the place of the proposal, or that it is the proposal.
+
+    Most policies do nothing here.
+    """
+    body: Any = STEP_BODIES.get((note_played, type(rule)), ignore_played)
+    body(rule, state, view, ticket)
+
+
+def compute_distribution(rule: Any, state: Any, view: View) -> Floats:
+    """Return the distribution that the last decision in this context was drawn from, of sum 1.
 
     Policies that do not draw from one: how often each expert was drawn so far in this context.
     """
     run = choose_step(compute_distribution, compute_distribution_compiled, rule)
-    return run(rule, state, context, available)  # type: ignore[no-any-return]
+    return run(rule, state, view)  # type: ignore[no-any-return]
 
 
-def compute_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
-    """(K,) probability to be in the panel of the last decision, before it was drawn.
+def compute_inclusion(rule: Any, state: Any, view: View, ticket: Ticket) -> Floats:
+    """Return (K,) probability to be in the panel of the last decision, before it was drawn.
 
     Where that has no closed form: the panel itself, 1 for its members, which is unbiased.
     """
     run = choose_step(compute_inclusion, compute_inclusion_compiled, rule)
-    return run(rule, state, ticket)  # type: ignore[no-any-return]
+    return run(rule, state, view, ticket)  # type: ignore[no-any-return]
 
 
 PLAIN_RULES: set[type] = set()
@@ -114,10 +107,10 @@ def choose_runner(entry: FunctionT, rule: Any) -> FunctionT:
     return entry.py_func if type(rule) in PLAIN_RULES else entry  # type: ignore[attr-defined]
 
 
-# For callers in Python; inside compiled code the four names above are the steps themselves.
+# For callers in Python; inside compiled code the names above are the steps themselves.
 @jit
-def decide_compiled(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
-    return decide(rule, state, context, rng, available)
+def propose_compiled(rule: Any, state: Any, view: View, rng: RngKey) -> Proposal:
+    return propose(rule, state, view, rng)
 
 
 @jit
@@ -126,17 +119,22 @@ def learn_compiled(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) ->
 
 
 @jit
-def compute_distribution_compiled(rule: Any, state: Any, context: int, available: Bools) -> Floats:
-    return compute_distribution(rule, state, context, available)
+def compute_distribution_compiled(rule: Any, state: Any, view: View) -> Floats:
+    return compute_distribution(rule, state, view)
 
 
 @jit
-def compute_inclusion_compiled(rule: Any, state: Any, ticket: Ticket) -> Floats:
-    return compute_inclusion(rule, state, ticket)
+def compute_inclusion_compiled(rule: Any, state: Any, view: View, ticket: Ticket) -> Floats:
+    return compute_inclusion(rule, state, view, ticket)
 
 
-for generic_step in (decide, learn, compute_distribution, compute_inclusion):
+def ignore_played(rule: Any, state: Any, view: View, ticket: Ticket) -> None:
+    """`note_played`: nothing."""
+
+
+for generic_step in (propose, learn, compute_distribution, compute_inclusion):
     dispatch_by_type(generic_step, inline=True)
+dispatch_by_type(note_played, default=ignore_played)
 
 
 @jit_inline
@@ -181,12 +179,12 @@ def compute_iid_propensity(probabilities: Floats, draws: Ints) -> float:
     return max(p, MIN_PROPENSITY)
 
 
-def compute_pull_distribution(rule: Any, state: Any, context: int, available: Bools) -> Floats:
+def compute_pull_distribution(rule: Any, state: Any, view: View) -> Floats:
     """`compute_distribution`: how often each expert was drawn."""
-    return compute_shares(state.drawn[context])
+    return compute_shares(state.drawn[view.context])
 
 
-def compute_pull_inclusion(rule: Any, state: Any, ticket: Ticket) -> Floats:
+def compute_pull_inclusion(rule: Any, state: Any, view: View, ticket: Ticket) -> Floats:
     """`compute_inclusion`: the panel itself."""
     return mark_members(ticket.draws, state.drawn.shape[1])
 
@@ -202,15 +200,27 @@ def round_up_visits(visits: Ints, batch: int) -> None:
     visits[:] = -(-visits // batch) * batch
 
 
+class BoundPolicy(NamedTuple):
+    """A policy at work: the problem, the rule it was bound to, its state, and the limits."""
+
+    problem: Problem
+    rule: Any
+    state: Any
+    limits: LimitTables | None  # None: they are not kept
+
+
+@dataclass(frozen=True)
 class Policy:
     """Frozen settings of a policy, and all that others need to know about it.
 
-    Subclasses are frozen dataclasses, listed once in `registry`. The steps registered for the rule
+    guard: replace panels after which the limits could not be kept
+
+    Subclasses are frozen dataclasses, listed once in `catalog`. The steps registered for the rule
     that `bind` returns do the work. A part of a state may have methods `migrate(new, change)`, for
     another problem, and `is_valid(rule)`, for states loaded from disk.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    guard: bool = field(default=False, kw_only=True)
 
     name: ClassVar[str]  # in saved files, on the command line, over HTTP
     label: ClassVar[str]  # in figures and tables
@@ -218,8 +228,6 @@ class Policy:
     streams: ClassVar[tuple[RngStream, ...]] = (RngStream.DRAWS,)
     checks: ClassVar[Mapping[str, SettingKind]] = {}  # what each setting may be
     uses_limits: ClassVar[bool] = True
-    keeps_windows: ClassVar[bool] = False  # of the calendar? Only a policy with a budget can
-    keeps_groups: ClassVar[bool] = False  # limits of some contexts, or of each tenant?
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel",)
     """Kinds of feedback of which it uses everything that is reported."""
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies
@@ -238,22 +246,47 @@ class Policy:
         return self.draws_iid or self.draws_sets
 
     def to_settings(self) -> dict[str, Any]:
-        """The settings as plain data, for saved files."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the settings as plain data, for saved files; without a guard that is usually off,
+        if it is.
+        """
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        if not (self.guard or type(self).guard):
+            del settings["guard"]
+        return settings
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """The inverse of `to_settings`."""
         return cls(**settings)
 
+    def bind_limits(self, problem: Problem, horizon: int | None = None) -> LimitRule | None:
+        """Return the limits that are kept for this policy; None: it plays what it proposes."""
+        if not self.guard:
+            return None
+        pace = Pace(None, GUARD_BATCH)
+        return bind_limits(problem, horizon, self.find_fewest(problem), True, pace)
+
+    def find_fewest(self, problem: Problem) -> int:
+        """Return how few members a panel may have; raises if such panels cannot keep the limits."""
+        return 1 if self.draws_iid else check_full_panels(problem, self.name)
+
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> Any:
         """Make the rule for this problem; the horizon is None if it is unknown.
 
         feedback: what will be reported; a policy may ignore all but the reward
+        limits:   as `bind_limits` has returned them
         """
         raise NotImplementedError
+
+    def find_margin(self, rule: Any, limits: LimitRule) -> float:
+        """Return by which part the panels of this policy can keep tighter limits."""
+        return limits.margin
 
     def start(self, rule: Any, contexts: int = 1) -> Any:
         """Make the state before the first decision; it has a field `visits`, one per context."""
@@ -280,13 +313,11 @@ class Policy:
         """Contexts of a pool of `size` experts that `start` has memory for."""
         return 2**62
 
-    def distribution(
-        self, rule: Any, state: Any, context: int, available: Bools
-    ) -> PanelDistribution | None:
+    def distribution(self, rule: Any, state: Any, view: View) -> PanelDistribution | None:
         """The distribution of panels that the last decision was drawn from, if known."""
         if not self.draws_iid:
             return None
-        return IidSets(compute_distribution(rule, state, context, available), rule.draws)
+        return IidSets(compute_distribution(rule, state, view), rule.draws)
 
     def migrate(self, old: BoundPolicy, problem: Problem, rule: Any) -> Any:
         """The state to continue with under another problem, bound to this rule.
@@ -297,7 +328,7 @@ class Policy:
         change = ProblemChange(old.problem, problem, old.state.visits > 0)
         state = self.start(rule, len(old.state.visits))
         change.copy_state(old.state, state, (*self.derived, *self.restarted))
-        self.finish_migration(change, old, BoundPolicy(problem, rule, state))
+        self.finish_migration(change, old, BoundPolicy(problem, rule, state, None))
         return state
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:

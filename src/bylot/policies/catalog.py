@@ -10,7 +10,7 @@ from itertools import chain
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeVar
 
-from bylot.errors import PolicyError
+from bylot.errors import PolicyError, install_command
 
 if TYPE_CHECKING:
     from bylot.policies.base import Policy
@@ -56,7 +56,7 @@ def load_policy_class(name: str) -> "type[Policy]":
         return home
     if not is_installed(name):
         what = f"policy {name!r} is part of bylot_paper, which is not installed beside bylot"
-        raise PolicyError(what, remedy="run pip install . in the folder of the repository")
+        raise PolicyError(what, remedy=f"run {install_command()}")
     return resolve_name(home)  # type: ignore[no-any-return]
 
 

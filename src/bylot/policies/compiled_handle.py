@@ -12,18 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from numba import typeof, types
+from numba import types
 from numba.experimental import structref
 
-from bylot.limits.guard import advance, enter, find_spent, note_refused
-from bylot.limits.settlement import settle
-from bylot.limits.tenant_ledgers import (
-    Ledgers,
-    begin_tenant,
-    load_tenant,
-    make_ledgers,
-    store_tenant,
-)
+from bylot.limits.request import Ticket, View, admit, open_request
 from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_entry
 from bylot.numerics.philox import RngKey
@@ -32,12 +24,12 @@ from bylot.policies.base import (
     PLAIN_RULES,
     Feedback,
     FunctionT,
-    Ticket,
     compute_distribution,
     compute_iid_propensity,
     compute_inclusion,
-    decide,
     learn,
+    note_played,
+    propose,
 )
 
 INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
@@ -46,7 +38,6 @@ TABLE = types.Array(FLOAT, 2, "C")
 TICKET = types.NamedTuple(
     (INT, INT, INTS, FLOATS, FLOATS, BOOLS, FLOAT, BOOL, FLOAT, FLOAT, BOOL), Ticket
 )
-LEDGERS = typeof(make_ledgers(1, 1))
 HANDLE_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {}
 """Compiled functions of a handle by their names, with the types of their other arguments."""
 
@@ -82,16 +73,20 @@ class CompiledHandleType(types.StructRef):  # type: ignore[misc]
 
 
 class CompiledHandle(structref.StructRefProxy):  # type: ignore[misc]
-    """CompiledHandle(rule, state, totals, costs), with costs (n, K) in the order of their names."""
+    """CompiledHandle(rule, state, limits, totals, costs); costs: (n, K) in the order of names."""
 
 
-structref.define_proxy(CompiledHandle, CompiledHandleType, ["rule", "state", "totals", "costs"])
+structref.define_proxy(
+    CompiledHandle, CompiledHandleType, ["rule", "state", "limits", "totals", "costs"]
+)
 
 
 @jit_entry
-def make_compiled_handle(rule: Any, state: Any, totals: Totals, costs: Floats) -> CompiledHandle:
+def make_compiled_handle(
+    rule: Any, state: Any, limits: Any, totals: Totals, costs: Floats
+) -> CompiledHandle:
     """Make a handle; the constructor of numba's proxy would be compiled again in every process."""
-    return CompiledHandle(rule, state, totals, costs)
+    return CompiledHandle(rule, state, limits, totals, costs)
 
 
 class PlainHandle(NamedTuple):
@@ -99,14 +94,15 @@ class PlainHandle(NamedTuple):
 
     rule: Any
     state: Any
+    limits: Any
     totals: Totals
     costs: Floats
 
 
-def make_handle(rule: Any, state: Any, totals: Totals, costs: Floats) -> Any:
-    """The handle that the functions below take."""
+def make_handle(rule: Any, state: Any, limits: Any, totals: Totals, costs: Floats) -> Any:
+    """Return the handle that the functions below take; limits: `Limits` or `Unlimited`."""
     make = PlainHandle if type(rule) in PLAIN_RULES else make_compiled_handle
-    return make(rule, state, totals, costs)
+    return make(rule, state, limits, totals, costs)
 
 
 class Entries:
@@ -175,17 +171,30 @@ DrawnTicket = tuple[Ints, Floats | None, Floats | None, float, bool, float, floa
 propensity of the panel. To hand a NamedTuple or an array over to Python takes long."""
 
 
-@takes_handle(INT, INT, INT, BOOLS, TABLE, FLOATS)
+@takes_handle(INT, INT, INT, INT, INT, INT, BOOLS, TABLE, FLOATS)
 def draw_and_book(
-    handle: Any, x: int, seed: int, t: int, available: Bools, costs: Floats, inclusion: Floats
+    handle: Any,
+    x: int,
+    slot: int,
+    tenants: int,
+    at: int,
+    seed: int,
+    t: int,
+    available: Bools,
+    costs: Floats,
+    inclusion: Floats,
 ) -> DrawnTicket:
     """Decide in context x and charge the cost, whether or not a reward comes.
 
+    slot, tenants, at: as in `open_request`
     costs (2, n), inclusion (draws,): are filled in, as in `BookedDecision`
     """
-    enter(handle.rule, handle.state, x)
-    ticket = decide(handle.rule, handle.state, x, RngKey(seed, t), available)
-    of_experts = compute_inclusion(handle.rule, handle.state, ticket)
+    rule, state, limits = handle.rule, handle.state, handle.limits
+    view = open_request(limits, x, slot, tenants, at, available)
+    proposal = propose(rule, state, view, RngKey(seed, t))
+    ticket = admit(limits, view, proposal, t)
+    note_played(rule, state, view, ticket)
+    of_experts = compute_inclusion(rule, state, view, ticket)
     costs[:] = 0.0
     add_panel_cost(costs[0], handle.costs, ticket.draws)
     add_expected_costs(costs[1], handle.costs, of_experts)
@@ -225,63 +234,6 @@ def learn_feedback(
     handle.totals.total[0] += value
 
 
-@takes_handle(INT, INTS, FLOATS, TABLE, FLOATS)
-def settle_spend(
-    handle: Any, t: int, members: Ints, more: Floats, spend: Floats, held: Floats
-) -> None:
-    """Book and learn what the calls of decision t cost (`spend_settlement.settle_calls`)."""
-    settle(handle.rule, handle.state, t, members, more, spend, held)
-
-
-@takes_handle(INT)
-def advance_time(handle: Any, at: int) -> None:
-    """Let windows of the calendar that are over at this instant end (`guard.advance`)."""
-    advance(handle.rule, handle.state, at)
-
-
-@takes_handle(INT, BOOLS)
-def find_spent_budget(handle: Any, at: int, available: Bools) -> int:
-    """The limit whose budget leaves no panel at this instant, by its place; -1: none does."""
-    return find_spent(handle.rule, handle.state, at, available)
-
-
-@takes_handle(INT, BOOLS, LEDGERS, INT, INT)
-def find_spent_tenant(
-    handle: Any, at: int, available: Bools, ledgers: Ledgers, slot: int, tenants: int
-) -> int:
-    """`find_spent_budget` for a tenant; nothing changes."""
-    load_tenant(handle.rule, handle.state, ledgers, slot)
-    begin_tenant(handle.rule, handle.state, ledgers, slot, tenants, False)
-    found = find_spent(handle.rule, handle.state, at, available)
-    store_tenant(handle.rule, handle.state, ledgers, -1)
-    return found
-
-
-@takes_handle(LEDGERS, INT)
-def load_ledger(handle: Any, ledgers: Ledgers, slot: int) -> None:
-    """Make the rows of limits for each tenant those of one (`tenant_ledgers.load_rows`)."""
-    load_tenant(handle.rule, handle.state, ledgers, slot)
-
-
-@takes_handle(LEDGERS, INT, INT)
-def begin_ledger(handle: Any, ledgers: Ledgers, slot: int, tenants: int) -> None:
-    """The same for a decision: windows that are over end (`tenant_ledgers.begin_windows`)."""
-    load_tenant(handle.rule, handle.state, ledgers, slot)
-    begin_tenant(handle.rule, handle.state, ledgers, slot, tenants, True)
-
-
-@takes_handle(LEDGERS, INT)
-def store_ledger(handle: Any, ledgers: Ledgers, slot: int) -> None:
-    """Write the rows back into the ledger (`tenant_ledgers.store_rows`)."""
-    store_tenant(handle.rule, handle.state, ledgers, slot)
-
-
-@takes_handle(INT, INT)
-def note_refused_requests(handle: Any, at: int, requests: int) -> None:
-    """Count requests that were refused (`guard.note_refused`)."""
-    note_refused(handle.rule, handle.state, at, requests)
-
-
 @jit
 def scale_scores(scores: Floats, low: float, span: float) -> Floats:
     """Map scores from [low, low + span] to [0, 1]; NaN stays NaN."""
@@ -301,7 +253,8 @@ def average_distribution(handle: Any, weights: Floats, available: Bools) -> Floa
         total += weights[x]
     for x in range(weights.size):
         if weights[x] > 0.0:
-            q = compute_distribution(handle.rule, handle.state, x, available)
+            view = View(handle.limits, x, available, False, False)
+            q = compute_distribution(handle.rule, handle.state, view)
             for i in range(mean.size):
                 mean[i] += weights[x] / total * q[i]
     return mean

@@ -7,33 +7,33 @@ guard keeps the realised cost inside the limits.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from bylot.distributions import FixedSizeSets, MixedSets
-from bylot.limits.budget import Budget, Guard, get_mean_rows
-from bylot.limits.guard import (
-    bind_guard,
-    check_full_panels,
-    forecast_shortfall,
-    guard_panel,
-    is_outside_bounds,
+from bylot.limits.binding import Pace, bind_limits, check_full_panels, get_rows
+from bylot.limits.guard import is_outside_bounds
+from bylot.limits.pacing import (
+    DEFAULT_PACE,
+    get_context_bounds,
+    get_request_bounds,
+    loosen_bounds,
 )
-from bylot.limits.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, loosen_bounds, make_pace
+from bylot.limits.records import LimitRule, Limits
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.limits.rows import solve_max_entropy
 from bylot.numerics import conditional_poisson
 from bylot.numerics.dispatch import step
 from bylot.numerics.embedded import jit_apart, jit_embedded
-from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
+from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import RngKey, RngStream
 from bylot.numerics.sampling import is_first_draw
-from bylot.numerics.scratch_arrays import borrow_row, scratch_floats, scratch_ints
-from bylot.numerics.set_selection import fill_draws_from_set
+from bylot.numerics.scratch_arrays import borrow_row, no_floats, scratch_floats, scratch_ints
 from bylot.policies import base, mirror_ascent
-from bylot.policies.base import Feedback, FeedbackKind, Ticket
+from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind
 from bylot.policies.change_detection import CHANGE_EVIDENCE, detect_fall, note_reward, restart_sums
 from bylot.policies.member_belief import (
     add_believed_slope,
@@ -58,7 +58,7 @@ from bylot.policies.set_distributions import (
 )
 from bylot.policies.shared_ascent import SharedAscent, make_shared_ascent, update_context_baseline
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy, ProblemChange
+from bylot.problem.change import ProblemChange
 
 NO_CHOICE_VARIANCE = 1e-12  # a smaller variance of being drawn means that there was no choice
 MIN_PANEL_LOGIT, MAX_PANEL_LOGIT = -10.0, 8.0  # at the start of a step; the M-th largest is 0
@@ -74,12 +74,11 @@ class DistinctRule(NamedTuple):
     ascent: mirror_ascent.AscentSettings
     eps: float  # share of the exploration distribution
     explore: SetTables
-    pace: Pace
-    guard: Guard
+    limits: int  # d
 
 
 class DistinctState(NamedTuple):
-    """A row per context, what all contexts share, and the budget."""
+    """A row per context, and what all contexts share."""
 
     theta: Floats  # (X, K) of the last decision: shared.theta + delta
     delta: Floats  # (X, K)
@@ -92,12 +91,10 @@ class DistinctState(NamedTuple):
     visits: Ints  # (X,)
     gradient: mirror_ascent.GradientState
     multipliers: mirror_ascent.MultiplierAverage
-    budget: Budget
-    bounds: Floats  # (d,) in force
 
 
 @jit_apart
-def move_shared(rule: DistinctRule, state: DistinctState) -> None:
+def move_shared(rule: DistinctRule, state: DistinctState, limits: Limits) -> None:
     """One step of mirror ascent with the rewards of all contexts, projected onto the looser bounds.
 
     The gradient in the inclusion probabilities is Cov^-1 times that in theta, with
@@ -106,7 +103,7 @@ def move_shared(rule: DistinctRule, state: DistinctState) -> None:
     """
     shared, m, ascent = state.shared, rule.members, rule.ascent
     theta, pi, slope = shared.theta[0], shared.inclusion[0], shared.gradient
-    g, A, spread = slope.g[0], get_mean_rows(rule.guard, state.budget), np.empty(pi.size)
+    g, A, spread = slope.g[0], limits.means, np.empty(pi.size)
     fill_covariance_diagonal(spread, pi, m)
     for i in range(spread.size):
         if shared.counted[0] > 0:
@@ -130,7 +127,7 @@ def move_shared(rule: DistinctRule, state: DistinctState) -> None:
     elif shared.evidence[0] >= CHANGE_EVIDENCE:
         adopt_members(shared.belief, shared.recent)
         forget_all(rule, state, mirror_ascent.KEPT_AFTER_CHANGE)
-    lam, loose = np.empty(state.bounds.size), loosen_bounds(rule.guard, state.bounds)
+    lam, loose = np.empty(limits.rows.size), loosen_bounds(limits)
     kl_project(theta, pi, lam, theta, A, loose, m, rule.eps, rule.explore.pi)
     mirror_ascent.add_multipliers(state.multipliers, lam, s)
 
@@ -152,12 +149,12 @@ def forget_all(rule: DistinctRule, state: DistinctState, keep: float) -> None:
 
 
 @jit_embedded
-def follow_shared(rule: DistinctRule, state: DistinctState, x: int) -> None:
+def follow_shared(rule: DistinctRule, state: DistinctState, limits: Limits, x: int) -> None:
     """Bring a context up to date: its own step if one is due, and what all have learned."""
     shared, pooled = state.shared, state.shared.contexts[0] > 1
     due, steps = state.visits[x] % rule.ascent.batch == 0, shared.decisions[0] // rule.ascent.batch
     if due or not state.gradient.based[x] or state.moved[x] != steps:
-        update_context(rule, state, x, due)
+        update_context(rule, state, limits, x, due)
     if pooled:
         spread = np.empty(state.delta.shape[1])
         fill_covariance_diagonal(spread, state.pi[x], rule.members)
@@ -167,7 +164,9 @@ def follow_shared(rule: DistinctRule, state: DistinctState, x: int) -> None:
 
 
 @jit_apart
-def update_context(rule: DistinctRule, state: DistinctState, x: int, due: bool) -> None:
+def update_context(
+    rule: DistinctRule, state: DistinctState, limits: Limits, x: int, due: bool
+) -> None:
     """`follow_shared`, if there is something to do."""
     shared, slope, pooled = state.shared, state.gradient, state.shared.contexts[0] > 1
     if due or not slope.based[x]:
@@ -178,7 +177,7 @@ def update_context(rule: DistinctRule, state: DistinctState, x: int, due: bool) 
         for i in range(state.delta.shape[1]):
             state.theta[x, i] = shared.theta[0, i] + state.delta[x, i]
         refresh_tables(get_tables(state, x), rule.members)
-        project_context(rule, state, x, pooled)
+        project_context(rule, state, limits, x, pooled)
         state.moved[x] = shared.decisions[0] // rule.ascent.batch
 
 
@@ -195,11 +194,13 @@ def move_context(rule: DistinctRule, state: DistinctState, x: int) -> None:
 
 
 @jit
-def project_context(rule: DistinctRule, state: DistinctState, x: int, pooled: bool) -> None:
+def project_context(
+    rule: DistinctRule, state: DistinctState, limits: Limits, x: int, pooled: bool
+) -> None:
     """Project theta + delta onto the bounds in force; where contexts differ, delta keeps the
     correction.
     """
-    here, A, b = get_tables(state, x), get_mean_rows(rule.guard, state.budget), state.bounds
+    here, A, b = get_tables(state, x), limits.means, get_context_bounds(limits, x)
     if is_outside_bounds(compute_mixture_costs(A, here, rule.explore, rule.eps), b):
         theta, lam = here.theta, np.empty(b.size)
         kl_project(theta, here.pi, lam, theta, A, b, rule.members, rule.eps, rule.explore.pi)
@@ -211,84 +212,51 @@ def project_context(rule: DistinctRule, state: DistinctState, x: int, pooled: bo
 
 @jit_inline
 def find_available_distributions(
-    rule: DistinctRule, state: DistinctState, x: int, available: Bools
+    rule: DistinctRule, state: DistinctState, view: View
 ) -> tuple[SetTables, SetTables, int]:
     """The learned and the exploration distribution over available experts, and the set size."""
-    here, b = get_tables(state, x), state.bounds
-    A = get_mean_rows(rule.guard, state.budget)
-    return restrict_tables(here, rule.explore, rule.members, rule.eps, A, b, available)
+    here, limits = get_tables(state, view.context), view.limits
+    A, b = limits.means, get_request_bounds(limits)
+    return restrict_tables(
+        here, rule.explore, rule.members, rule.eps, A, b, view.available, view.narrow
+    )
 
 
-class DrawnSet(NamedTuple):
-    """A set that was drawn from a mixture."""
-
-    members: Ints
-    pi: Floats  # (K,) inclusion probabilities of the learned distribution
-    propensity: float
-    weight: float
-    short: bool  # would such panels miss a limit?
-
-
-@jit_embedded
-def draw_panel(
-    rule: DistinctRule, state: DistinctState, x: int, rng: RngKey, available: Bools
-) -> DrawnSet:
-    """Draw one set of the available experts."""
-    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
-        return draw_available(rule, state, x, rng, available)
-    return draw_one_set(borrow_tables(state, x), rule.explore, rule.eps, rule.members, rng, False)
+@step(base.propose, DistinctRule)
+def propose_distinct(rule: DistinctRule, state: DistinctState, view: View, rng: RngKey) -> Proposal:
+    """`propose`: a step every batch, then one set."""
+    context, limits = view.context, view.limits
+    if state.visits[context] == 0:
+        state.shared.contexts[0] += 1
+    if state.shared.decisions[0] % rule.ascent.batch == 0:
+        move_shared(rule, state, limits)
+    elif view.begun:
+        state.moved[:] = -1  # every context follows the bounds of the new window
+    follow_shared(rule, state, limits, context)
+    state.visits[context] += 1
+    state.shared.decisions[0] += 1
+    if view.available.size > 0 or view.narrow:
+        return propose_available(rule, state, view, rng)
+    return draw_one_set(borrow_tables(state, context), rule.explore, rule.eps, rule.members, rng)
 
 
 @jit_apart
-def draw_available(
-    rule: DistinctRule, state: DistinctState, x: int, rng: RngKey, available: Bools
-) -> DrawnSet:
-    """`draw_panel` where some are not available, or were not."""
-    learned, explore, m = find_available_distributions(rule, state, x, available)
-    costs = state.bounds
-    if available.size > 0:
-        A = get_mean_rows(rule.guard, state.budget)
-        costs = compute_mixture_costs(A, learned, explore, rule.eps)
-    short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
-    return draw_one_set(learned, explore, rule.eps, m, rng, short)
+def propose_available(
+    rule: DistinctRule, state: DistinctState, view: View, rng: RngKey
+) -> Proposal:
+    """Draw a set where some experts are not available, or the request has its own bounds."""
+    learned, explore, m = find_available_distributions(rule, state, view)
+    return draw_one_set(learned, explore, rule.eps, m, rng)
 
 
 @jit_embedded
 def draw_one_set(
-    learned: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey, short: bool
-) -> DrawnSet:
+    learned: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey
+) -> Proposal:
     """Draw a set of m members, with its probability."""
     members = draw_from_mixture(learned, explore, eps, m, rng)
     propensity, weight = compute_mixture_propensity(members, learned, explore, eps)
-    return DrawnSet(members, learned.pi.copy(), propensity, weight, short)
-
-
-@step(base.decide, DistinctRule)
-def decide_distinct(
-    rule: DistinctRule, state: DistinctState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """`decide`: a step every batch, then one set, or the guard's panel in its place."""
-    if state.visits[context] == 0:
-        state.shared.contexts[0] += 1
-    if state.shared.decisions[0] % rule.ascent.batch == 0:
-        fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
-        move_shared(rule, state)
-    elif state.budget.windows.begun[0]:
-        fill_paced_bounds(state.bounds, rule.guard, state.budget, rule.pace)
-        state.moved[:] = -1  # every context follows the bounds of the new window
-    follow_shared(rule, state, context)
-    state.visits[context] += 1
-    state.shared.decisions[0] += 1
-    drawn = draw_panel(rule, state, context, rng, available)
-    panel = guard_panel(rule.guard, state.budget, drawn.members, available)  # or the schedule's
-    draws, pi, none = np.empty(rule.draws, np.int64), drawn.pi, state.bounds[:0]
-    fill_draws_from_set(draws, panel.members)
-    kept, p = panel.kept and not drawn.short, 1.0 if panel.replaced else drawn.propensity
-    weight, replaced = drawn.weight, panel.replaced
-    return Ticket(rng.t, context, draws, none, pi, available, 1.0, kept, p, weight, replaced)
-
-
-mirror_ascent.register_budget(DistinctRule)
+    return Proposal(members, no_floats(), learned.pi.copy(), 1.0, weight, propensity, True)
 
 
 @step(base.learn, DistinctRule)
@@ -342,28 +310,26 @@ def add_panel_score(gradients: Floats, x: int, members: Ints, pi: Floats, weight
 
 
 @jit_inline
-def compute_available_inclusion(
-    rule: DistinctRule, state: DistinctState, x: int, available: Bools
-) -> Floats:
+def compute_available_inclusion(rule: DistinctRule, state: DistinctState, view: View) -> Floats:
     """The inclusion probabilities of the mixture over the available experts."""
-    learned, explore, _ = find_available_distributions(rule, state, x, available)
+    learned, explore, _ = find_available_distributions(rule, state, view)
     return mix_inclusion(learned, explore, rule.eps)
 
 
 @step(base.compute_distribution, DistinctRule)
-def compute_distinct_distribution(
-    rule: DistinctRule, state: DistinctState, context: int, available: Bools
-) -> Floats:
+def compute_distinct_distribution(rule: DistinctRule, state: DistinctState, view: View) -> Floats:
     """`compute_distribution`: inclusion probabilities over their sum."""
-    return base.compute_shares(compute_available_inclusion(rule, state, context, available))
+    return base.compute_shares(compute_available_inclusion(rule, state, view))
 
 
 @step(base.compute_inclusion, DistinctRule)
-def compute_distinct_inclusion(rule: DistinctRule, state: DistinctState, ticket: Ticket) -> Floats:
+def compute_distinct_inclusion(
+    rule: DistinctRule, state: DistinctState, view: View, ticket: Ticket
+) -> Floats:
     """`compute_inclusion`: of the mixture, or the panel itself if the guard replaced the draw."""
     if ticket.replaced:
         return base.mark_members(ticket.draws, state.theta.shape[1])
-    return compute_available_inclusion(rule, state, ticket.context, ticket.available)
+    return compute_available_inclusion(rule, state, view)
 
 
 @dataclass(frozen=True)
@@ -381,7 +347,7 @@ class Distinct(mirror_ascent.AscentPolicy):
     """
 
     pace: float | None = DEFAULT_PACE
-    guard: bool = True
+    guard: bool = field(default=True, kw_only=True)
     clip: bool = True
 
     name = "distinct"
@@ -389,14 +355,23 @@ class Distinct(mirror_ascent.AscentPolicy):
     summary = "draws panels of different experts and learns how often to ask each"
     streams = (RngStream.COIN, RngStream.PANEL)
     draws_sets = True
-    derived = ("table", "coins", "pi", "log_z", *mirror_ascent.AscentPolicy.derived)
+    derived = ("table", "coins", "pi", "log_z")
+
+    def bind_limits(self, problem: Problem, horizon: int | None = None) -> LimitRule:
+        """Return the limits for full panels."""
+        members = check_full_panels(problem, self.name)
+        return bind_limits(problem, horizon, members, self.guard, Pace(self.pace, self.batch))
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> DistinctRule:
-        members = check_full_panels(problem, self.name)
-        guard, margin = bind_guard(problem, horizon, fewest=members, on=self.guard)
-        theta, _ = solve_max_entropy(guard.rows, members, margin)
+        limits = limits or self.bind_limits(problem, horizon)
+        members = limits.fewest
+        theta, _ = solve_max_entropy(get_rows(limits), members, limits.margin)
         K, m = problem.size, members
         entropy = math.lgamma(K + 1) - math.lgamma(m + 1) - math.lgamma(K - m + 1)  # log C(K, m)
         return DistinctRule(
@@ -405,12 +380,11 @@ class Distinct(mirror_ascent.AscentPolicy):
             ascent=self.bind_ascent(entropy, clip=self.clip),
             eps=float(self.eps),
             explore=make_tables(theta - np.sort(theta)[-members], members),
-            pace=make_pace(self.pace, margin, guard.A, members, full=True),
-            guard=guard,
+            limits=len(limits.rows),
         )
 
     def start(self, rule: DistinctRule, contexts: int = 1) -> DistinctState:
-        """The exploration distribution in every context, and a period with nothing spent."""
+        """The exploration distribution in every context."""
         explore = rule.explore
         return DistinctState(
             theta=np.tile(explore.theta, (contexts, 1)),
@@ -421,7 +395,7 @@ class Distinct(mirror_ascent.AscentPolicy):
             coins=np.tile(explore.coins, (contexts, 1)),
             pi=np.tile(explore.pi, (contexts, 1)),
             log_z=np.tile(explore.log_z, (contexts, 1)),
-            **self.start_ascent(rule.guard, contexts),
+            **self.start_ascent(explore.theta.size, rule.limits, contexts),
         )
 
     def is_valid_state(self, rule: DistinctRule, state: DistinctState) -> bool:
@@ -435,18 +409,15 @@ class Distinct(mirror_ascent.AscentPolicy):
     def derive(self, rule: DistinctRule, state: DistinctState) -> None:
         tables = SetTables(state.theta, state.table, state.coins, state.pi, state.log_z)
         refresh_all_contexts(tables, rule.members)
-        super().derive(rule, state)
 
-    def distribution(
-        self, rule: DistinctRule, state: DistinctState, context: int, available: Bools
-    ) -> MixedSets:
+    def distribution(self, rule: DistinctRule, state: DistinctState, view: View) -> MixedSets:
         """The mixture of the learned and the exploration distribution."""
-        learned, explore, m = find_available_distributions(rule, state, context, available)
+        learned, explore, m = find_available_distributions(rule, state, view)
         parts = tuple(FixedSizeSets(one.theta.copy(), int(m)) for one in (learned, explore))
         return MixedSets(parts, np.array([1.0 - rule.eps, rule.eps]))
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-        """Compute what follows from theta, and continue the period; a step is due at once."""
+        """Compute what follows from theta, and let a step be due at once."""
         self.derive(new.rule, new.state)
         shared = new.state.shared
         shared.inclusion[0] = make_tables(shared.theta[0].copy(), new.rule.members).pi

@@ -10,26 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bylot.limits.budget import Guard, open_budget
-from bylot.limits.guard import (
-    advance,
-    advance_budget,
-    enter,
-    enter_budget,
-    find_spent,
-    find_spent_budget,
-    note_refused,
-    note_refused_budget,
-)
 from bylot.limits.rows import compute_row_units
-from bylot.limits.settlement import continue_period, derive_schedule, settle, settle_budget
-from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Floats, Ints, jit
-from bylot.policies.base import Policy, round_up_visits
+from bylot.policies.base import BoundPolicy, Policy, round_up_visits
 from bylot.policies.member_belief import MIN_MISS
 from bylot.policies.validation import PACE_SETTING, SettingKind, is_number_in
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy, ProblemChange
+from bylot.problem.change import ProblemChange
 
 MAX_LOGIT_STEP = 1.0  # of one step, unless it is not clipped
 BASELINE_REWARDS = 2_000.0  # rewards that a baseline is the mean of
@@ -221,15 +208,6 @@ def add_multipliers(average: MultiplierAverage, multipliers: Floats, s: float) -
         average.total[j] = MULTIPLIER_DECAY * average.total[j] + multipliers[j]
 
 
-def register_budget(rule: type) -> None:
-    """Let the policy of this rule learn what calls cost, and keep budgets of the calendar."""
-    step(settle, rule)(settle_budget)
-    step(enter, rule)(enter_budget)
-    step(advance, rule)(advance_budget)
-    step(find_spent, rule)(find_spent_budget)
-    step(note_refused, rule)(note_refused_budget)
-
-
 @dataclass(frozen=True)
 class AscentPolicy(Policy):
     """What the policies of mirror ascent with a guard share; `Distinct` explains the settings."""
@@ -239,9 +217,6 @@ class AscentPolicy(Policy):
     batch: int = 10
     eps: float = 0.02
 
-    keeps_windows = True
-    restarted = ("bounds",)
-    derived: ClassVar[tuple[str, ...]] = ("schedule", "applies")
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "eps": SettingKind("a number in [0, 1)", lambda value: is_number_in(value, 0, 1 - 2**-53)),
         "pace": PACE_SETTING,
@@ -259,25 +234,18 @@ class AscentPolicy(Policy):
             memory=math.inf if monotone else BASELINE_REWARDS,
         )
 
-    def start_ascent(self, guard: Guard, contexts: int) -> dict[str, Any]:
-        """The fields of the state that all have: no gradient, and a period with nothing spent."""
+    def start_ascent(self, size: int, limits: int, contexts: int) -> dict[str, Any]:
+        """Return the fields of the state that all have, before the first gradient."""
         return {
             "visits": np.zeros(contexts, np.int64),
-            "gradient": make_gradient_state(contexts, guard.A.shape[1]),
-            "multipliers": MultiplierAverage(np.zeros(guard.b.size), np.zeros(1)),
-            "budget": open_budget(guard, contexts),
-            "bounds": guard.b.copy(),
+            "gradient": make_gradient_state(contexts, size),
+            "multipliers": MultiplierAverage(np.zeros(limits), np.zeros(1)),
         }
 
     def prices(self, problem: Problem, rule: Any, state: Any) -> Floats:
         """Averaged multipliers."""
         return state.multipliers.compute_prices(problem)  # type: ignore[no-any-return]
 
-    def derive(self, rule: Any, state: Any) -> None:
-        """Compute the schedule of learned costs."""
-        derive_schedule(rule.guard, state.budget)
-
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-        """Continue the period; a step is due at once."""
-        continue_period(change, old, new)
+        """Let a step be due at once."""
         round_up_visits(new.state.visits, new.rule.ascent.batch)

@@ -1,51 +1,32 @@
 """noisy-or: the best set of M experts under a model sampled from the posterior, less prices.
 
 A model learns what panels miss (`panel_model`); contexts share a belief and prices, and add what
-they differ by. Prices of the limits follow the chosen panels (`dual_prices`). Guard, pacing and,
-in exploration rounds, the distribution are those of `distinct`, whose rule and state are parts of
-this one: there is one budget.
+they differ by. Prices of the limits follow the panels that are played (`dual_prices`). In rounds of
+exploration the panel is drawn from a fixed distribution, the maximum-entropy one inside the limits.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.limits.budget import advance_windows
-from bylot.limits.guard import (
-    advance,
-    enter,
-    find_spent,
-    find_spent_limit,
-    guard_panel,
-    note_refused,
-)
-from bylot.limits.pacing import DEFAULT_PACE, fill_paced_bounds, fill_tenant_bounds
+from bylot.limits.binding import Pace, bind_limits, check_full_panels
+from bylot.limits.pacing import DEFAULT_PACE
+from bylot.limits.records import LimitRule, Limits
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.limits.rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
-from bylot.limits.settlement import settle, settle_calls
-from bylot.limits.tenant_ledgers import (
-    Ledgers,
-    begin_tenant,
-    begin_windows,
-    load_rows,
-    load_tenant,
-    store_rows,
-    store_tenant,
-)
-from bylot.limits.windows import count_requests, enter_context
 from bylot.numerics.dispatch import step
 from bylot.numerics.embedded import jit_apart, jit_embedded
-from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.jit import Floats, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
-from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
-from bylot.numerics.set_selection import fill_draws_from_set
+from bylot.numerics.sampling import select_first
+from bylot.numerics.scratch_arrays import no_floats, scratch_floats, scratch_ints
 from bylot.numerics.variates import Xoshiro, open_stream
 from bylot.policies import base, panel_model
-from bylot.policies.base import Feedback, FeedbackKind, Ticket, compute_inclusion, learn
-from bylot.policies.distinct import Distinct, DistinctRule, DistinctState
+from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind, compute_inclusion, learn
 from bylot.policies.dual_prices import (
     CALENDAR_KEPT_SQUARES,
     make_dual_prices,
@@ -59,18 +40,18 @@ from bylot.policies.noisy_or_prices import (
     NoisyOrState,
     choose_best_set,
     fill_tenant_prices,
-    forecast_available,
+    follow_bounds,
     get_price_rows,
-    has_jumped,
     mark_fixed_prices,
     note_context,
     rehearse_prices,
 )
-from bylot.policies.panel_sizes import bind_explorer
+from bylot.policies.panel_sizes import find_exploration
 from bylot.policies.price_curves import forget_curves, make_price_curves
+from bylot.policies.set_distributions import draw_fixed_set, restrict_fixed_sets
 from bylot.policies.validation import PACE_SETTING, SHARE, SettingKind, is_number_in
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy, ProblemChange
+from bylot.problem.change import ProblemChange
 
 MAX_POSTERIOR_BYTES = 2**30  # of the covariance root and what contexts add
 HALF_LIFE = SettingKind(
@@ -79,77 +60,70 @@ HALF_LIFE = SettingKind(
 )
 
 
+@step(base.propose, NoisyOrRule)
+def propose_noisy_or(rule: NoisyOrRule, state: NoisyOrState, view: View, rng: RngKey) -> Proposal:
+    """`propose`: a panel of exploration in a random share of the rounds, else the model's."""
+    s = open_stream(rng, MODEL_STREAM)
+    due = state.rounds[0] % rule.batch == 0 or view.begun
+    note_context(state, view.context)
+    if due and follow_bounds(state, view.limits) and rule.kept < 1.0:
+        restart_prices(state.dual_prices, 1.0)
+    if view.limits.columns > 0:
+        s = fill_tenant_prices(rule, state, view.limits, s)
+    if due:
+        s = rehearse_prices(rule, state, view, s)
+    if rule.explore > 0.0 and draw_uniforms(rng, EXPLORE_STREAM, 1)[0] < rule.explore:
+        return explore_panel(rule, view, rng)
+    return choose_model_panel(rule, state, view, s)
+
+
 @jit_embedded
 def choose_model_panel(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, t: int, available: Bools, stream: Xoshiro
-) -> Ticket:
-    """Play the best set under a sampled model, which prices follow, or the guard's panel."""
-    budget, bounds = state.explorer.budget, state.explorer.bounds
-    contexts, b = scratch_ints(1), scratch_floats(bounds.size)
-    contexts[0] = x
+    rule: NoisyOrRule, state: NoisyOrState, view: View, stream: Xoshiro
+) -> Proposal:
+    """Choose the best set under a sampled model."""
+    contexts = scratch_ints(1)
+    contexts[0] = view.context
+    limits = view.limits
     factors, s = panel_model.sample_models(state.model, contexts, rule.most, stream)
-    A = get_price_rows(rule, state)
-    members, _ = choose_best_set(rule, state, x, factors[0], A, available, s)
-    admitted = guard_panel(rule.explorer.guard, budget, members, available)
-    if not admitted.replaced:
-        for j in range(b.size):
-            b[j] = bounds[j] * rule.units[j]
-        fixed = mark_fixed_prices(rule, state, x)
-        update_dual_prices(state.dual_prices, A, members, b, fixed, rule.kept)
-    draws = np.empty(rule.explorer.draws, np.int64)
-    fill_draws_from_set(draws, admitted.members)
-    kept = admitted.kept and not budget.alarm[0]
-    return base.make_plain_ticket(t, x, draws, available, kept, admitted.replaced)
+    A = get_price_rows(rule, limits)
+    members, _ = choose_best_set(
+        rule, state, limits, view.context, factors[0], A, view.available, s
+    )
+    return base.propose_members(members)
 
 
 @jit_apart
-def explore_panel(
-    rule: DistinctRule, state: DistinctState, x: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """A round of `distinct`."""
-    return base.decide(rule, state, x, rng, available)
+def explore_panel(rule: NoisyOrRule, view: View, rng: RngKey) -> Proposal:
+    """Draw a panel of the available experts from the fixed distribution."""
+    sets, m = restrict_fixed_sets(rule.sets, rule.members, view.available)
+    members, propensity = draw_fixed_set(sets, m, rng)
+    return Proposal(members, no_floats(), sets.pi.copy(), 1.0, 1.0, propensity, True)
 
 
-@jit_apart
-def learn_exploration(
-    rule: DistinctRule, state: DistinctState, ticket: Ticket, feedback: Feedback
-) -> None:
-    """Learn from a round of `distinct`."""
-    learn(rule, state, ticket, feedback)
+@step(base.note_played, NoisyOrRule)
+def note_noisy_or(rule: NoisyOrRule, state: NoisyOrState, view: View, ticket: Ticket) -> None:
+    """`note_played`: count the members, and let prices follow the model's panels."""
+    base.count_members(state.drawn[ticket.context], ticket.draws)
+    if not ticket.replaced and not is_exploration(ticket):
+        move_prices(rule, state, view.limits, ticket)
 
 
-@step(base.decide, NoisyOrRule)
-def decide_noisy_or(
-    rule: NoisyOrRule, state: NoisyOrState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """`decide`: `distinct` in a random share of the rounds, else the model."""
-    s, explorer, learned = open_stream(rng, MODEL_STREAM), rule.explorer, state.explorer
-    due = state.rounds[0] % rule.batch == 0 or learned.budget.windows.begun[0]
-    note_context(state, context)
-    if due:
-        before = learned.bounds.copy()
-        fill_paced_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
-        scoped = explorer.guard.windows.scoped
-        if rule.kept < 1.0 and has_jumped(before, learned.bounds, scoped):
-            restart_prices(state.dual_prices, 1.0)
-    elif rule.tenants:
-        fill_tenant_bounds(learned.bounds, explorer.guard, learned.budget, explorer.pace)
-    if rule.tenants:
-        s = fill_tenant_prices(rule, state, s)
-    forecast_available(rule, state, available)
-    if due:
-        s = rehearse_prices(rule, state, context, available, s)
-    if rule.explore > 0.0 and draw_uniforms(rng, EXPLORE_STREAM, 1)[0] < rule.explore:
-        ticket = explore_panel(explorer, learned, context, rng, available)
-    else:
-        ticket = choose_model_panel(rule, state, context, rng.t, available, s)
-    base.count_members(state.drawn[context], ticket.draws)
-    return ticket
+@jit_embedded
+def move_prices(rule: NoisyOrRule, state: NoisyOrState, limits: Limits, ticket: Ticket) -> None:
+    """Let prices follow a panel that is played."""
+    b = scratch_floats(limits.rows.size)
+    for j in range(b.size):
+        b[j] = limits.bounds[j] * rule.units[j]
+    fixed = mark_fixed_prices(rule, limits, ticket.context)
+    members = select_first(ticket.draws, ticket.draws)
+    A = get_price_rows(rule, limits)
+    update_dual_prices(state.dual_prices, A, members, b, fixed, rule.kept)
 
 
 @jit
 def is_exploration(ticket: Ticket) -> bool:
-    """Was it a round of `distinct`? Only these have propensities."""
+    """Was it a round of exploration? Only these have propensities."""
     return not math.isnan(ticket.propensity)
 
 
@@ -157,9 +131,7 @@ def is_exploration(ticket: Ticket) -> bool:
 def learn_noisy_or(
     rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket, feedback: Feedback
 ) -> None:
-    """`learn`: update the posterior, whoever chose the panel; `distinct` learns from its rounds."""
-    if is_exploration(ticket):
-        learn_exploration(rule.explorer, state.explorer, ticket, feedback)
+    """`learn`: update the posterior, whoever chose the panel."""
     learn_report(rule, state, ticket, feedback)
 
 
@@ -177,72 +149,16 @@ def learn_report(
         forget_curves(state.curves)
 
 
-@step(settle, NoisyOrRule)
-def settle_noisy_or(
-    rule: NoisyOrRule,
-    state: NoisyOrState,
-    t: int,
-    members: Ints,
-    more: Floats,
-    spend: Floats,
-    held: Floats,
-) -> None:
-    """`settle`: in the budget of all rounds."""
-    settle_calls(rule.explorer.guard, state.explorer.budget, t, members, more, spend, held)
-
-
-@step(enter, NoisyOrRule)
-def enter_noisy_or(rule: NoisyOrRule, state: NoisyOrState, x: int) -> None:
-    """`enter`: in the budget of all rounds."""
-    enter_context(state.explorer.budget.windows, x)
-
-
-@step(load_tenant, NoisyOrRule)
-def load_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ledgers: Ledgers, slot: int) -> None:
-    """`load_tenant`: into the budget of all rounds."""
-    load_rows(rule.explorer.guard, state.explorer.budget, ledgers, slot)
-
-
-@step(store_tenant, NoisyOrRule)
-def store_noisy_or(rule: NoisyOrRule, state: NoisyOrState, ledgers: Ledgers, slot: int) -> None:
-    """`store_tenant`: from the budget of all rounds."""
-    store_rows(rule.explorer.guard, state.explorer.budget, ledgers, slot)
-
-
-@step(begin_tenant, NoisyOrRule)
-def begin_noisy_or(
-    rule: NoisyOrRule, state: NoisyOrState, ledgers: Ledgers, slot: int, tenants: int, keep: bool
-) -> None:
-    """`begin_tenant`: in the budget of all rounds."""
-    begin_windows(rule.explorer.guard, state.explorer.budget, ledgers, slot, tenants, keep)
-
-
-@step(advance, NoisyOrRule)
-def advance_noisy_or(rule: NoisyOrRule, state: NoisyOrState, at: int) -> None:
-    """`advance`: the budget of all rounds."""
-    advance_windows(rule.explorer.guard, state.explorer.budget, at)
-
-
-@step(find_spent, NoisyOrRule)
-def find_spent_noisy_or(rule: NoisyOrRule, state: NoisyOrState, at: int, available: Bools) -> int:
-    """`find_spent`: by the budget of all rounds."""
-    return find_spent_limit(rule.explorer.guard, state.explorer.budget, at, available)
-
-
-@step(note_refused, NoisyOrRule)
-def note_refused_noisy_or(rule: NoisyOrRule, state: NoisyOrState, at: int, requests: int) -> None:
-    """`note_refused`: in the budget of all rounds."""
-    count_requests(state.explorer.budget.windows, at, float(requests))
-
-
 step(base.compute_distribution, NoisyOrRule)(base.compute_pull_distribution)
 
 
 @step(compute_inclusion, NoisyOrRule)
-def compute_noisy_or_inclusion(rule: NoisyOrRule, state: NoisyOrState, ticket: Ticket) -> Floats:
-    """`compute_inclusion`: of `distinct` in its rounds, else the panel itself."""
-    if is_exploration(ticket):
-        return compute_inclusion(rule.explorer, state.explorer, ticket)
+def compute_noisy_or_inclusion(
+    rule: NoisyOrRule, state: NoisyOrState, view: View, ticket: Ticket
+) -> Floats:
+    """`compute_inclusion`: of the fixed distribution in its rounds, else the panel itself."""
+    if is_exploration(ticket) and not ticket.replaced:
+        return ticket.inclusion.copy()
     return base.mark_members(ticket.draws, state.drawn.shape[1])
 
 
@@ -250,8 +166,9 @@ def compute_noisy_or_inclusion(rule: NoisyOrRule, state: NoisyOrState, ticket: T
 class NoisyOr(base.Policy):
     """Settings of `noisy-or`; one default for every pool.
 
-    explore: share of rounds in which `distinct` draws the panel and records its propensity, as
-             off-policy evaluation needs
+    explore: share of rounds in which the panel is drawn from a fixed distribution, the
+             maximum-entropy one inside the limits, and has a propensity, as off-policy evaluation
+             needs
     pace:    factor by which bounds in force may exceed the limits after cheap rounds; 1: not at
              all, None keeps the bounds fixed
     guard:   replace panels after which the limits could not be guaranteed
@@ -261,17 +178,14 @@ class NoisyOr(base.Policy):
 
     explore: float = 0.0
     pace: float | None = DEFAULT_PACE
-    guard: bool = True
+    guard: bool = field(default=True, kw_only=True)
     forget: float | None = None
 
     name = "noisy-or"
     label = "noisy-or"
     summary = "draws panels of different experts and learns a model of their joint value"
-    streams = (RngStream.EXPLORE, RngStream.MODEL, *Distinct.streams)
-    derived = Distinct.derived
-    restarted = Distinct.restarted
-    keeps_windows = True
-    keeps_groups = True
+    streams = (RngStream.EXPLORE, RngStream.MODEL, RngStream.PANEL)
+    restarted = ("bounds",)
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "explore": SHARE,
@@ -284,14 +198,22 @@ class NoisyOr(base.Policy):
         """Only if every round explores."""
         return self.explore == 1
 
+    def bind_limits(self, problem: Problem, horizon: int | None = None) -> LimitRule:
+        """Return the limits for panels of the sizes that the problem allows."""
+        if problem.min_draws is None:
+            check_full_panels(problem, self.name)
+        fewest = problem.min_members
+        return bind_limits(problem, horizon, fewest, self.guard, Pace(self.pace, REHEARSAL_BATCH))
+
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> NoisyOrRule:
-        if self.explore > 0 and problem.needs_labels:
-            what = "rounds of exploration know no limits of some contexts or of each tenant"
-            raise PolicyError(what, remedy="use explore=0, or limits for all requests")
-        settings = Distinct(pace=self.pace, guard=self.guard)
-        explorer = bind_explorer(problem, horizon, settings, self.explore > 0)
+        limits = limits or self.bind_limits(problem, horizon)
+        sets, members = find_exploration(problem, limits, self.explore > 0)
         scale = compute_row_units(problem) / compute_price_units(problem)
         return NoisyOrRule(
             kind=panel_model.FEEDBACK_CODES[feedback],
@@ -300,11 +222,13 @@ class NoisyOr(base.Policy):
             growth=1.0 if self.forget is None else 2.0 ** (1.0 / self.forget),
             fewest=problem.min_members,
             most=min(problem.draws, problem.size),
-            A=explorer.guard.A * scale[:, None],
+            A=limits.A * scale[:, None],
             units=scale,
+            bounds=limits.rows["bound"].copy(),
             kept=CALENDAR_KEPT_SQUARES if problem.calendars else 1.0,
-            tenants=problem.has_tenants,
-            explorer=explorer,
+            all_limits=np.ones(len(scale), np.bool_),
+            members=members,
+            sets=sets,
         )
 
     def start(self, rule: NoisyOrRule, contexts: int = 1) -> NoisyOrState:
@@ -325,8 +249,8 @@ class NoisyOr(base.Policy):
             recent=np.zeros(RECENT_CONTEXTS, np.int64),
             model=panel_model.make_panel_model(rule.kind, contexts, K, rule.most),
             dual_prices=make_dual_prices(d),
-            curves=make_price_curves(d if rule.tenants else 0),
-            explorer=Distinct().start(rule.explorer, contexts),
+            curves=make_price_curves(d),
+            bounds=rule.bounds.copy(),
         )
 
     def max_contexts(self, size: int) -> int:
@@ -340,7 +264,6 @@ class NoisyOr(base.Policy):
             super().is_valid_state(rule, state)
             and bool(state.rounds[0] >= 0 and listed.all())
             and base.has_valid_counts(state.visits, state.drawn)
-            and Distinct().is_valid_state(rule.explorer, state.explorer)
         )
 
     def prices(self, problem: Problem, rule: NoisyOrRule, state: NoisyOrState) -> Floats:
@@ -358,14 +281,8 @@ class NoisyOr(base.Policy):
         """Return what the posterior mean expects of them, once enough rewards are known."""
         return panel_model.predict_random_panels(state.model, context, rule.most)
 
-    def derive(self, rule: NoisyOrRule, state: NoisyOrState) -> None:
-        """Compute the derived fields of `distinct`."""
-        Distinct().derive(rule.explorer, state.explorer)
-
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
-        """The budget is that of `distinct`; a rehearsal is due at once."""
-        parts = [BoundPolicy(x.problem, x.rule.explorer, x.state.explorer) for x in (old, new)]
-        Distinct().finish_migration(change, *parts)
+        """Let a rehearsal be due at once."""
         base.round_up_visits(new.state.rounds, new.rule.batch)
 
 

@@ -4,18 +4,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bylot.limits.budget import Budget, Guard, get_mean_rows
-from bylot.limits.guard import forecast_shortfall
+from bylot.limits.records import Limits
+from bylot.limits.request import View
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.scratch_arrays import scratch_floats
 from bylot.numerics.set_selection import choose_greedy_set, count_available
 from bylot.numerics.variates import Xoshiro, next_word, open_uniform_from_word
 from bylot.policies import panel_model
-from bylot.policies.distinct import DistinctRule, DistinctState
 from bylot.policies.dual_prices import DualPrices, fill_expert_prices, update_dual_prices
-from bylot.policies.panel_sizes import compute_least_costs
 from bylot.policies.price_curves import CURVE_PRICES, PriceCurves, draw_curve_price, note_panel
+from bylot.policies.set_distributions import SetTables
 
 REHEARSAL_BATCH = 10  # decisions between two rehearsals
 FIRST_REHEARSAL_PANELS, LATER_REHEARSAL_PANELS = 200, 10  # panels of a rehearsal
@@ -25,25 +24,22 @@ RECENT_CONTEXTS = 64  # last decisions whose contexts a rehearsal draws from
 
 class NoisyOrRule(NamedTuple):
     kind: int  # of feedback, by panel_model.FEEDBACK_CODES
-    explore: float  # share of rounds of `distinct`
+    explore: float  # share of rounds of exploration
     batch: int
     growth: float  # factor of variances per reward, from the half-life; 1: nothing is forgotten
     fewest: int  # members of a panel
     most: int
     A: Floats  # (d, K) the rows of the guard, in price units
     units: Floats  # (d,) row units over price units
+    bounds: Floats  # (d,) of the limits
     kept: float  # of the squares that shorten steps of prices, after each panel
-    tenants: bool  # has each tenant limits of its own?
-    explorer: DistinctRule
-
-    @property
-    def guard(self) -> Guard:
-        """The guard of both."""
-        return self.explorer.guard
+    all_limits: Bools  # (d,) of True
+    members: int  # of panels of exploration
+    sets: SetTables  # which these are drawn from
 
 
 class NoisyOrState(NamedTuple):
-    """A row per context, a shared belief, shared prices, and the state of `distinct`."""
+    """A row per context, a shared belief, and shared prices."""
 
     visits: Ints  # (X,)
     drawn: Ints  # (X, K) rounds in which i was a member
@@ -52,31 +48,20 @@ class NoisyOrState(NamedTuple):
     model: panel_model.PanelModel
     dual_prices: DualPrices
     curves: PriceCurves  # of limits for each tenant
-    explorer: DistinctState  # of its rounds; its budget is of all rounds
+    bounds: Floats  # (d,) in force at the last rehearsal
 
     @property
     def belief(self) -> panel_model.Posterior:
         """What panels miss."""
         return self.model.belief
 
-    @property
-    def budget(self) -> Budget:
-        """The budget of all rounds."""
-        return self.explorer.budget
-
-    @property
-    def bounds(self) -> Floats:
-        """(d,) in force."""
-        return self.explorer.bounds
-
 
 @jit_embedded
-def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
-    """(d, K) what a call of each expert costs on average, in price units."""
-    costs = state.explorer.budget.costs
-    if costs.plans[0] == 0:  # nothing was reported
+def get_price_rows(rule: NoisyOrRule, limits: Limits) -> Floats:
+    """Return (d, K) what a call of each expert costs on average, in price units."""
+    if limits.clock[0].settled == 0:  # nothing was reported
         return rule.A
-    rows: Floats = costs.means.copy()
+    rows: Floats = limits.means.copy()
     for j in range(rule.units.size):
         for i in range(rule.A.shape[1]):
             rows[j, i] *= rule.units[j]
@@ -87,6 +72,7 @@ def get_price_rows(rule: NoisyOrRule, state: NoisyOrState) -> Floats:
 def choose_best_set(
     rule: NoisyOrRule,
     state: NoisyOrState,
+    limits: Limits,
     x: int,
     factors: Floats,
     A: Floats,
@@ -98,7 +84,7 @@ def choose_best_set(
     factors: (K,) a row of `panel_model.sample_models`
     """
     prices, most = np.empty(factors.size), rule.most
-    fill_expert_prices(prices, state.dual_prices, A, get_counting_limits(state, x))
+    fill_expert_prices(prices, state.dual_prices, A, get_counting_limits(rule, limits, x))
     if available.size > 0:
         most = min(most, count_available(available))
     fewest = min(rule.fewest, most)
@@ -111,24 +97,20 @@ def choose_best_set(
 
 
 @jit
-def get_counting_limits(state: NoisyOrState, x: int) -> Bools:
-    """(d,) which limits count requests of context x."""
-    windows = state.explorer.budget.windows
-    return windows.by_context[x] if windows.by_context.shape[0] > 0 else windows.applies
+def get_counting_limits(rule: NoisyOrRule, limits: Limits, x: int) -> Bools:
+    """Return (d,) which limits count requests of context x."""
+    return limits.counts[x] if limits.counts.shape[0] > 0 else rule.all_limits
 
 
 @jit_embedded
-def mark_fixed_prices(rule: NoisyOrRule, state: NoisyOrState, x: int) -> Bools:
-    """(d,) the limits whose prices a panel of context x does not move: those that do not count it,
-    those that the available experts cannot satisfy, and those of tenants.
+def mark_fixed_prices(rule: NoisyOrRule, limits: Limits, x: int) -> Bools:
+    """Return (d,) the limits whose prices a panel of context x does not move: those that do not
+    count it, those that the available experts cannot satisfy, and those of tenants.
     """
-    budget, scoped = state.explorer.budget, rule.explorer.guard.windows.scoped
-    if not rule.tenants and budget.windows.by_context.shape[0] == 0:
-        return budget.short
-    counting = get_counting_limits(state, x)
-    fixed = budget.short.copy()
+    counting = get_counting_limits(rule, limits, x)
+    fixed = np.empty(counting.size, np.bool_)
     for j in range(fixed.size):
-        fixed[j] |= scoped[j] or not counting[j]
+        fixed[j] = limits.learned[j].short or limits.rows[j].column >= 0 or not counting[j]
     return fixed
 
 
@@ -147,23 +129,23 @@ def draw_recent_contexts(
 
 
 @jit_apart
-def rehearse_prices(
-    rule: NoisyOrRule, state: NoisyOrState, x: int, available: Bools, stream: Xoshiro
-) -> Xoshiro:
+def rehearse_prices(rule: NoisyOrRule, state: NoisyOrState, view: View, stream: Xoshiro) -> Xoshiro:
     """Every batch: fit prices to the model by panels that are chosen and charged, not played."""
-    s, dual, bounds = stream, state.dual_prices, state.explorer.bounds * rule.units
+    limits, x, available = view.limits, view.context, view.available
+    s, dual, bounds = stream, state.dual_prices, limits.bounds * rule.units
     if bounds.size > 0:
-        new = dual.moves[0] == 0 or (rule.tenants and state.curves.panels.max() == 0.0)
+        new = dual.moves[0] == 0 or (limits.columns > 0 and state.curves.panels.max() == 0.0)
         count = FIRST_REHEARSAL_PANELS if new else LATER_REHEARSAL_PANELS
         contexts, s = draw_recent_contexts(state, x, count, s)
         factors, s = panel_model.sample_models(state.model, contexts, rule.most, s)
-        A = get_price_rows(rule, state)
+        A = get_price_rows(rule, limits)
         for n in range(count):
-            members, s = choose_best_set(rule, state, contexts[n], factors[n], A, available, s)
-            fixed = mark_fixed_prices(rule, state, contexts[n])
+            at = contexts[n]
+            members, s = choose_best_set(rule, state, limits, at, factors[n], A, available, s)
+            fixed = mark_fixed_prices(rule, limits, at)
             update_dual_prices(dual, A, members, bounds, fixed, rule.kept)
-            if rule.tenants:
-                s = rehearse_curve(rule, state, n, contexts[n], factors[n], A, available, s)
+            if limits.columns > 0:
+                s = rehearse_curve(rule, state, limits, n, at, factors[n], A, available, s)
     return s
 
 
@@ -171,6 +153,7 @@ def rehearse_prices(
 def rehearse_curve(
     rule: NoisyOrRule,
     state: NoisyOrState,
+    limits: Limits,
     n: int,
     x: int,
     factors: Floats,
@@ -181,37 +164,27 @@ def rehearse_curve(
     """Choose a panel at another price of a limit for each tenant, and learn what it costs."""
     dual, s, turn = state.dual_prices, stream, state.rounds[0] + n
     for j in range(A.shape[0]):
-        if rule.explorer.guard.windows.scoped[j] and get_counting_limits(state, x)[j]:
+        if limits.rows[j].column >= 0 and get_counting_limits(rule, limits, x)[j]:
             price, place = dual.price[j], turn % CURVE_PRICES.size
             dual.price[j] = CURVE_PRICES[place]
-            members, s = choose_best_set(rule, state, x, factors, A, available, s)
+            members, s = choose_best_set(rule, state, limits, x, factors, A, available, s)
             note_panel(state.curves, A, j, place, members)
             dual.price[j] = price
     return s
 
 
 @jit_apart
-def fill_tenant_prices(rule: NoisyOrRule, state: NoisyOrState, stream: Xoshiro) -> Xoshiro:
+def fill_tenant_prices(
+    rule: NoisyOrRule, state: NoisyOrState, limits: Limits, stream: Xoshiro
+) -> Xoshiro:
     """Draw the prices of limits for each tenant by its bounds in force."""
     s = stream
     for j in range(rule.units.size):
-        if rule.explorer.guard.windows.scoped[j]:
+        if limits.rows[j].column >= 0:
             bits, s = next_word(s)
-            bound, u = state.explorer.bounds[j] * rule.units[j], open_uniform_from_word(bits)
+            bound, u = limits.bounds[j] * rule.units[j], open_uniform_from_word(bits)
             state.dual_prices.price[j] = draw_curve_price(state.curves, j, bound, u)
     return s
-
-
-@jit_embedded
-def forecast_available(rule: NoisyOrRule, state: NoisyOrState, available: Bools) -> None:
-    """Mark the limits that the available experts cannot satisfy, if some are unavailable."""
-    guard, budget, bounds = rule.explorer.guard, state.explorer.budget, state.explorer.bounds
-    if available.size > 0:
-        rows = get_mean_rows(guard, budget)
-        costs = compute_least_costs(rows, rule.fewest, rule.most, available)
-        forecast_shortfall(guard, budget, costs, bounds)
-    elif budget.alarm[0]:
-        forecast_shortfall(guard, budget, bounds, bounds)
 
 
 @jit_embedded
@@ -223,11 +196,13 @@ def note_context(state: NoisyOrState, x: int) -> None:
     state.rounds[0] += 1
 
 
-@jit
-def has_jumped(before: Floats, bounds: Floats, scoped: Bools) -> bool:
-    """Is any bound in force far from what it was, as in a new window of the calendar?"""
+@jit_apart
+def follow_bounds(state: NoisyOrState, limits: Limits) -> bool:
+    """Note the bounds in force, and return whether any has jumped, as in a new window."""
     jumped = False
-    for j in range(bounds.size):
-        low, high = min(before[j], bounds[j]), max(before[j], bounds[j])
-        jumped |= low >= 0.0 and high > MAX_BOUND_JUMP * low and not scoped[j]
+    for j in range(limits.rows.size):
+        low = min(state.bounds[j], limits.bounds[j])
+        high = max(state.bounds[j], limits.bounds[j])
+        jumped |= low >= 0.0 and high > MAX_BOUND_JUMP * low and limits.rows[j].column < 0
+        state.bounds[j] = limits.bounds[j]
     return jumped

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError, SurrogateWarning
+from bylot.limits.records import LimitRule
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
 from bylot.numerics.dispatch import dispatch_by_type, step
 from bylot.numerics.iid_sets import add_expected_costs, iid_inclusion
@@ -25,10 +27,10 @@ from bylot.numerics.sampling import (
 from bylot.numerics.scratch_arrays import make_draws, make_probabilities, no_floats, scratch_floats
 from bylot.numerics.simplex_projection import fill_halfspace_projection, project_onto_halfspace
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, Ticket
+from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind
 from bylot.policies.validation import SettingKind, check_iid_panels, is_positive_number, one_of
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy, ProblemChange
+from bylot.problem.change import ProblemChange
 from bylot.theory import context_rate, eta_star
 
 
@@ -222,8 +224,9 @@ def keep_available_halfspace(rule: OmdRule, state: OmdState, x: int, available: 
     return found.feasible
 
 
-@step(base.decide, OmdRule)
-def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: Bools) -> Ticket:
+@step(base.propose, OmdRule)
+def propose_omd(rule: OmdRule, state: OmdState, view: View, rng: RngKey) -> Proposal:
+    x, available = view.context, view.available
     dual, visits = state.dual, state.visits
     due = visits[x] % rule.batch == 0
     # (a, b) w follows the costs of what was played; it moves even if no reward comes.
@@ -245,8 +248,7 @@ def decide_omd(rule: OmdRule, state: OmdState, x: int, rng: RngKey, available: B
         share = fill_available_draws(draws, p, rule, state, x, rng, available)
     dual.rounds[0] += 1
     # The propensity takes long to compute: `draw_and_book` does it, the simulator does not.
-    none, unknown = no_floats(), np.nan
-    return Ticket(rng.t, x, draws, p, none, available, share, feasible, unknown, 1.0, False)
+    return Proposal(draws, p, no_floats(), share, 1.0, np.nan, feasible)
 
 
 @jit
@@ -299,13 +301,15 @@ def learn_draws(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -
 
 
 @step(base.compute_distribution, OmdRule)
-def compute_omd_distribution(rule: OmdRule, state: OmdState, x: int, available: Bools) -> Floats:
-    return restrict_distribution(state.q[x], available).copy()
+def compute_omd_distribution(rule: OmdRule, state: OmdState, view: View) -> Floats:
+    return restrict_distribution(state.q[view.context], view.available).copy()
 
 
 @step(base.compute_inclusion, OmdRule)
-def compute_omd_inclusion(rule: OmdRule, state: OmdState, ticket: Ticket) -> Floats:
-    q = restrict_distribution(state.q[ticket.context], ticket.available)
+def compute_omd_inclusion(rule: OmdRule, state: OmdState, view: View, ticket: Ticket) -> Floats:
+    if ticket.replaced:
+        return base.mark_members(ticket.draws, rule.rows.shape[1])
+    q = restrict_distribution(state.q[view.context], view.available)
     return iid_inclusion(q, rule.draws)
 
 
@@ -361,7 +365,11 @@ class Omd(base.Policy):
         return cls(dual=dual, **PLAIN_SETTINGS)
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> OmdRule:
         check_iid_panels(self.name, problem)
         if problem.surrogate_conflict is not None:
@@ -369,8 +377,8 @@ class Omd(base.Policy):
             what += f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "
             what += "least-violating point"
             remedy = "loosen these limits or lower the floor"
-            limits = problem.surrogate_conflict.limits
-            warnings.warn(SurrogateWarning(what, limits=limits, remedy=remedy), stacklevel=3)
+            named = problem.surrogate_conflict.limits
+            warnings.warn(SurrogateWarning(what, limits=named, remedy=remedy), stacklevel=3)
         peak = problem.peaks  # so that a change of unit changes no decision
         return OmdRule(
             draws=problem.draws,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
+from bylot.limits.request import Ticket
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.sampling import is_first_draw, select_first
@@ -19,7 +20,7 @@ from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
 from bylot.policies import noisy_or_posterior as posterior
 from bylot.policies import pooled_contexts, recent_belief, request_classes
-from bylot.policies.base import Feedback, FeedbackKind, Ticket
+from bylot.policies.base import Feedback, FeedbackKind
 from bylot.policies.noisy_or_posterior import Posterior as Posterior
 from bylot.policies.recent_belief import RecentBelief
 from bylot.policies.request_classes import RequestClasses

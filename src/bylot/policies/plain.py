@@ -6,20 +6,29 @@ it sees what a compiled policy sees. A round takes about 100 microseconds and it
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from bylot.errors import PolicyError
+from bylot.limits.records import LimitRule
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.dispatch import step
-from bylot.numerics.jit import Bools, Ints
+from bylot.numerics.jit import Ints
 from bylot.numerics.philox import RngKey, RngStream
-from bylot.numerics.set_selection import fill_draws_from_set
 from bylot.policies import base
-from bylot.policies.base import PLAIN_RULES, Feedback, FeedbackKind, Policy, Ticket, decide, learn
+from bylot.policies.base import (
+    PLAIN_RULES,
+    BoundPolicy,
+    Feedback,
+    FeedbackKind,
+    Policy,
+    learn,
+    note_played,
+    propose,
+)
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy
 
 PLAIN_METHODS = ("start", "decide", "learn")
 
@@ -29,8 +38,8 @@ class PlainPolicy(Protocol):
     """What an object needs to be played as a policy. Experts and contexts are numbers from 0.
 
     A play uses a copy of the object, which `start` prepares; the object itself stays as it is. What
-    it draws must come from `rng` only: a play then depends on its seed and on nothing else. It
-    has no guard: what it chooses is played, whatever the limits.
+    it draws must come from `rng` only: a play then depends on its seed and on nothing else. Unless
+    guard=False is given, the guard replaces a panel after which the limits could not be kept.
     """
 
     def start(self, problem: Problem, feedback: FeedbackKind) -> None:
@@ -66,21 +75,23 @@ class PlainState(NamedTuple):
 PLAIN_RULES.add(PlainRule)
 
 
-@step(decide, PlainRule)
-def decide_plain(
-    rule: PlainRule, state: PlainState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
-    """`decide`: ask the object, and check its answer."""
+@step(propose, PlainRule)
+def propose_plain(rule: PlainRule, state: PlainState, view: View, rng: RngKey) -> Proposal:
+    """`propose`: ask the object, and check its answer."""
     bits = np.random.Philox(counter=[0, rng.t, 0, 0], key=[rng.seed, RngStream.PLAIN.value])
+    available = view.available
     choice = np.flatnonzero(available) if available.size else np.arange(rule.size)
-    chosen = state.player[0].decide(int(context), choice.tolist(), np.random.Generator(bits))
+    chosen = state.player[0].decide(int(view.context), choice.tolist(), np.random.Generator(bits))
     members = check_panel_members(rule, chosen, choice)
-    draws = np.empty(rule.draws, np.int64)
-    fill_draws_from_set(draws, members)
-    state.visits[context] += 1
-    state.drawn[context, members] += 1
+    state.visits[view.context] += 1
     none = np.empty(0)
-    return Ticket(rng.t, int(context), draws, none, none, available, 1.0, True, np.nan, 1.0, False)
+    return Proposal(members, none, none, 1.0, 1.0, np.nan, True)
+
+
+@step(note_played, PlainRule)
+def note_plain(rule: PlainRule, state: PlainState, view: View, ticket: Ticket) -> None:
+    """`note_played`: count the members."""
+    state.drawn[ticket.context, np.unique(ticket.draws)] += 1
 
 
 @step(learn, PlainRule)
@@ -118,6 +129,7 @@ class PlainAdapter(Policy):
     """The policy that plays an object with `start`, `decide` and `learn`."""
 
     player: PlainPolicy
+    guard: bool = field(default=True, kw_only=True)
 
     name = "plain"
     label = "plain Python"
@@ -125,12 +137,20 @@ class PlainAdapter(Policy):
     streams = (RngStream.PLAIN,)
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
 
+    def find_fewest(self, problem: Problem) -> int:
+        """Return the smallest panel that the object may choose."""
+        return min(problem.min_draws or 1, problem.size)
+
     def to_settings(self) -> dict[str, Any]:
         what = f"a policy in plain Python ({type(self.player).__name__}) cannot be saved or served"
         raise PolicyError(what, remedy="write it as compiled steps: see CONTRIBUTING.md")
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> PlainRule:
         return PlainRule(problem.draws, problem.size, problem, feedback)
 
@@ -142,6 +162,9 @@ class PlainAdapter(Policy):
         return PlainState(*counts, player)
 
     def migrate(self, old: BoundPolicy, problem: Problem, rule: Any) -> Any:
+        """Return the state as it is if only the traffic is another: the object never learns it."""
+        if problem.replace(traffic=old.problem.traffic) == old.problem:
+            return old.state
         what = "a policy in plain Python cannot continue under another problem"
         raise PolicyError(what, remedy="make a new router")
 

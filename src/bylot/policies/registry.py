@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from bylot._text import find_similar
+from bylot._windows import WINDOW_WORDS
 from bylot.errors import (
     IgnoredFeedbackWarning,
     PolicyError,
@@ -63,7 +64,8 @@ class Auto:
         about pairs take too much memory, else `noisy-or`. If they cannot: `noisy-or`, if a minimum
         of members is declared and propensities are not needed, or one is above 1; else `tangent`.
         """
-        if problem.needs_labels:  # the only one that keeps them
+        kept = problem.full_conflict is None or problem.min_draws is not None
+        if problem.needs_labels and kept and not self.propensities:
             return POLICIES["noisy-or"]
         if problem.full_conflict is None:
             return POLICIES["noisy-or" if self.prefers_noisy_or(problem, feedback) else "distinct"]
@@ -116,31 +118,32 @@ def find_policy(policy: AnyPolicy) -> Policy | Auto:
     return parse_policy_spec(usual, policy) if colon else usual
 
 
-def resolve_policy(policy: AnyPolicy, problem: Problem, feedback: FeedbackKind = "panel") -> Policy:
-    """Return the policy that plays on a problem with this feedback, and resolve `auto`."""
+def resolve_policy(
+    policy: AnyPolicy,
+    problem: Problem,
+    feedback: FeedbackKind = "panel",
+    guard: bool | None = None,
+) -> Policy:
+    """Return the policy that plays on a problem with this feedback, and resolve `auto`.
+
+    guard: switch the guard on or off; None: as the policy says
+    """
     found = find_policy(policy)
     chosen = found.resolve(problem, feedback) if isinstance(found, Auto) else found
+    if guard is not None:
+        chosen = replace(chosen, guard=guard)
     check_kept_limits(chosen, problem)
     return chosen
 
 
 def check_kept_limits(policy: Policy, problem: Problem) -> None:
     """Refuse a policy that does not keep all kinds of limits of a problem."""
-    if problem.calendars and not policy.keeps_windows:
-        users = list_policies(lambda other: other.keeps_windows and getattr(other, "guard", True))
-        raise PolicyError(
-            f"{policy.name} does not keep limits per hour, day, week or month",
-            remedy=f"use one of {', '.join(users)}",
-        )
-    if problem.calendars and not getattr(policy, "guard", True):
-        what = "limits per hour, day, week or month need the guard, which is off"
-        raise PolicyError(what, remedy="use guard=true")
-    if problem.needs_labels and not policy.keeps_groups:
-        users = list_policies(lambda other: other.keeps_groups)
-        raise PolicyError(
-            f"{policy.name} does not keep limits of some contexts or of each tenant",
-            remedy=f"use {' or '.join(users)}",
-        )
+    if policy.guard or not (problem.calendars or problem.needs_labels):
+        return
+    kinds = f"limits per {WINDOW_WORDS}, of some contexts or of each tenant"
+    usual = " or ".join(list_policies(lambda other: type(other).guard))
+    what = f"{kinds} need the guard, which is off for {policy.name}"
+    raise PolicyError(what, remedy=f"use {policy.name}:guard=true, or {usual}, which have it on")
 
 
 def check_panel_size(policy: Policy | Auto, problem: Problem) -> None:
@@ -158,7 +161,7 @@ def describe_smaller_panels(policy: Policy | Auto, problem: Problem) -> SmallerP
     """Return a warning if `auto` plays panels of fewer members than were declared."""
     if isinstance(policy, Policy) or problem.full_conflict is None:
         return None
-    if problem.min_draws is not None or problem.needs_labels:  # declared; or refused
+    if problem.min_draws is not None:  # declared
         return None
     return SmallerPanelsWarning(
         f"panels of {problem.draws} different experts cannot keep {{limits}}, so panels may have "
@@ -213,7 +216,7 @@ def parse_policy_spec(usual: PolicyOrAuto, policy: str) -> PolicyOrAuto:
             raise PolicyError(f"policy {policy!r} gives {setting!r} twice; give each setting once")
         changes[setting] = parse_setting_value(text)
     check_setting_names(name, changes, [field.name for field in fields(usual)])
-    return replace(usual, **changes)
+    return replace(usual, **changes)  # type: ignore[arg-type]
 
 
 def parse_setting_value(text: str) -> SettingValue:
@@ -238,7 +241,9 @@ def check_setting_names(
         if setting not in settings:
             close = find_similar(setting, settings)
             meant = f"did you mean {close!r}? Its" if close else "its"
-            those = f"{meant} settings are {', '.join(settings)}" if settings else "it has none"
+            those = f"{meant} settings are {', '.join(settings)}"
+            if len(settings) == 1:
+                those = f"its only setting is {settings[0]}"
             more = "" if close else otherwise
             raise PolicyError(f"policy {policy!r} has no setting {setting!r}; {those}{more}")
 

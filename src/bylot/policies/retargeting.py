@@ -9,10 +9,11 @@ import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.limits.forecast import DAY_HOURS, compute_daily_requests
+from bylot.limits.records import point_to_limits
 from bylot.limits.windows import fill_tables, list_tables, needs_edges
 from bylot.numerics.jit import Ints, announce_compilation
-from bylot.policies.base import FeedbackKind, Policy
-from bylot.problem.change import BoundPolicy
+from bylot.policies.base import BoundPolicy, FeedbackKind, Policy
+from bylot.policies.binding import bind_policy, migrate_policy
 from bylot.problem.validation import MAX_TRAFFIC, MIN_TRAFFIC
 from bylot.problem.window_bounds import DAYS_PER_WINDOW, mark_totals
 
@@ -47,34 +48,39 @@ def retarget(
 
     None if bounds stay about the same, or the policy cannot be bound for it.
     """
-    problem, windows, totals = bound.problem, bound.state.budget.windows, mark_totals(bound.problem)
-    if not totals.any():
+    problem = bound.problem
+    totals = mark_totals(problem)
+    if bound.limits is None or not totals.any():
         return None
-    at = int(windows.now[0] + windows.offsets[windows.place[0]])
+    state = bound.limits.state
+    at = int(state.clock["now"][0] + state.offsets[state.windows["place"][0]])
     budgets = [limit for limit in problem.limits if limit.is_total]
     days = min(DAYS_PER_WINDOW[limit.per or ""] for limit in budgets)
-    daily = float(compute_daily_requests(windows.traffic, at, DAY_HOURS * days))
+    pointer = point_to_limits(*bound.limits)
+    daily = float(compute_daily_requests(pointer, at, DAY_HOURS * days))
     daily = min(max(float(f"{daily:.{TRAFFIC_DIGITS}g}"), MIN_TRAFFIC), MAX_TRAFFIC)
     other = problem.replace(traffic=daily)
     was, now = problem.bounds[totals], other.bounds[totals]
     if ((now <= MAX_BOUND_RATIO * was) & (was <= MAX_BOUND_RATIO * now)).all():
         return None
     try:
-        rule = policy.bind(other, horizon, feedback)
+        rule, limits = bind_policy(policy, other, horizon, feedback)
     except PolicyError:  # as a period too short for such bounds
         return None
     with announce_compilation(policy.name):
-        return BoundPolicy(other, rule, policy.migrate(bound, other, rule))
+        return migrate_policy(policy, bound, other, rule, limits)
 
 
 def fill_due_tables(bound: BoundPolicy, at: int) -> None:
     """Fill the tables of windows, if they end before this instant."""
-    windows = bound.state.budget.windows
-    if needs_edges(windows, at):
-        fill_tables(windows, list_tables(bound.problem.calendars, windows, at))
+    if bound.limits is not None and needs_edges(bound.limits.state, at):
+        state = bound.limits.state
+        fill_tables(state, list_tables(bound.problem.calendars, state, at))
 
 
 def find_stop(bound: BoundPolicy, times: Ints, start: int) -> int:
-    """The first round from here on before which a router would have something to do."""
-    last = int(bound.state.budget.windows.edges[:, -1].min())
+    """Return the first round from here on before which a router would have something to do."""
+    if bound.limits is None:
+        return times.size
+    last = int(bound.limits.state.edges[:, -1].min())
     return max(start + 1, int(np.searchsorted(times, last, side="left")))

@@ -96,17 +96,27 @@ def compute_mixture_costs(A: Floats, learned: SetTables, explore: SetTables, eps
 
 @jit
 def restrict_tables(
-    here: SetTables, explore: SetTables, m: int, eps: float, A: Floats, b: Floats, available: Bools
+    here: SetTables,
+    explore: SetTables,
+    m: int,
+    eps: float,
+    A: Floats,
+    b: Floats,
+    available: Bools,
+    narrow: bool,
 ) -> tuple[SetTables, SetTables, int]:
     """Restrict two distributions to the available experts; an empty mask stands for all.
 
     If renormalising alone would break a bound in force, the former is projected onto the bounds.
+
+    narrow: bounds may be other than those that the former was projected onto
     """
-    if available.size == 0:
+    if available.size == 0 and not narrow:
         return here, explore, m
-    m = min(m, count_available(available))
-    here = make_tables(conditional_poisson.restrict_logits(here.theta, available), m)
-    explore = make_tables(conditional_poisson.restrict_logits(explore.theta, available), m)
+    if available.size > 0:
+        m = min(m, count_available(available))
+        explore = make_tables(conditional_poisson.restrict_logits(explore.theta, available), m)
+    here = make_tables(conditional_poisson.restrict_logits(here.theta, available).copy(), m)
     if is_outside_bounds(compute_mixture_costs(A, here, explore, eps), b):
         theta, lam = here.theta, np.empty(b.size)
         kl_project(theta, here.pi, lam, theta, A, b, m, eps, explore.pi)
@@ -142,3 +152,20 @@ def compute_mixture_propensity(
     other = conditional_poisson.log_fixed_set_probability(members, explore.theta, explore.log_z[0])
     weight = 1.0 / ((1.0 - eps) + eps * math.exp(min(other - ours, MAX_EXPONENT)))
     return max(math.exp(ours - math.log(weight)), MIN_PROPENSITY), weight
+
+
+@jit
+def restrict_fixed_sets(sets: SetTables, m: int, available: Bools) -> tuple[SetTables, int]:
+    """Restrict a distribution to the available experts, and return the size of its sets."""
+    if available.size == 0:
+        return sets, m
+    m = min(m, count_available(available))
+    return make_tables(conditional_poisson.restrict_logits(sets.theta, available), m), m
+
+
+@jit
+def draw_fixed_set(sets: SetTables, m: int, rng: RngKey) -> tuple[Ints, float]:
+    """Draw a set, and return its probability too."""
+    members = conditional_poisson.draw_set(sets.table, sets.coins, m, rng, PANEL_STREAM)
+    log_p = conditional_poisson.log_fixed_set_probability(members, sets.theta, sets.log_z[0])
+    return members, max(math.exp(log_p), MIN_PROPENSITY)

@@ -6,25 +6,26 @@ policy of i.i.d. draws can share all but the projection: `bylot_paper.policies.s
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.limits.budget import Budget, Guard, get_mean_rows
-from bylot.limits.guard import bind_guard, forecast_shortfall, guard_panel, is_outside_bounds
-from bylot.limits.pacing import DEFAULT_PACE, Pace, fill_paced_bounds, make_pace
+from bylot.limits.binding import Pace, bind_limits, get_rows
+from bylot.limits.guard import is_outside_bounds
+from bylot.limits.pacing import DEFAULT_PACE, get_context_bounds, get_request_bounds
+from bylot.limits.records import LimitRule, Limits
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.limits.rows import ConstraintRows
 from bylot.numerics import iid_sets, sampling
 from bylot.numerics.conditional_poisson import fill_softmax, restrict_logits
 from bylot.numerics.dispatch import dispatch_by_type, step
 from bylot.numerics.embedded import jit_apart, jit_embedded
-from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import RngKey
-from bylot.numerics.scratch_arrays import borrow_row, scratch_floats
-from bylot.numerics.set_selection import fill_draws_from_set
+from bylot.numerics.scratch_arrays import borrow_row, no_floats, scratch_floats
 from bylot.policies import base, iid_limits, mirror_ascent
-from bylot.policies.base import Feedback, FeedbackKind, Ticket
+from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind
 from bylot.policies.change_detection import ChangeTest, detect_fall, make_change_test, note_reward
 from bylot.policies.member_belief import (
     MemberBelief,
@@ -36,7 +37,7 @@ from bylot.policies.member_belief import (
 )
 from bylot.policies.validation import check_iid_panels
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy, ProblemChange, has_same_pool
+from bylot.problem.change import ProblemChange, has_same_pool
 
 IID_DOUBT_BONUS = 0.5  # per standard deviation of what is believed about an expert
 MIN_IID_LOGIT = -10.0  # of theta at the start of a step, whose largest is 0
@@ -47,12 +48,12 @@ class TangentRule(NamedTuple):
     ascent: mirror_ascent.AscentSettings
     eps: float  # share of the exploration distribution
     explore: Floats  # (K,) f0
-    pace: Pace
-    guard: Guard
+    margin: float  # by which part independent draws can keep tighter limits
+    limits: int  # d
 
 
 class IidState(NamedTuple):
-    """A row per context, and the shared budget."""
+    """A row per context, and multipliers of all."""
 
     theta: Floats  # (X, K)
     q: Floats  # (X, K)
@@ -62,11 +63,9 @@ class IidState(NamedTuple):
     belief: MemberBelief  # not used if steps only get shorter
     change: ChangeTest  # not used if steps only get shorter
     multipliers: mirror_ascent.MultiplierAverage
-    budget: Budget
-    bounds: Floats  # (d,) in force
 
 
-def project_iid(rule: Any, state: Any, x: int, multipliers: Floats) -> None:
+def project_iid(rule: Any, state: Any, limits: Limits, x: int, multipliers: Floats) -> None:
     """Project theta and q of a context onto the constraint of the rule, and write multipliers.
 
     Compiled code picks the body by the type of the rule.
@@ -78,17 +77,18 @@ dispatch_by_type(project_iid)
 
 
 @step(project_iid, TangentRule)
-def project_tangent(rule: TangentRule, state: IidState, x: int, multipliers: Floats) -> None:
+def project_tangent(
+    rule: TangentRule, state: IidState, limits: Limits, x: int, multipliers: Floats
+) -> None:
     """`project_iid`: onto tangents of the bounds in force."""
-    rows = ConstraintRows(get_mean_rows(rule.guard, state.budget), state.bounds)
-    fill_paced_bounds(rows.b, rule.guard, state.budget, rule.pace)
+    rows = ConstraintRows(limits.means, get_context_bounds(limits, x))
     iid_limits.project_onto_tangents(
         state.theta[x], state.q[x], multipliers, rows, rule.draws, rule.eps, rule.explore
     )
 
 
 @jit_apart
-def move_iid(rule: Any, state: IidState, x: int) -> None:
+def move_iid(rule: Any, state: IidState, limits: Limits, x: int) -> None:
     """One step of mirror ascent, projected onto the constraint."""
     theta, q = state.theta[x], state.q[x]
     mirror_ascent.update_baseline(state.gradient, x, rule.ascent.memory)
@@ -97,9 +97,9 @@ def move_iid(rule: Any, state: IidState, x: int) -> None:
         add_doubt(rule, state, x)
     s = mirror_ascent.take_ascent_step(theta, rule.ascent, state.gradient, x, q)
     if not rule.ascent.monotone:
-        correct_course(rule, state, x)
-    lam = np.empty(state.bounds.size)
-    project_iid(rule, state, x, lam)
+        correct_course(rule, state, limits, x)
+    lam = np.empty(limits.rows.size)
+    project_iid(rule, state, limits, x, lam)
     mirror_ascent.add_multipliers(state.multipliers, lam, s)
     mirror_ascent.clamp_logits(theta, theta.max(), -np.inf, 0.0)
     sampling.fill_cumulative(q, state.mass[x])
@@ -121,11 +121,11 @@ def add_doubt(rule: Any, state: IidState, x: int) -> None:
 
 
 @jit
-def correct_course(rule: Any, state: IidState, x: int) -> None:
+def correct_course(rule: Any, state: IidState, limits: Limits, x: int) -> None:
     """Ask a better expert in the place of another, and start over after a fall of rewards."""
     theta, slope, prices = state.theta[x], state.gradient, np.zeros(state.theta.shape[1])
-    A, miss = get_mean_rows(rule.guard, state.budget), mirror_ascent.compute_miss(slope, x)
-    mirror_ascent.fill_priced_costs(prices, state.multipliers, A)
+    miss = mirror_ascent.compute_miss(slope, x)
+    mirror_ascent.fill_priced_costs(prices, state.multipliers, limits.means)
     asked = iid_sets.iid_inclusion(state.q[x], rule.draws)
     for i in range(prices.size):
         prices[i] /= rule.draws  # rows of tangents are divided by M
@@ -151,35 +151,26 @@ def compute_start_logits(explore: Floats) -> Floats:
 
 
 @jit
-def restrict_iid_distribution(
-    rule: Any, state: IidState, x: int, available: Bools
-) -> tuple[Floats, Floats]:
+def restrict_iid_distribution(rule: Any, state: IidState, view: View) -> tuple[Floats, Floats]:
     """q of a context over the available experts, and its running sums; an empty mask means all.
 
     If renormalising alone would break a bound in force, it is projected onto the bounds.
     """
-    if available.size == 0:
+    x, available, limits = view.context, view.available, view.limits
+    if available.size == 0 and not view.narrow:
         return state.q[x], state.mass[x]
-    theta = restrict_logits(state.theta[x], available)
+    theta = restrict_logits(state.theta[x], available).copy()
     explore = sampling.restrict_distribution(rule.explore, available)
     q, pi, mass = np.empty(theta.size), np.empty(theta.size), np.empty(theta.size)
     fill_softmax(pi, theta)
     mirror_ascent.fill_mixture(q, pi, rule.eps, explore)
-    A, M = get_mean_rows(rule.guard, state.budget), rule.draws
-    rows = ConstraintRows(A, state.bounds)
+    M = rule.draws
+    rows = ConstraintRows(limits.means, get_request_bounds(limits))
     if is_outside_bounds(iid_sets.expected_panel_costs(q, rows.A, M), rows.b):
         lam = np.empty(rows.b.size)
         iid_limits.project_onto_tangents(theta, q, lam, rows, M, rule.eps, explore)
     sampling.fill_cumulative(q, mass)
     return q, mass
-
-
-@jit
-def replace_draws(panel: sampling.IidDraws, members: Ints) -> None:
-    """Write the guard's panel into the draws; its members have probability 1."""
-    fill_draws_from_set(panel.draws, members)
-    for k in range(panel.probabilities.size):
-        panel.probabilities[k] = 1.0
 
 
 @jit_embedded
@@ -203,45 +194,31 @@ def add_set_score(gradients: Floats, ticket: Ticket, M: int, weight: float) -> N
 
 
 @jit_embedded
-def draw_panel(
-    rule: Any, state: IidState, x: int, rng: RngKey, available: Bools
-) -> tuple[sampling.IidDraws, bool]:
-    """M draws, and whether panels of the available experts would miss a limit."""
-    if available.size > 0 or state.budget.alarm[0]:  # else there is nothing to forecast or clear
-        return draw_available(rule, state, x, rng, available)
-    q, mass = borrow_row(state.q, x), borrow_row(state.mass, x)
-    return sampling.draw_iid(q, mass, rule.draws, rng), False
+def draw_panel(rule: Any, state: IidState, view: View, rng: RngKey) -> sampling.IidDraws:
+    """M draws from q of the available experts."""
+    if view.available.size > 0 or view.narrow:
+        return draw_available(rule, state, view, rng)
+    x = view.context
+    return sampling.draw_iid(borrow_row(state.q, x), borrow_row(state.mass, x), rule.draws, rng)
 
 
 @jit_apart
-def draw_available(
-    rule: Any, state: IidState, x: int, rng: RngKey, available: Bools
-) -> tuple[sampling.IidDraws, bool]:
-    """`draw_panel` where some are not available, or were not."""
-    q, mass = restrict_iid_distribution(rule, state, x, available)
-    costs = state.bounds
-    if available.size > 0:
-        A = get_mean_rows(rule.guard, state.budget)
-        costs = iid_sets.expected_panel_costs(q, A, rule.draws)
-    short = forecast_shortfall(rule.guard, state.budget, costs, state.bounds)
-    return sampling.draw_iid(q, mass, rule.draws, rng), short
+def draw_available(rule: Any, state: IidState, view: View, rng: RngKey) -> sampling.IidDraws:
+    """`draw_panel` where some are not available."""
+    q, mass = restrict_iid_distribution(rule, state, view)
+    return sampling.draw_iid(q, mass, rule.draws, rng)
 
 
-def decide_iid(rule: Any, state: IidState, context: int, rng: RngKey, available: Bools) -> Ticket:
-    """`decide`: a step every batch, then M draws, or the guard's panel in their place."""
-    if state.visits[context] % rule.ascent.batch == 0 or state.budget.windows.begun[0]:
-        move_iid(rule, state, context)
-    state.visits[context] += 1
-    panel, short = draw_panel(rule, state, context, rng, available)
-    admitted = guard_panel(rule.guard, state.budget, panel.draws, available)
-    replaced, propensity = admitted.replaced, 1.0
-    if replaced:
-        replace_draws(panel, admitted.members)
-    else:
-        propensity = base.compute_iid_propensity(panel.probabilities, panel.draws)
-    kept, none = admitted.kept and not short, state.bounds[:0]
+def propose_iid(rule: Any, state: IidState, view: View, rng: RngKey) -> Proposal:
+    """`propose`: a step every batch, then M draws."""
+    x = view.context
+    if state.visits[x] % rule.ascent.batch == 0 or view.begun:
+        move_iid(rule, state, view.limits, x)
+    state.visits[x] += 1
+    panel = draw_panel(rule, state, view, rng)
     draws, p = panel.draws, panel.probabilities
-    return Ticket(rng.t, context, draws, p, none, available, 1.0, kept, propensity, 1.0, replaced)
+    propensity = base.compute_iid_propensity(p, draws)
+    return Proposal(draws, p, no_floats(), 1.0, 1.0, propensity, True)
 
 
 def learn_iid(rule: Any, state: IidState, ticket: Ticket, feedback: Feedback) -> None:
@@ -259,25 +236,24 @@ def learn_iid(rule: Any, state: IidState, ticket: Ticket, feedback: Feedback) ->
         add_set_score(state.gradient.g, ticket, rule.draws, centered / rule.ascent.batch)
 
 
-def compute_iid_distribution(rule: Any, state: IidState, context: int, available: Bools) -> Floats:
+def compute_iid_distribution(rule: Any, state: IidState, view: View) -> Floats:
     """`compute_distribution`: q."""
-    q, _ = restrict_iid_distribution(rule, state, context, available)
+    q, _ = restrict_iid_distribution(rule, state, view)
     return q.copy()
 
 
-def compute_iid_inclusion(rule: Any, state: IidState, ticket: Ticket) -> Floats:
+def compute_iid_inclusion(rule: Any, state: IidState, view: View, ticket: Ticket) -> Floats:
     """`compute_inclusion`: 1 - (1 - q)^M, or the panel itself if the guard replaced the draw."""
     if ticket.replaced:
         return base.mark_members(ticket.draws, state.theta.shape[1])
-    q, _ = restrict_iid_distribution(rule, state, ticket.context, ticket.available)
+    q, _ = restrict_iid_distribution(rule, state, view)
     return iid_sets.iid_inclusion(q, rule.draws)
 
 
 def register_iid_steps(rule: type) -> None:
-    """Register the steps of a policy of i.i.d. draws; its rule has a `project_iid` of its own."""
-    step(base.decide, rule)(decide_iid)
+    """Register the steps of a policy of i.i.d. draws, which has a `project_iid` of its own."""
+    step(base.propose, rule)(propose_iid)
     step(base.learn, rule)(learn_iid)
-    mirror_ascent.register_budget(rule)
     step(base.compute_distribution, rule)(compute_iid_distribution)
     step(base.compute_inclusion, rule)(compute_iid_inclusion)
 
@@ -291,7 +267,7 @@ class IidPolicy(mirror_ascent.AscentPolicy):
     draws_iid = True
 
     def start(self, rule: Any, contexts: int = 1) -> IidState:
-        """The exploration distribution in every context, and a period with nothing spent."""
+        """The exploration distribution in every context."""
         explore = rule.explore
         logits = np.log(np.maximum(explore / explore.max(), np.exp(MIN_IID_LOGIT)))
         return IidState(
@@ -300,7 +276,7 @@ class IidPolicy(mirror_ascent.AscentPolicy):
             theta=np.tile(logits, (contexts, 1)),
             q=np.tile(explore, (contexts, 1)),
             mass=np.tile(np.cumsum(explore), (contexts, 1)),
-            **self.start_ascent(rule.guard, contexts),
+            **self.start_ascent(explore.size, rule.limits, contexts),
         )
 
     def is_valid_state(self, rule: Any, state: IidState) -> bool:
@@ -330,7 +306,7 @@ class Tangent(IidPolicy):
     """Settings of `tangent`: those of `Distinct`, with the same defaults."""
 
     pace: float | None = DEFAULT_PACE
-    guard: bool = True
+    guard: bool = field(default=True, kw_only=True)
     clip: bool = True
 
     name = "tangent"
@@ -339,21 +315,34 @@ class Tangent(IidPolicy):
         "draws independently, so that a panel may have fewer members, and learns the probabilities"
     )
 
-    def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
-    ) -> TangentRule:
+    def bind_limits(self, problem: Problem, horizon: int | None = None) -> LimitRule:
+        """Return the limits for panels of one member or more."""
         check_iid_panels(self.name, problem)
-        M, entropy = problem.draws, math.log(max(2, problem.size))
-        guard, margin = bind_guard(problem, horizon, fewest=1, on=self.guard)
-        margin, explore = iid_limits.find_iid_exploration(guard.rows, M, margin)
+        pace = Pace(self.pace, self.batch)
+        return bind_limits(problem, horizon, 1, self.guard, pace, full=False)
+
+    def bind(
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
+    ) -> TangentRule:
+        limits = limits or self.bind_limits(problem, horizon)
+        M = problem.draws
+        margin, explore = iid_limits.find_iid_exploration(get_rows(limits), M, limits.margin)
         return TangentRule(
             draws=M,
-            ascent=self.bind_ascent(entropy, clip=self.clip),
+            ascent=self.bind_ascent(math.log(max(2, problem.size)), clip=self.clip),
             eps=float(self.eps),
             explore=explore,
-            pace=make_pace(self.pace, margin, guard.A, min(M, problem.size), full=False),
-            guard=guard,
+            margin=margin,
+            limits=len(limits.rows),
         )
+
+    def find_margin(self, rule: TangentRule, limits: LimitRule) -> float:
+        """Return the margin of independent draws."""
+        return rule.margin
 
     def prices(self, problem: Problem, rule: TangentRule, state: IidState) -> Floats:
         """Averaged multipliers; a tangent row is divided by M."""

@@ -3,21 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.problem.limits import Limit
 from bylot.problem.problem import Problem
-
-
-class BoundPolicy(NamedTuple):
-    """A policy at work: the problem, the rule it was bound to, and its state."""
-
-    problem: Problem
-    rule: Any
-    state: Any
 
 
 def has_same_pool(old: Problem, new: Problem) -> bool:

@@ -10,8 +10,9 @@ import numpy as np
 
 from bylot._text import format_sizes, join_words
 from bylot.errors import InfeasibleLimits
-from bylot.problem.limits import LOWER, UPPER, Limit
+from bylot.problem.limits import LOWER, UPPER, Limit, list_contexts
 from bylot.problem.polytope import BOUND_TOLERANCE, LimitPolytope
+from bylot.problem.window_bounds import mark_totals
 
 if TYPE_CHECKING:
     from bylot.problem.problem import Problem
@@ -70,8 +71,8 @@ def list_counting_limits(limits: Sequence[Limit]) -> list[list[int]]:
     >>> list_counting_limits([at_most("usd", 2), at_most("usd", 3, where={"context": ["icu"]})])
     [[0], [0, 1]]
     """
-    contexts = [None, *dict.fromkeys(label for limit in limits for label in limit.where)]
-    found = (tuple(j for j, one in enumerate(limits) if one.counts(x)) for x in contexts)
+    contexts = [None, *list_contexts(limits)]
+    found = (tuple(j for j, limit in enumerate(limits) if limit.counts(x)) for x in contexts)
     return [list(places) for places in dict.fromkeys(found)]
 
 
@@ -237,15 +238,11 @@ def require_feasible(problem: "Problem") -> None:
 
     Budgets of the calendar can always be kept, by refusing requests.
     """
-    everything, budgets = reachable_polytope(problem), mark_budgets(problem.limits)
+    everything = reachable_polytope(problem)
+    totals = mark_totals(problem)
     for places in list_counting_limits(problem.limits):
-        kept = [j for j in places if j not in budgets]
+        kept = [j for j in places if not totals[j]]
         require_polytope(problem, everything.select(kept), [problem.limits[j] for j in kept])
-
-
-def mark_budgets(limits: Sequence[Limit]) -> set[int]:
-    """The places of budgets of the calendar."""
-    return {j for j, limit in enumerate(limits) if limit.is_total}
 
 
 def require_polytope(problem: "Problem", polytope: LimitPolytope, limits: Sequence[Limit]) -> None:

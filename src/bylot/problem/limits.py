@@ -15,8 +15,9 @@ from unicodedata import normalize
 import numpy as np
 
 from bylot.errors import ProblemError
-from bylot.numerics.jit import Floats
-from bylot.problem.calendar import Calendar, WindowName, check_per, check_zone
+from bylot.numerics.jit import Floats, Ints
+from bylot.problem.calendar import Calendar, WindowName, check_per, list_edges_until
+from bylot.problem.instants import check_zone
 
 if TYPE_CHECKING:
     from bylot.problem.problem import Problem
@@ -43,6 +44,7 @@ Where = Mapping[str, Sequence[str]] | None
 
 DEFAULT_WHEN_SPENT: WhenSpent = "cheapest"
 DEFAULT_ZONE = "UTC"
+PER_REQUEST = "request"  # what a bound without a window is per
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,12 @@ class Share(DerivedCost, key="share"):
 
     def __post_init__(self) -> None:
         if not isinstance(self.group, str) or not self.group:
-            remedy = "write share('junior', ['ann', 'bob'])"
-            expected = "a non-empty name"
-            raise ProblemError("group of a share", got=self.group, expected=expected, remedy=remedy)
+            raise ProblemError(
+                "group of a share",
+                got=self.group,
+                expected="a non-empty name",
+                remedy="write share('junior', ['ann', 'bob'])",
+            )
         for name, times in Counter(self.members).most_common(1):
             if times > 1:
                 what = f"share {self.group!r} names {name!r} {times} times"
@@ -167,23 +172,32 @@ class Limit:
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, str | DerivedCost):
-            remedy = "write at_most('usd', 2.0) or at_least(share('junior', ['ann']), 0.3)"
-            expected = "the name of a cost or a share"
-            raise ProblemError("cost of a limit", got=self.cost, expected=expected, remedy=remedy)
+            raise ProblemError(
+                "cost of a limit",
+                got=self.cost,
+                expected="the name of a cost or a share",
+                remedy="write at_most('usd', 2.0) or at_least(share('junior', ['ann']), 0.3)",
+            )
         if self.sign not in (UPPER, LOWER):
-            what, remedy = f"sign of the limit on {self.name!r}", "use at_most or at_least"
-            raise ProblemError(what, got=self.sign, expected="-1 or +1", remedy=remedy)
+            raise ProblemError(
+                f"sign of the limit on {self.name!r}",
+                got=self.sign,
+                expected="-1 or +1",
+                remedy="use at_most or at_least",
+            )
         self._check_window()
         if self.per_draw and self.is_derived and not self.bound <= 1:
-            expected, remedy = (
-                "a share of the draws from 0 to 1",
-                "write 0.04 for 4%, or per request",
+            raise ProblemError(
+                self.side,
+                got=self.bound,
+                expected="a share of the draws from 0 to 1",
+                remedy="write 0.04 for 4%, or per request",
             )
-            raise ProblemError(self.side, got=self.bound, expected=expected, remedy=remedy)
         object.__setattr__(self, "where", check_where(self.where, self.name))
         if self.scope is not None:
             self._check_scope()
-        value, advice = float_from_real(self.bound), None
+        value = float_from_real(self.bound)
+        advice = None
         if value is not None and (value == 0 or MIN_POSITIVE_COST <= value <= MAX_COST):
             object.__setattr__(self, "bound", value)
             return
@@ -231,8 +245,7 @@ class Limit:
             raise ProblemError(what, got=self.scope, expected="'tenant', or none for all requests")
         if self.per is None:
             what = f"the limit on {self.name!r} for each tenant has no window"
-            remedy = "add per='day', 'week' or 'month'"
-            raise ProblemError(what, remedy=remedy)
+            raise ProblemError(what, remedy="add per='day', 'week' or 'month'")
 
     @property
     def name(self) -> str:
@@ -250,14 +263,110 @@ class Limit:
         where = tuple(sorted(self.where))
         return LimitKey(self.name, self.sign, self.per or "", self.scope or "", where)
 
+    @property
+    def labels(self) -> tuple[str, str, str, str, str]:
+        """Cost, side, window, scope and contexts, as labels; no two limits of a problem share them.
+
+        >>> at_most("usd", 5, per="day", where={"context": ["icu", "er"]}).labels
+        ('usd', 'at_most', 'day', '', 'icu,er')
+        """
+        where = ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in self.where)
+        return self.name, self.side, self.per or PER_REQUEST, self.scope or "", where
+
+    @property
+    def path(self) -> str:
+        """The limit as command lines name it: "usd/day", "usd/request@icu,er"."""
+        where = f"@{','.join(self.where)}" if self.where else ""
+        return f"{self.name}/{self.per or PER_REQUEST}{'/tenant' * bool(self.scope)}{where}"
+
+    @property
+    def words(self) -> str:
+        """What the limit bounds: "usd per day", "usd per month for each tenant".
+
+        >>> at_most("usd", 5, per="day", where={"context": ["icu", "er"]}).words
+        'usd per day in icu, er'
+        """
+        window = "" if self.per is None else f" per {self.per}"
+        return f"{self.name}{window}{self.counted_words}"
+
+    @property
+    def counted_words(self) -> str:
+        """Which requests count, if not all together: " for each tenant", " in icu, er"."""
+        scope = " for each tenant" if self.scope else ""
+        return f"{scope} in {', '.join(self.where)}" if self.where else scope
+
+    def describe_unit(self, most: int | None = None) -> str:
+        """Say what the bound is for, if not for the average of all requests over a period.
+
+        Parameters
+        ----------
+        most : int, optional
+            The most contexts that are named; of more than these, only their number is.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> at_most("usd", 500, per="day").describe_unit(), at_most("usd", 2).describe_unit()
+        ('per day', '')
+        >>> at_least(share("partner", ["eve"]), 0.1, per="week").describe_unit()
+        'per decision in every week'
+        >>> limit = at_most(
+        ...     "usd", 20, per="month", scope="tenant", where={"context": ["icu", "er"]}
+        ... )
+        >>> limit.describe_unit(), limit.describe_unit(most=1)
+        ('per month for each tenant in icu, er', 'per month for each tenant in 2 contexts')
+        """
+        averaged = "" if self.per is None else f"per decision in every {self.per}"
+        many = most is not None and len(self.where) > most
+        shown = replace(self, where=(f"{len(self.where)} contexts",)) if many else self
+        return f"{f'per {self.per}' if self.is_total else averaged}{shown.counted_words}".lstrip()
+
+    @property
+    def window_settings(self) -> list[str]:
+        """What else is declared for its window: the zone and, of a budget, `when_spent`."""
+        return [] if self.per is None else [self.zone] + [self.when_spent] * self.is_total
+
+    @property
+    def charted_bound(self) -> float | None:
+        """The bound, if it is for the average of all requests, as charts show it."""
+        return None if self.is_total or self.scope or self.where else self.bound
+
+    @property
+    def some_context(self) -> str | None:
+        """A context whose requests count; None if those of all do."""
+        return next(iter(self.where), None)
+
     def counts(self, context: str | None) -> bool:
         """Whether the limit counts requests of a context, however its accents are coded."""
         return not self.where or (context is not None and normalize("NFC", context) in self.where)
 
     @property
+    def averages_all(self) -> bool:
+        """Whether the bound is for the average over all requests, at the end of periods."""
+        return self.per is None and not self.where
+
+    @property
     def calendar(self) -> Calendar | None:
         """The windows of the limit; None if it is for all requests."""
         return None if self.per is None else Calendar(self.per, self.zone)
+
+    def list_edges(self, first: int, last: int) -> Ints | None:
+        """List the instants at which its windows begin, and the end of the last.
+
+        Parameters
+        ----------
+        first, last : int
+            Instants of the first and of the last window.
+
+        Returns
+        -------
+        ndarray of int, optional
+            None if the limit has no windows.
+        """
+        return None if self.calendar is None else list_edges_until(self.calendar, first, last)
 
     @property
     def is_total(self) -> bool:
@@ -379,6 +488,11 @@ def check_where(given: object, name: str) -> tuple[str, ...]:
     if len(set(labels)) < len(labels):
         raise ProblemError(f"{what} names a context twice", remedy="name each once")
     return labels
+
+
+def list_contexts(limits: Iterable[Limit]) -> list[str]:
+    """List the contexts that limits are on, each of them once."""
+    return list(dict.fromkeys(name for limit in limits for name in limit.where))
 
 
 def check_limit_list(given: object) -> tuple[Limit, ...]:
@@ -523,8 +637,12 @@ def share(group: str, members: Iterable[str] | None = None) -> Share:
     at_least('junior', 0.3)
     """
     if isinstance(members, str):
-        what, remedy = f"members of share {group!r}", f"write share({group!r}, [{members!r}])"
-        raise ProblemError(what, got=members, expected="a list of names", remedy=remedy)
+        raise ProblemError(
+            f"members of share {group!r}",
+            got=members,
+            expected="a list of names",
+            remedy=f"write share({group!r}, [{members!r}])",
+        )
     if members is None:
         return Share(group)
     made = Share(group, tuple(members))

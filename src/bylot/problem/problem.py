@@ -202,6 +202,12 @@ class Problem:
         """The fewest members of a panel of different experts: `min_draws`, else M; at most K."""
         return min(self.min_draws or self.draws, self.size)
 
+    @property
+    def smallest_panel(self) -> int:
+        """The fewest members of a panel: one, if a budget allows that as it runs out."""
+        fewer = any(limit.when_spent == "fewer" for limit in self.limits)
+        return 1 if fewer else self.min_members
+
     @cached_property
     def rows(self) -> Floats:
         """The (d, K) costs under limit: row j is the cost of limit j."""
@@ -219,7 +225,7 @@ class Problem:
     @cached_property
     def calendars(self) -> tuple[Calendar, ...]:
         """The different windows of the calendar that limits are for."""
-        return tuple(dict.fromkeys(one.calendar for one in self.limits if one.calendar))
+        return tuple(dict.fromkeys(limit.calendar for limit in self.limits if limit.calendar))
 
     @cached_property
     def has_tenants(self) -> bool:
@@ -235,6 +241,26 @@ class Problem:
     def needs_labels(self) -> bool:
         """Whether it depends on the labels of a request which limits count it."""
         return self.has_tenants or self.has_groups
+
+    @cached_property
+    def needs_guard(self) -> bool:
+        """Whether only a guard can keep the limits: of windows, of each tenant or of contexts."""
+        return bool(self.calendars) or self.needs_labels
+
+    def at_traffic(self, traffic: float) -> "Problem":
+        """Return the problem at so many requests per day, which matter to windows only.
+
+        Parameters
+        ----------
+        traffic : float
+            The expected requests per day.
+
+        Returns
+        -------
+        Problem
+            This one, if no limit has windows of the calendar.
+        """
+        return self.replace(traffic=traffic) if self.calendars else self
 
     @cached_property
     def signs(self) -> Ints:

@@ -303,3 +303,10 @@ def suggest_known_name(
     most = MAX_OPEN_NAMES_LISTED if can_add else MAX_FIXED_NAMES_LISTED
     shown = ", ".join(map(repr, known[:most])) + (", ..." if len(known) > most else "")
     return f"the {what} are {shown}; use one of these{', or add it' if can_add else ''}"
+
+
+def suggest_counted_context(limit: Limit, names: Sequence[str]) -> str:
+    """Write the remedy if a limit counts requests of none of these contexts; empty if of some."""
+    if limit.some_context is None or any(map(limit.counts, names)):
+        return ""
+    return suggest_known_name(limit.some_context, names, "contexts", can_add=False)

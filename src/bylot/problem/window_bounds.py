@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bylot._windows import WINDOW_SIZES
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Bools, Floats
 from bylot.problem.limits import UPPER, Limit
@@ -17,8 +18,8 @@ from bylot.problem.polytope import LimitPolytope
 if TYPE_CHECKING:
     from bylot.problem.problem import Problem
 
-DAYS_PER_WINDOW = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 146_097 / 4_800}
-"""Days of an average window: 400 years have 146,097 days and 4,800 months."""
+DAYS_PER_WINDOW = {str(name): float(size.mean_days) for name, size in WINDOW_SIZES.items()}
+"""Days of an average window."""
 
 LEAST_ROOM = 0.05  # of what the cheapest panels cost, which a bound is above
 UNKNOWN_TRAFFIC_SHARE = 0.25  # of the way from the cheapest panels to random ones
@@ -46,7 +47,8 @@ def compute_request_bounds(problem: "Problem", one_tenant: bool = False) -> Floa
     least = find_least_costs(problem, totals, bounds)
     random = min(problem.draws, problem.size) * problem.rows.mean(axis=1)
     for j in np.flatnonzero(totals).tolist():
-        limit, floor = problem.limits[j], (1.0 + LEAST_ROOM) * least[j]
+        limit = problem.limits[j]
+        floor = (1.0 + LEAST_ROOM) * least[j]
         counted = replace(limit, scope=None) if one_tenant else limit
         requests = count_window_requests(counted, problem.traffic)
         if requests is None:
@@ -70,23 +72,6 @@ def count_window_requests(limit: Limit, traffic: float | None) -> float | None:
     return max(traffic * DAYS_PER_WINDOW[limit.per], 1.0)
 
 
-def name_request_cost(limit: Limit) -> str:
-    """What a limit bounds, in words: "usd per day", "usd per month for each tenant".
-
-    >>> from bylot.problem.limits import at_most
-    >>> name_request_cost(at_most("usd", 5, per="day", where={"context": ["icu", "er"]}))
-    'usd per day in icu, er'
-    """
-    window = "" if limit.per is None else f" per {limit.per}"
-    return f"{limit.name}{window}{name_counted_requests(limit)}"
-
-
-def name_counted_requests(limit: Limit) -> str:
-    """Which requests a limit counts, if not all together: " for each tenant", " in icu, er"."""
-    scope = " for each tenant" if limit.scope else ""
-    return f"{scope} in {', '.join(limit.where)}" if limit.where else scope
-
-
 def restate_per_request(problem: "Problem") -> "Problem":
     """The problem with limits on averages over all requests, at its traffic, for optima.
 
@@ -98,25 +83,30 @@ def restate_per_request(problem: "Problem") -> "Problem":
         return problem
     totals = [limit for limit in problem.limits if limit.is_total]
     if totals and problem.traffic is None:
-        what = f"{name_request_cost(totals[0])} has no bound per request"
+        what = f"{totals[0].words} has no bound per request"
         remedy = "give the requests per day: traffic=2000 in Python, traffic: 2000 in the problem "
         remedy += "file, or --traffic 2000"
         raise ProblemError(f"{what} while the traffic is not known", remedy=remedy)
-    costs, limits = dict(problem.costs), list(problem.limits)
+    costs = dict(problem.costs)
+    limits = list(problem.limits)
     bounds = compute_request_bounds(problem, one_tenant=True)
     for j, limit in enumerate(problem.limits):
         if limit.per is not None:
-            name = name_request_cost(limit)
-            costs[name] = problem.rows[j]
-            limits[j] = Limit(name, float(bounds[j]), limit.sign)
+            costs[limit.words] = problem.rows[j]
+            limits[j] = Limit(limit.words, float(bounds[j]), limit.sign)
     return problem.replace(costs=costs, limits=limits)
 
 
 def require_known_optimum(problem: "Problem") -> None:
-    """Refuse limits on some contexts, whose optimum is not known."""
-    if problem.has_groups:
+    """Refuse limits whose optimum is not known."""
+    if not has_known_optimum(problem):
         what = "the optimum of limits on some contexts is not known"
         raise ProblemError(what, remedy="leave `where` out to compare")
+
+
+def has_known_optimum(problem: "Problem") -> bool:
+    """Return whether optima are known: they are not under limits on some contexts."""
+    return not problem.has_groups
 
 
 def find_least_costs(problem: "Problem", totals: Bools, bounds: Floats) -> Floats:
@@ -124,8 +114,10 @@ def find_least_costs(problem: "Problem", totals: Bools, bounds: Floats) -> Float
 
     Budgets are weighed by the largest cost of each. Panels of M experts are tried first.
     """
-    K, others = problem.size, np.flatnonzero(~totals)
-    rows, most = problem.rows, min(problem.draws, problem.size)
+    K = problem.size
+    others = np.flatnonzero(~totals)
+    rows = problem.rows
+    most = min(problem.draws, problem.size)
     scaled = (rows[totals] / problem.peaks[totals, None]).sum(axis=0)
     for fewest in dict.fromkeys((most, problem.min_members, 1)):
         polytope = LimitPolytope(

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_number, join_words
-from bylot.limits.guard import get_period
+from bylot._windows import WINDOW_WORDS
+from bylot.errors import BylotError
+from bylot.limits.binding import get_period
 from bylot.problem import Problem
 from bylot.problem.limits import WhenSpent
 from bylot.problem.window_bounds import compute_request_bounds
@@ -30,6 +32,32 @@ WHEN_SPENT_TEXTS: dict[WhenSpent, str] = {
 REQUESTS_TOLERANCE = 1e-9  # relative: 0.3 pays for three panels of 0.1
 
 
+def require_windows(file: ProblemFile, remedy: str) -> None:
+    """Refuse a traffic for a problem without limits of the calendar."""
+    if not file.problem.calendars:
+        what = f"--traffic is for limits per {WINDOW_WORDS}, and the problem has none"
+        raise BylotError(what, remedy=remedy)
+
+
+def check_known_times(file: ProblemFile) -> None:
+    """Refuse limits of the calendar while nobody knows when requests arrive."""
+    if file.problem.calendars:
+        per, zone = file.problem.calendars[0]
+        what = f"the limits per {per} of {file.path} need to know when requests arrive"
+        example = f"per_day={file.problem.traffic or 2_000:g},start=2026-03-01,zone={zone}"
+        raise BylotError(what, remedy=f"add --traffic daily:{example}")
+
+
+def describe_when_kept(problem: Problem) -> str:
+    """Say when the limits of a problem hold: in windows, and at the end of periods."""
+    default = "" if problem.period else " (the default)"
+    held = f"at the end of every {get_period(problem, None):,} requests{default}"
+    if not problem.calendars:
+        return held
+    others = any(limit.per is None for limit in problem.limits)
+    return "in their windows of the calendar" + f", the others {held}" * others
+
+
 def find_window_data(written: WrittenLimit, problem: Problem) -> dict[str, Any] | None:
     """The window of a limit; None if it is for all requests.
 
@@ -44,8 +72,9 @@ def find_window_data(written: WrittenLimit, problem: Problem) -> dict[str, Any] 
     found: dict[str, Any] = {"per": limit.per, "zone": limit.zone}
     if not limit.is_total:
         return found
-    row, most = np.sort(problem.costs[limit.name]), None
-    cheapest = float(row[: count_smallest_panel(problem)].sum())
+    row = np.sort(problem.costs[limit.name])
+    most = None
+    cheapest = float(row[: problem.smallest_panel].sum())
     if cheapest > 0:
         most = math.floor(limit.bound / cheapest * (1 + REQUESTS_TOLERANCE))
     return {
@@ -58,18 +87,12 @@ def find_window_data(written: WrittenLimit, problem: Problem) -> dict[str, Any] 
     }
 
 
-def count_smallest_panel(problem: Problem) -> int:
-    """The fewest members of a panel: one, if a budget allows that as it runs out."""
-    fewer = any(limit.when_spent == "fewer" for limit in problem.limits)
-    return 1 if fewer else problem.min_members
-
-
 def describe_windows(file: ProblemFile, found: dict[str, Any]) -> list[str]:
     """A sentence or two on each limit of the calendar, and on each one on some contexts."""
     lines = []
-    for written, one in zip(file.limits, found["limits"], strict=True):
-        if one["window"] is not None:
-            parts = describe_window(file, written, one["window"])
+    for written, limit in zip(file.limits, found["limits"], strict=True):
+        if limit["window"] is not None:
+            parts = describe_window(file, written, limit["window"])
             lines.append(f"{written.words}, {' '.join(parts)}")
         elif written.limit.where:
             contexts = join_words(written.limit.where, "and")
@@ -103,29 +126,31 @@ def describe_window(
     file: ProblemFile, written: WrittenLimit, window: dict[str, Any]
 ) -> Iterator[str]:
     """What a limit means in its windows."""
-    per, zone = window["per"], f"by the calendar of {window['zone']}"
+    per = window["per"]
+    zone = f"by the calendar of {window['zone']}"
     limit = written.limit
     if not limit.is_total:
         whose = " of the tenant" if limit.scope else ""
         counted = f" in {join_words(limit.where, 'and')}" if limit.where else ""
         yield f"{zone}: the average over the requests{whose}{counted} of each {per}."
         return
-    requests, most = window["requests"], window["most_requests"]
+    requests = window["requests"]
+    most = window["most_requests"]
     meaning = "what that is per request is learned from the requests (or give --traffic)"
     if limit.scope:
         meaning = "what it means per request depends on the tenant's own requests"
     elif limit.where:
         meaning = "what that is per request is learned from the requests that count"
     if requests is not None:
-        share, traffic = format_number(window["per_request"]), file.problem.traffic
-        meaning = f"{share} per request at {format_number(traffic)} requests per day"
+        share = format_number(window["per_request"])
+        meaning = f"{share} per request at {format_number(file.problem.traffic)} requests per day"
         if per != "day":
             meaning += f", {format_number(requests)} per {per}"
     yield f"{zone}: {meaning}."
     if most is None:
         yield "The cheapest panel costs nothing, so it is never spent."
         return
-    panel = f"The cheapest panel, of {count_smallest_panel(file.problem)},"
+    panel = f"The cheapest panel, of {file.problem.smallest_panel},"
     count = f"at most {most:,} request{'s' * (most != 1)} per {per}"
     count += " of a tenant" if limit.scope else ""
     yield f"{panel} costs {format_number(window['cheapest_panel'])}, so it suffices for {count};"

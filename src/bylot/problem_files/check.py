@@ -9,7 +9,7 @@ import numpy as np
 from bylot import policies
 from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.errors import InfeasibleProblemFile, ProblemError
-from bylot.limits import guard
+from bylot.limits import binding
 from bylot.limits import rows as limit_rows
 from bylot.limits.schedule import find_shortest_period
 from bylot.policies import noisy_or
@@ -29,8 +29,8 @@ def check_problem(file: ProblemFile) -> dict[str, Any]:
     problem = file.problem
     with file.document.locate_errors("draws"):
         check_panel_size(policies.Auto(), problem)
-    distinct, noisy = check_distinct(problem), check_noisy_or(file)
-    applies = noisy["applies"] if find_group_refusal(problem) else distinct["applies"]
+    distinct, noisy = check_full_panels(problem), check_noisy_or(file)
+    applies = noisy["applies"] if problem.needs_labels else distinct["applies"]
     contexts = f",contexts={len(file.contexts)}" if len(file.contexts) > 1 else ""
     auto = {
         spec: policies.policy_to_data(policies.resolve_policy(spec, problem))["name"]
@@ -88,7 +88,7 @@ def find_limit_promises(problem: Problem, default: str) -> list[dict[str, Any]]:
     """
     fewest = {policies.Tangent.name: 1, policies.NoisyOr.name: problem.min_members}
     sizes = fewest.get(default, min(problem.draws, problem.size)), problem.min_members
-    found = {size: guard.find_promises(problem, size) for size in set(sizes)}
+    found = {size: binding.find_promises(problem, size) for size in set(sizes)}
     pairs = zip(*(found[size] for size in sizes), strict=True)
     return [{"promise": one, "noisy_or_promise": two} for one, two in pairs]
 
@@ -139,10 +139,10 @@ def limits_in_conflict(file: ProblemFile, conflict: Conflict | None) -> list[Wri
 
 def find_looser_limits(file: ProblemFile) -> Iterator[WrittenLimit]:
     """Each limit with the nearest tried bound that lets `distinct` run, the others unchanged; with
-    limits of some contexts or of each tenant, which it does not keep, `noisy-or`.
+    limits of some contexts or of each tenant `noisy-or`, the default there.
     """
     problem = file.problem
-    check = check_panels if find_group_refusal(problem) else check_distinct
+    check = check_panels if problem.needs_labels else check_full_panels
     for limit in file.limits:
         full = find_average_range(problem, full_panels_polytope(problem), limit.limit)
         if full is None or limit.limit.is_total:  # requests are refused before it is exceeded
@@ -165,7 +165,7 @@ def find_joint_limits(file: ProblemFile) -> list[WrittenLimit]:
     enough. These are the limits that no panel of the smallest number of members keeps.
     """
     problem, fewest, changed = file.problem, file.problem.min_members, {}
-    check = check_panels if find_group_refusal(problem) else check_distinct
+    check = check_panels if problem.needs_labels else check_full_panels
     for written, row in zip(file.limits, problem.rows, strict=True):
         limit, costs = written.limit, np.sort(row)
         upper = limit.sign == UPPER
@@ -194,18 +194,6 @@ def policy_check_data(
     return {"applies": not reason, **parts}
 
 
-def find_group_refusal(problem: Problem) -> str:
-    """Why most policies cannot run: limits of some contexts or of each tenant; empty if none is."""
-    counted_apart = problem.has_groups or problem.has_tenants
-    return "it does not keep limits of some contexts or of each tenant" if counted_apart else ""
-
-
-def check_distinct(problem: Problem) -> dict[str, Any]:
-    """Check a policy that always asks M different experts."""
-    reason = find_group_refusal(problem)
-    return policy_check_data(reason) if reason else check_full_panels(problem)
-
-
 def check_full_panels(problem: Problem) -> dict[str, Any]:
     """Check whether panels of M different experts keep the limits."""
     if problem.full_conflict is None:
@@ -215,9 +203,9 @@ def check_full_panels(problem: Problem) -> dict[str, Any]:
 
 def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
     """Check a policy with a guard, whose panels have so many members or more."""
-    rows, period = limit_rows.make_constraint_rows(problem), guard.get_period(problem, None)
-    space = guard.find_common_point(problem, fewest, rows)
-    judged = [j for j, one in enumerate(problem.limits) if one.per is None and not one.where]
+    rows, period = limit_rows.make_constraint_rows(problem), binding.get_period(problem, None)
+    space = binding.find_common_point(problem, fewest, rows)
+    judged = [j for j, limit in enumerate(problem.limits) if limit.averages_all]
     rows = limit_rows.ConstraintRows(rows.A[judged], rows.b[judged])
     shortest, reason = find_shortest_period(rows, space.quota), ""
     if shortest == math.inf:
@@ -229,7 +217,7 @@ def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
 
 def check_tangent(problem: Problem) -> dict[str, Any]:
     """Check the policy that draws with replacement under a guard."""
-    if reason := find_group_refusal(problem) or find_iid_refusal(problem):
+    if reason := find_iid_refusal(problem):
         return policy_check_data(reason)
     return check_guarded(problem, fewest=1)
 
@@ -286,7 +274,7 @@ def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, st
             f"once and {name} could keep them{at * bool(file.problem.calendars)}"
         )
     if any(one.limit.per is None for one in file.limits) and checks[name]["margin"] is not None:
-        shortest, period = checks[name]["shortest_period"], guard.get_period(file.problem, None)
+        shortest, period = checks[name]["shortest_period"], binding.get_period(file.problem, None)
         numbers["shortest period"] = "none: no period can be guaranteed"
         if shortest is not None:
             numbers["shortest period"] = (

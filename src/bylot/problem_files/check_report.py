@@ -4,44 +4,40 @@ from typing import Any
 
 from bylot import policies
 from bylot._text import format_labels, format_sizes, format_table, join_words
-from bylot.limits import guard
 from bylot.limits.report import describe_promise
 from bylot.policies.registry import describe_smaller_panels
 from bylot.problem.limits import UPPER
-from bylot.problem.window_bounds import name_counted_requests
-from bylot.problem_files.calendar_check import describe_windows
-from bylot.problem_files.check import find_group_refusal, format_looser_limit, limits_in_conflict
+from bylot.problem_files.calendar_check import describe_when_kept, describe_windows
+from bylot.problem_files.check import format_looser_limit, limits_in_conflict
 from bylot.problem_files.problem_file import ProblemFile
+from bylot.problem_files.written_limit import WrittenLimit
 
 REPORTED_MEMORY_BYTES = 2**20
 
 
 def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str:
     """The check as text: four numbers; details are the problem, tables, and what they mean."""
-    lead, windows = format_labels(found["summary"]), describe_windows(file, found)
+    lead = format_labels(found["summary"])
+    windows = describe_windows(file, found)
     smaller = describe_smaller_panels(policies.Auto(), file.problem)
     looser = [f"Warning: {smaller.explain(file.format_limit)}."] if smaller else []
     looser += describe_looser_limits(found)
     if not details:
         more = "Use --details for costs, groups, and the range and the promise of each limit."
         return "\n".join([*lead, *windows, *looser, more])
-    problem, (low, high) = file.problem, file.rewards
+    problem = file.problem
+    low, high = file.rewards
     source = f" (from {file.csv})" if file.csv else ""
-    default = "" if problem.period else " (the default)"
     sizes = format_sizes(problem.min_draws or problem.draws, problem.draws)
-    held = f"at the end of every {guard.get_period(problem, None):,} requests{default}"
-    if problem.calendars:
-        others = any(limit.per is None for limit in problem.limits)
-        held = "in their windows of the calendar" + f", the others {held}" * others
     head = [
         f"{file.path}: {problem.size} experts{source}, {sizes} drawn for each request",
-        f"rewards from {low:g} to {high:g}; the limits hold {held}",
+        f"rewards from {low:g} to {high:g}; the limits hold {describe_when_kept(problem)}",
     ]
     if file.contexts:
         shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
         head.append(f"contexts and their shares of the requests: {shares}")
     tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
-    promised = [*windows, *describe_promises(found)]
+    promised = [*windows, *describe_promises(file, found)]
     lines = [*describe_limits(file), *promised, *looser, *describe_auto(file, found)]
     return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
 
@@ -64,7 +60,7 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
             cells += [f"{end:.4g}" for end in ends]
         cells += [""] * (6 - len(cells)) + ["" if line is None else str(line)]
         note = "implied by the others" if redundant else ""
-        name = f"{limit.name} {limit.side}{name_counted_requests(limit)}"
+        name = f"{limit.name} {limit.side}{limit.counted_words}"
         limits.append((name, *cells, note))
     checks = [
         (
@@ -103,7 +99,7 @@ def describe_limits(file: ProblemFile) -> list[str]:
     if problem.min_draws is not None and problem.min_draws < problem.draws:
         sizes = format_sizes(problem.min_draws, problem.draws)
         lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
-    if problem.calendars or problem.has_groups:
+    if not all(limit.averages_all for limit in problem.limits):
         return lines
     verdict = "feasible: omd can keep them"
     if surrogate:
@@ -111,29 +107,24 @@ def describe_limits(file: ProblemFile) -> list[str]:
     return [*lines, f"The paper's surrogate of the limits is {verdict}."]
 
 
-def describe_promises(found: dict[str, Any]) -> list[str]:
-    """What policies with a guard promise for which limits."""
-    name, limits = policies.NoisyOr.name, found["limits"]
+def describe_promises(file: ProblemFile, found: dict[str, Any]) -> list[str]:
+    """Describe what policies with a guard promise for which limits."""
+    name = policies.NoisyOr.name
+    limits = list(zip(file.limits, found["limits"], strict=True))
     lines = list_promises(limits, "promise")
-    other = [one for one in limits if one["noisy_or_promise"] != one["promise"]]
+    other = [pair for pair in limits if pair[1]["noisy_or_promise"] != pair[1]["promise"]]
     if found["policies"][name]["applies"]:
         lines += [f"With {name}, {line}" for line in list_promises(other, "noisy_or_promise")]
     return lines
 
 
-def list_promises(limits: list[dict[str, Any]], key: str) -> list[str]:
-    """A sentence for each promise, after the limits that have it; groups have no largest costs."""
+def list_promises(limits: list[tuple[WrittenLimit, dict[str, Any]]], key: str) -> list[str]:
+    """List a sentence for each promise, after the limits that have it."""
     by_sentence: dict[str, list[str]] = {}
-    for one in limits:
-        name = f"{one.get('cost') or one['group']} {'at_most' if 'at_most' in one else 'at_least'}"
-        if one["window"] is not None:
-            name += f" per {one['per']}"
-            name += " for each tenant" * ("scope" in one)
-        if "where" in one:
-            name += f" in {', '.join(one['where']['context'])}"
-        window = "period" if one["window"] is None else one["per"]
-        sentence = describe_promise(one[key], window, has_costs="group" not in one)
-        by_sentence.setdefault(sentence, []).append(name)
+    for (limit, *_), data in limits:
+        words = f"{limit.name} {limit.side}{limit.words.removeprefix(limit.name)}"
+        sentence = describe_promise(data[key], limit.per or "period", not limit.is_derived)
+        by_sentence.setdefault(sentence, []).append(words)
     return [f"{join_words(names, 'and')}: {text}." for text, names in by_sentence.items()]
 
 
@@ -170,12 +161,7 @@ def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
         line += f"; with scores of members or winners, {first} selects {judged}"
     lines, name = [f"{line}."], policies.NoisyOr.name
     posterior = found["policies"][name]
-    if posterior["applies"] and find_group_refusal(file.problem):
-        lines.append(
-            f"{name} records no propensities: it does not explore under limits of some contexts or "
-            "of each tenant."
-        )
-    elif posterior["applies"]:
+    if posterior["applies"]:
         lines.append(
             f"{name} records propensities only in rounds that it sets aside for exploration "
             f"({name}:explore=0.02); its log can be evaluated with these."

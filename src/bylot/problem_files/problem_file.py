@@ -11,8 +11,7 @@ from bylot._text import format_number, join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
-from bylot.problem.limits import MAX_COST
-from bylot.problem.window_bounds import name_request_cost
+from bylot.problem.limits import MAX_COST, list_contexts
 from bylot.problem_files.document import Document, format_yaml, read_document
 from bylot.problem_files.experts import Group, read_expert_list
 from bylot.problem_files.schema import EXPERT_KEYS, NAME_RULE, SCHEMA, check_value, is_readable_name
@@ -85,7 +84,7 @@ class ProblemFile:
             if written.limit.key == limit.key:
                 bound = limit.bound / (self.problem.draws if written.per == "draw" else 1)
                 return f'"{written._replace(written=bound).words}"'
-        restated = {(name_request_cost(one.limit), one.limit.sign): one for one in self.limits}
+        restated = {(one.limit.words, one.limit.sign): one for one in self.limits}
         return f'"{restated[limit.name, limit.sign].words}"'  # its bound is per request
 
     def at_traffic(self, traffic: float | None) -> "ProblemFile":
@@ -260,8 +259,7 @@ def write(problem: Problem) -> str:
             what = f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}"
             raise ProblemError(what, remedy="limit a cost with these numbers instead")
     costs = [name for name in problem.costs if name not in shares or name in limited]
-    contexts = dict.fromkeys(name for limit in problem.limits for name in limit.where)
-    for name in (*problem.experts, *problem.costs, *contexts):
+    for name in (*problem.experts, *problem.costs, *list_contexts(problem.limits)):
         if not is_readable_name(name):
             raise ProblemError("name", got=name, expected=NAME_RULE)
         if name in EXPERT_KEYS and name in costs:

@@ -8,15 +8,19 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bylot._text import find_similar, format_number
 from bylot.outcome_tables.sheets import quote_field
 from bylot.problem import Limit, Share, share
-from bylot.problem.calendar import WINDOW_NAMES, check_zone
+from bylot.problem.calendar import WINDOW_NAMES
+from bylot.problem.instants import check_zone
 from bylot.problem.limits import LOWER, UPPER, WINDOW_FIELDS, Where, check_where
 from bylot.problem.validation import suggest_known_name
-from bylot.problem.window_bounds import count_window_requests, name_counted_requests
+from bylot.problem.window_bounds import count_window_requests
 from bylot.problem_files.document import Document, Keys
 from bylot.problem_files.experts import Entry, ExpertList, as_list, check_members
+from bylot.problem_files.schema import SCHEMA, check_value
 
 
 class WrittenLimit(NamedTuple):
@@ -35,16 +39,18 @@ class WrittenLimit(NamedTuple):
         return self._replace(limit=self.limit.at(self.to_bound(written, draws)), written=written)
 
     def at_traffic(self, traffic: float | None, **changes: Any) -> "WrittenLimit":
-        """The same at so many requests per day; None: they are not known. A limit with changes
-        would count them.
+        """Return the same at so many requests per day, which a limit with `changes` would count.
+
+        None: they are not known.
         """
         return self._replace(
             requests=count_window_requests(replace(self.limit, **changes), traffic)
         )
 
     def to_bound(self, written: float, draws: int) -> float:
-        """The bound of the limit for one in the unit of the file: per draw, the decimal product,
-        rounded once.
+        """Return the bound of the limit for a bound in the unit of the file.
+
+        Per draw, it is the decimal product, rounded once.
         """
         return float(Decimal(repr(written)) * (draws if self.per == "draw" else 1))
 
@@ -55,11 +61,25 @@ class WrittenLimit(NamedTuple):
         return draws if self.per == "draw" else 1
 
     @property
+    def window_data(self) -> dict[str, Any] | None:
+        """The window, and how many requests one has on average; None without a window."""
+        if self.limit.per is None:
+            return None
+        return {
+            "per": self.limit.per,
+            "zone": self.limit.zone,
+            "when_spent": self.limit.when_spent if self.limit.is_total else None,
+            "requests": self.requests,
+        }
+
+    @property
     def per_words(self) -> str:
-        """What the bound is per, and of which requests: "per day", of a share "per request in every
-        week", "per month for each tenant", "per request in icu".
+        """What the bound is per, and of which requests.
+
+        So "per day", of a share "per request in every week", "per month for each tenant", "per
+        request in icu".
         """
-        requests = name_counted_requests(self.limit)
+        requests = self.limit.counted_words
         if self.limit.per is not None and not self.limit.is_total:
             return f"per request in every {self.per}{requests}"
         return f"per {self.per}{requests}"
@@ -83,6 +103,23 @@ class WrittenLimit(NamedTuple):
         side = self.limit.side.replace("_", " ")
         bound = format_number(self.written) if self.limit.per else f"{self.written:.4g}"
         return f"{self.limit.name} {side} {bound} {self.per_words}"
+
+
+def read_tenant_limits(given: Sequence[Entry]) -> tuple[Limit, ...]:
+    """Read the own bounds of a tenant, as files write limits; scope tenant is implied."""
+    entries = [{**entry, "scope": entry.get("scope", "tenant")} for entry in given]
+    document = Document(data={"limits": entries, "draws": 1})
+    check_value(document, ("limits",), entries, SCHEMA["properties"]["limits"])
+    for n, entry in enumerate(entries):
+        if "cost" not in entry:
+            what = "a tenant can have its own bounds of budgets only"
+            raise document.error(("limits", n), what, remedy="name a cost")
+        if entry.get("per") not in WINDOW_NAMES:
+            expected = " or ".join(WINDOW_NAMES)
+            raise document.error(("limits", n), f"limits[{n}].per", expected=expected)
+    costs = {entry["cost"]: np.empty(0) for entry in entries}  # the router knows which exist
+    pool = ExpertList((), costs, {}, None)
+    return tuple(written.limit for written in read_limits(document, document.data, pool))
 
 
 def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iterator[WrittenLimit]:

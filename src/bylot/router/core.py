@@ -5,38 +5,41 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from bylot.errors import BudgetSpent, DecisionError, PolicyError, TenantError, TooManyContexts
-from bylot.limits import budget, settlement, substitutes
-from bylot.limits.forecast import shift_traffic
-from bylot.limits.tenants import Tenants, TenantWindow, check_tenant_name
-from bylot.limits.windows import (
-    begin_new_windows,
-    fill_groups,
-    fill_tables,
-    list_tables,
-    needs_edges,
-)
+from bylot.errors import DecisionError, PolicyError, TenantError, TooManyContexts
+from bylot.limits import entries, settlement, substitutes
+from bylot.limits.ledger import ARCHIVED, EVERYBODY
+from bylot.limits.migrate import begin_windows
+from bylot.limits.records import LimitTables
+from bylot.limits.request import Ticket, View
+from bylot.limits.tenants import Tenants, TenantWindow, check_tenant_name, continue_tenants
+from bylot.limits.window_status import make_spent_error
+from bylot.limits.windows import fill_tables, list_due_tables, note_context_label
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.numerics.philox import RngKey
 from bylot.policies import compiled_handle as compiled
 from bylot.policies import retargeting
-from bylot.policies.base import NO_SCORES, NO_WINNER, Policy, Ticket
+from bylot.policies.base import NO_SCORES, NO_WINNER, BoundPolicy, Policy
+from bylot.policies.binding import (
+    BoundRules,
+    bind_policy,
+    migrate_policy,
+    point_to,
+    start_policy,
+)
 from bylot.policies.registry import check_kept_limits
 from bylot.policies.validation import RunConfig, check_run_config
-from bylot.problem import Limit, Problem
-from bylot.problem.calendar import find_window, format_instant
-from bylot.problem.change import BoundPolicy, has_same_pool
+from bylot.problem import Problem
+from bylot.problem.change import has_same_pool
 from bylot.problem.validation import suggest_known_name
 from bylot.router import price_average
 from bylot.router.price_average import PriceAverage
 
-OF_HANDLE = ("_handle", "_entries")  # what `_set_state` makes of the state
+OF_HANDLE = ("_handle", "_entries", "pointer")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 NO_FLOATS: Floats = np.empty(0)
 CostsByName = Mapping[str, float]
@@ -77,12 +80,13 @@ class PeriodStart(NamedTuple):
 class RouterCore:
     """A policy bound to a problem. Not thread-safe: the caller must hold the lock.
 
-    rule:       the policy bound to the problem, if that was done before
+    rules:      policy and limits bound to the problem, if that was done before
     rows:       of the state of a router that is being restored; the caller fills it in
     contexts:   the row of the state of each context
     before_period: decisions and sum of each cost before the current period
     skipped:    visits by context that a change of the problem has added: see `count_visits`
-    counts_apart: whether any limit is for windows of the calendar, tenants or some contexts
+    follows_clock: whether the time of a request matters to limits
+    reads_labels: whether its context or tenant does
     prices:     of the limits, averaged since their bounds last changed
     at:         time of the last decision under limits of the calendar
     tables:     of windows, if the last decision or edit had to fill them
@@ -96,10 +100,12 @@ class RouterCore:
         run: RunConfig,
         max_contexts: int,
         *,
-        rule: Any = None,
+        rules: BoundRules | None = None,
         rows: int = 1,
     ) -> None:
-        self.policy, self.run, self.max_contexts = policy, run, max_contexts
+        self.policy = policy
+        self.run = run
+        self.max_contexts = max_contexts
         self.contexts: dict[str | None, int] = {}
         self.uncounted = UncountedDecisions()
         self.period = PeriodStart(0, 0)
@@ -107,52 +113,75 @@ class RouterCore:
         self.skipped: list[int] = []
         self.at = 0
         self.tables: Tables | None = None
-        self.tenants = Tenants(problem) if problem.has_tenants else None
+        self.tenants = continue_tenants(None, problem, 0, 0)
         with announce_compilation(policy.name):
-            rule = policy.bind(problem, run.horizon, run.feedback) if rule is None else rule
+            if rules is None:
+                rules = bind_policy(policy, problem, run.horizon, run.feedback)
             totals = compiled.make_totals(len(problem.costs))
-            self._bind(problem, rule, policy.start(rule, rows), totals)
+            self._bind(start_policy(policy, problem, *rules, rows), totals)
             self._compile()
 
-    def _bind(self, problem: Problem, rule: Any, state: Any, totals: compiled.Totals) -> None:
+    def _bind(self, bound: BoundPolicy, totals: compiled.Totals) -> None:
         """Bind to a problem and rebuild derived tables."""
-        self.problem, self.rule, self.totals = problem, rule, totals
+        problem = bound.problem
+        self.problem = problem
+        self.rule = bound.rule
+        self.totals = totals
         self._index = {name: i for i, name in enumerate(problem.experts)}
         self.cost_names = tuple(problem.costs)
-        self.counts_apart = bool(problem.calendars) or problem.needs_labels
         self._costs: Floats = np.array(list(problem.costs.values())).reshape(-1, problem.size)
         self.prices = [PriceAverage() for _ in problem.limits]
         self._excess = {
             name: (largest - problem.costs[name]).tolist()
             for name, largest in problem.max_costs.items()
         }
-        self._set_state(state)
-        self._fill_groups()
+        self._set_state(bound.state, bound.limits)
+        self._note_contexts()
 
-    def _fill_groups(self) -> None:
-        """Write which limits count the requests of each known context."""
-        if self.problem.has_groups:
-            for label, row in self.contexts.items():
-                fill_groups(self.state.budget.windows, self.problem.limits, row, label)
-
-    def _set_state(self, state: Any) -> None:
-        """Replace the state, and hand it to the compiled side."""
+    def _set_state(self, state: Any, limits: LimitTables | None) -> None:
+        """Replace the states of policy and limits, and hand them to the compiled side."""
+        if limits is not None and self.tenants is not None:
+            limits = limits._replace(state=self.tenants.join(limits.state))
         self.state = state
-        self._handle = compiled.make_handle(self.rule, state, self.totals, self._costs)
+        self.limits = limits
+        self.follows_clock = limits is not None and limits.follows_clock
+        self.reads_labels = limits is not None and limits.reads_labels
+        self.pointer: Any = point_to(limits, self.problem)
+        self._handle = compiled.make_handle(
+            self.rule, state, self.pointer, self.totals, self._costs
+        )
         self._entries = compiled.find_entries(self._handle)
+
+    def refresh(self) -> None:
+        """Hand ledgers of tenants that were restored to the compiled side."""
+        self._set_state(self.state, self.limits)
+        self._note_contexts()
+
+    def _note_contexts(self) -> None:
+        """Write which limits count the requests of each known context."""
+        if self.limits is not None:
+            for label, row in self.contexts.items():
+                note_context_label(self.limits.state, self.problem.limits, row, label)
+
+    @property
+    def rules(self) -> BoundRules:
+        """The rules of policy and limits."""
+        return BoundRules(self.rule, None if self.limits is None else self.limits.rule)
+
+    @property
+    def bound(self) -> BoundPolicy:
+        """The policy at work."""
+        return BoundPolicy(self.problem, self.rule, self.state, self.limits)
 
     def _compile(self) -> None:
         """Compile now, so that no decision or reward has to wait for it.
 
         What a status needs is compiled with the first one.
         """
-        names = ["draw_and_book", "learn_feedback"]
-        if self.problem.calendars:
-            names += ["advance_time", "find_spent_budget", "note_refused_requests"]
-        if self.problem.has_tenants:
-            names += ["find_spent_tenant", "begin_ledger", "store_ledger", "load_ledger"]
-        for name in names:
+        for name in ("draw_and_book", "learn_feedback"):
             getattr(self._entries, name)
+        if self.limits is not None and self.problem.needs_guard:
+            entries.compile_for_requests(self.pointer)
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and pickles: all but the handle and its functions, which are rebuilt."""
@@ -160,7 +189,7 @@ class RouterCore:
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
         vars(self).update(fields)
-        self._set_state(self.state)
+        self._set_state(self.state, self.limits)
 
     @property
     def t(self) -> int:
@@ -184,70 +213,50 @@ class RouterCore:
     ) -> None:
         """Raise BudgetSpent if a budget of the calendar leaves no panel now; nothing changes."""
         self.check_tenant(tenant)
-        if not self.problem.calendars:
+        if not self.follows_clock:
             return
         now = max(at, self.at)
-        self._enter_context(context)
-        j = self._find_spent(now, available, tenant)
+        self._find_places(RequestLabels(context, tenant), look=True)
+        j = entries.find_spent(self.pointer, now, available)
         if j >= 0:
             limit = self.problem.limits[j]
-            if self.tenants is not None and limit.scope is not None:
-                limit = self.tenants.find_limit(j, tenant or "")
-            assert limit.calendar is not None
-            end = find_window(limit.calendar, now).end
-            whom = f" for tenant {tenant!r}" if limit.scope else ""
-            raise BudgetSpent(
-                f"{limit} leaves no panel{whom}",
-                remedy=f"try again after {format_instant(end, limit.zone)}, or raise it",
-                limit=limit,
-                resets_at=end,
-                reset_s=(end - at) / 1e6,
-                field=limit.scope,
-            )
+            if self.tenants is not None:
+                limit = self.tenants.find_limit(limit, tenant or "")
+            raise make_spent_error(limit, now, at, tenant)
 
-    def _enter_context(self, label: str | None) -> None:
-        """Say which limits count a request of this context."""
-        if self.problem.has_groups:
-            check_context(label)
-            applies, row = self.state.budget.windows.applies, self.contexts.get(label)
-            if row is None:
-                applies[:] = [limit.counts(label) for limit in self.problem.limits]
-            else:
-                applies[:] = self.state.budget.windows.by_context[row]
+    def _find_places(self, labels: RequestLabels, look: bool = False) -> None:
+        """Find the ledgers of a request with these labels.
 
-    def _find_spent(self, at: int, available: Bools, tenant: str | None) -> int:
-        """The place of the budget that leaves no panel now, also of a tenant; -1: none does."""
-        if self.tenants is None or tenant is None:
-            found: int = self._entries.find_spent_budget(self._handle, at, available)
-        else:
-            request = at, available, *self.tenants.look_up(tenant), self.tenants.count
-            found = self._entries.find_spent_tenant(self._handle, *request)
-        return found
-
-    def _begin_tenant(self, tenant: str) -> int:
-        """Load the ledger of a tenant for a decision; its slot."""
-        tenants = self.get_tenants()
-        slot = tenants.open(tenant, self.rule.guard.windows, self.state.budget.windows, self.t)
-        self._entries.begin_ledger(self._handle, tenants.ledgers, slot, tenants.count)
-        return slot
-
-    @contextmanager
-    def _counting(self, labels: RequestLabels) -> Iterator[None]:
-        """Book what follows under the limits that count a request with these labels."""
-        self._enter_context(labels.context)
-        if self.tenants is None:
-            yield
+        look: it may come from a tenant that is not known yet
+        """
+        if self.limits is None or not self.reads_labels:
             return
-        slot = self.tenants.slots.get(labels.tenant or "", -1)
-        self._entries.load_ledger(self._handle, self.tenants.ledgers, slot)
-        try:
-            yield
-        finally:
-            self._entries.store_ledger(self._handle, self.tenants.ledgers, slot)
+        check_context(labels.context)
+        counted = ALL_AVAILABLE
+        if len(self.limits.state.counts):
+            limits = self.problem.limits
+            counted = np.array([limit.counts(labels.context) for limit in limits], np.bool_)
+        slot = EVERYBODY
+        if self.tenants is not None:
+            name = labels.tenant or ""
+            slot = self.tenants.slots.get(name, ARCHIVED)
+            if look:
+                slot = self.tenants.find_slot(name, self.limits.state)
+        entries.find_places(self.pointer, counted, slot)
 
-    def set_tenant(self, tenant: str, limits: tuple[Limit, ...]) -> None:
-        """Give a tenant bounds of its own (`Tenants.set_bounds`)."""
-        self.get_tenants().set_bounds(tenant, limits)
+    def look_at_everybody(self) -> None:
+        """Find the ledgers of everybody, as a status does."""
+        if self.limits is not None:
+            entries.find_places(self.pointer, ALL_AVAILABLE, EVERYBODY)
+
+    def _open_tenant(self, tenant: str) -> int:
+        """Return the slot of a tenant for a decision, and make room for it if it is a new one."""
+        tenants = self.get_tenants()
+        if not tenants.has_room(tenant):
+            assert self.limits is not None
+            tenants.make_room(self.problem, self.limits.state)
+            self._set_state(self.state, self.limits)
+        return tenants.open(tenant, self.t)
 
     def get_tenants(self) -> Tenants:
         """The tenants; raises if there are no limits for them."""
@@ -258,32 +267,19 @@ class RouterCore:
 
     def measure_tenant(self, tenant: str, at: int) -> list[TenantWindow]:
         """What a tenant has spent in the windows of this time."""
-        tenants, now = self.get_tenants(), max(at, self.at)
-        windows = {
-            j: find_window(limit.calendar, now)
-            for j, limit in tenants.limits.items()
-            if limit.calendar is not None
-        }
-        return tenants.measure(tenant, windows)
-
-    def list_due_tables(self, at: int) -> Tables | None:
-        """The tables of windows for this time, if they have to be filled; nothing changes."""
-        windows, now = self.state.budget.windows, max(at, self.at)
-        due = needs_edges(windows, now)
-        return list_tables(self.problem.calendars, windows, now) if due else None
+        return self.get_tenants().measure(tenant, max(at, self.at))
 
     def count_refused(self, at: int, requests: int) -> None:
         """Count requests that were refused: they are traffic too, of which only windows know."""
-        if self.problem.calendars:
-            self._entries.note_refused_requests(self._handle, max(at, self.at), requests)
+        if self.follows_clock:
+            entries.note_refused(self.pointer, max(at, self.at), requests)
 
     def follow_traffic(self) -> None:
         """Bind the policy again if the traffic is not what it was bound for."""
-        bound = BoundPolicy(self.problem, self.rule, self.state)
         run = self.run
-        found = retargeting.retarget(self.policy, bound, run.horizon, run.feedback)
+        found = retargeting.retarget(self.policy, self.bound, run.horizon, run.feedback)
         if found is not None:
-            self.change_problem(found.problem, found.rule, found.state)
+            self.change_problem(found.problem, found=found)
 
     def decide(
         self,
@@ -302,26 +298,41 @@ class RouterCore:
         refused: times and numbers of requests that were refused since the last decision
         tables:  of windows, in a replay: as they were when the decision was made
         """
-        if self.problem.calendars and tables is None:
-            tables = self.list_due_tables(at)  # may raise an error, as the next line may
-        row, t = self.find_context(context), self.totals.rounds.item(0)  # may replace the handle
-        if self.problem.calendars:
+        now = max(at, self.at)
+        if self.follows_clock and tables is None:
+            assert self.limits is not None
+            tables = list_due_tables(self.problem, self.limits.state, now)  # may raise an error
+        row = self.find_context(context)  # may replace the handle
+        t = self.totals.rounds.item(0)
+        if self.follows_clock:
             for when, requests in refused:
                 self.count_refused(when, requests)
             if retargeting.is_check_due(t):
                 self.follow_traffic()
-            self.at, self.tables = max(at, self.at), tables
+            self.at = now
+            self.tables = tables
             if tables is not None:
-                fill_tables(self.state.budget.windows, tables)
-            self._enter_context(context)
-            self._entries.advance_time(self._handle, self.at)
-        slot = None if self.tenants is None or tenant is None else self._begin_tenant(tenant)
-        costs, inclusion = np.empty((2, len(self.cost_names))), np.empty(self.problem.draws)
+                assert self.limits is not None
+                fill_tables(self.limits.state, tables)
+        slot = EVERYBODY
+        tenants = 0
+        if self.tenants is not None and tenant is not None:
+            slot = self._open_tenant(tenant)
+            tenants = self.tenants.count
+        costs = np.empty((2, len(self.cost_names)))
+        inclusion = np.empty(self.problem.draws)
         drawn = self._entries.draw_and_book(
-            self._handle, row, self.run.seed, t, available, costs, inclusion
+            self._handle,
+            row,
+            slot,
+            tenants,
+            self.at,
+            self.run.seed,
+            t,
+            available,
+            costs,
+            inclusion,
         )
-        if slot is not None:
-            self._entries.store_ledger(self._handle, self.get_tenants().ledgers, slot)
         self._note_draw(t)
         draws, q, learned, share, feasible, p, weight, replaced, propensity = drawn
         q, learned = NO_FLOATS if q is None else q, NO_FLOATS if learned is None else learned
@@ -333,10 +344,16 @@ class RouterCore:
         members = dict.fromkeys(draws.tolist()) if self._excess else ()
         return {name: sum([row[i] for i in members]) for name, row in self._excess.items()}
 
+    @property
+    def played_rounds(self) -> int:
+        """Rounds of the current period so far; 0 where no limits are kept."""
+        if self.limits is None:
+            return 0
+        return int(self.limits.rule.period - self.limits.state.clock["left"].item(0))
+
     def _note_draw(self, t: int) -> None:
         """Note where a period ends, and the prices from time to time, after decision t."""
-        guard = getattr(self.rule, "guard", None)
-        if guard is not None and self.state.budget.left.item(0) == guard.period:  # one has ended
+        if self.played_rounds == 0 and self.limits is not None:  # a period has ended
             sums = self.name_costs(self.totals.spent)
             self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
         if (t + 1) % price_average.READING_DECISIONS == 0:
@@ -354,13 +371,18 @@ class RouterCore:
         low, high = self.run.low, self.run.high
         self._entries.learn_feedback(self._handle, ticket, value, scores, winner, low, high)
 
-    def preview_state(self, context: int, available: Bools) -> Any:
-        """The state after the next decision in this context, which may move the distribution."""
-        state, costs = copy.deepcopy(self.state), len(self.cost_names)
-        handle = compiled.make_handle(self.rule, state, compiled.make_totals(costs), self._costs)
+    def preview_state(self, context: int, available: Bools) -> tuple[Any, View]:
+        """Return the state after the next decision in this context, which may move the
+        distribution, and what the policy would see of the limits then.
+        """
+        bound, costs = copy.deepcopy(self.bound), len(self.cost_names)
+        pointer = point_to(bound.limits, self.problem)
+        totals = compiled.make_totals(costs)
+        handle = compiled.make_handle(self.rule, bound.state, pointer, totals, self._costs)
         unused = np.empty((2, costs)), np.empty(self.problem.draws)
-        self._entries.draw_and_book(handle, context, self.run.seed, self.t, available, *unused)
-        return state
+        request = context, EVERYBODY, 0, self.at, self.run.seed, self.t, available
+        self._entries.draw_and_book(handle, *request, *unused)
+        return bound.state, View(pointer, context, available, False, False)
 
     def settle(
         self,
@@ -385,26 +407,26 @@ class RouterCore:
                 costs; None: what a decision of now would reserve if there is a ticket, else nothing
         """
         self.totals.spent[:] += [corrections.get(name, 0.0) for name in self.problem.costs]
-        if getattr(self.rule, "guard", None) is None:
+        if self.limits is None:
             return
         t = t if ticket is None else ticket.t
-        if t is not None and t < self.state.budget.rounds[1]:  # of an earlier period
+        if t is not None and t < self.limits.state.clock["first"][0]:  # of an earlier period
             for name, (n, cost) in self.before_period.items():
                 self.before_period[name] = n, cost + float(corrections.get(name, 0.0))
         reserve = NO_FLOATS if held is None else settlement.scale_reserve(self.problem, held)
-        with self._counting(labels):
-            if ticket is None:
-                settlement.correct_spend(self.problem, self.rule, self.state, corrections, t)
-                if t is not None and held is not None:
-                    limits = enumerate(self.problem.limits)
-                    rows = [j for j, limit in limits if limit.name in corrections]
-                    members = self._find_members(panel)
-                    settlement.release_calls(self.rule, self.state, t, rows, members, reserve)
-            else:
-                amounts = ticket.draws, corrections, spend_by_member or {}
-                with announce_compilation(self.policy.name):
-                    settled = settlement.scale_spend(self.problem, *amounts)
-                    self._entries.settle_spend(self._handle, ticket.t, *settled, reserve)
+        self._find_places(labels)
+        if ticket is None:
+            more = settlement.scale_corrections(self.problem, corrections)
+            entries.correct_spend(self.pointer, self.t if t is None else t, more)
+            if t is not None and held is not None:
+                named = [limit.name in corrections for limit in self.problem.limits]
+                rows, members = np.flatnonzero(named), self._find_members(panel)
+                entries.release_calls(self.pointer, t, rows, members, reserve)
+        else:
+            amounts = ticket.draws, corrections, spend_by_member or {}
+            with announce_compilation(self.policy.name):
+                settled = settlement.scale_spend(self.problem, *amounts)
+                entries.settle_calls(self.pointer, ticket.t, *settled, reserve)
 
     def _find_members(self, panel: Iterable[str]) -> Ints:
         """Return the numbers of those in a panel who are still experts."""
@@ -413,8 +435,7 @@ class RouterCore:
 
     def list_certain_costs(self) -> set[str]:
         """Return the names of the costs under limits that hold whatever calls cost."""
-        guard = getattr(self.rule, "guard", None)
-        rows = () if guard is None else np.flatnonzero(guard.risk.certain).tolist()
+        rows = () if self.limits is None else np.flatnonzero(self.limits.rule.rows["certain"])
         return {self.problem.limits[j].name for j in rows}
 
     def cancel(
@@ -438,16 +459,17 @@ class RouterCore:
             sums[:] -= [given[name] if name in counted else 0.0 for name in self.problem.costs]
         for name in counted:
             self.uncounted.unused[name] = self.uncounted.unused.get(name, 0) + 1
-        rounds = budget.count_played_rounds(self.rule, self.state)
+        rounds = self.played_rounds
         offset = self.t - rounds
         first = self.period.first if self.period.offset == offset else offset
         in_period = bool(rounds and t >= first)
-        if getattr(self.rule, "guard", None) is not None:
+        if self.limits is not None:
             members = self._find_members(panel)
             reserve = settlement.scale_reserve(self.problem, held or {})
-            bound = self.problem, self.rule, self.state
-            with self._counting(labels):
-                settlement.cancel_round(*bound, t, spend, members, reserve, in_period)
+            negated = {name: -cost for name, cost in spend.items()}
+            less = settlement.scale_corrections(self.problem, negated)
+            self._find_places(labels)
+            entries.cancel_round(self.pointer, t, less, members, reserve, in_period)
         if in_period:
             self.period = PeriodStart(first, offset + 1)
         else:
@@ -458,7 +480,7 @@ class RouterCore:
 
     def mark_substitutes(self, failed: int) -> Bools:
         """The experts in whose favour a call of the failed one can be given up under all limits."""
-        return substitutes.mark_substitutes(self.problem, self.rule, self.state, failed)
+        return substitutes.mark_substitutes(self.problem, self.limits, failed)
 
     def draw_substitute(
         self, context: int, t: int, number: int, candidates: Bools, active: Bools
@@ -493,24 +515,25 @@ class RouterCore:
         rows = {name: self._excess[name] for name in held}
         more_held = {name: row[added] - row[failed] for name, row in rows.items()}
         self.settle(None, more, t=t, labels=labels)
-        if getattr(self.rule, "guard", None) is not None:
+        if self.limits is not None:
             reserve = settlement.scale_reserve(self.problem, more_held)
-            with self._counting(labels):
-                settlement.exchange_call(self.rule, self.state, t, failed, added, reserve)
+            self._find_places(labels)
+            entries.exchange_call(self.pointer, t, failed, added, reserve)
         return more, more_held
 
     def keep_traffic(self, problem: Problem) -> Problem:
         """The problem at the traffic that was learned, if it has limits of the calendar."""
         learned = self.problem.traffic
-        known = learned is not None and isinstance(problem, Problem) and problem.calendars
-        return problem.replace(traffic=learned) if known else problem
+        if learned is None or not isinstance(problem, Problem):
+            return problem
+        return problem.at_traffic(learned)
 
     def change_problem(
         self,
         problem: Problem,
-        rule: Any = None,
-        state: Any = None,
+        rules: BoundRules | None = None,
         *,
+        found: BoundPolicy | None = None,
         at: int = 0,
         tables: Tables | None = None,
     ) -> bool:
@@ -518,7 +541,8 @@ class RouterCore:
 
         Limits that cannot be kept raise an error, and nothing was changed.
 
-        rule:   the policy bound to this problem, if that was done before; state: migrated to it
+        rules:  policy and limits bound to this problem, if that was done before
+        found:  the policy migrated to it, if that was done before
         at:     the time, for windows of the calendar
         tables: of windows, in a replay: as they were when the problem was changed
         """
@@ -527,18 +551,25 @@ class RouterCore:
         self.tables = None
         if problem == self.problem:
             return True
-        old, bind = self.problem, self.policy.bind
-        try:
-            check_kept_limits(self.policy, problem)
-            rule = bind(problem, run.horizon, run.feedback) if rule is None else rule
-        except PolicyError as error:
-            raise error.for_running_router() from None
-        edited = state is None
-        if edited:
-            before = BoundPolicy(old, self.rule, self._shrink_state(problem.size))
+        old = self.problem
+        edited = found is None
+        if found is None:
+            try:
+                check_kept_limits(self.policy, problem)
+                if rules is None:
+                    rules = bind_policy(self.policy, problem, run.horizon, run.feedback)
+            except PolicyError as error:
+                raise error.for_running_router() from None
+            before = self.bound._replace(state=self._shrink_state(problem.size))
             with announce_compilation(self.policy.name):
-                state = self.policy.migrate(before, problem, rule)
-            self._begin_windows(problem, rule, state, at, tables)
+                found = migrate_policy(self.policy, before, problem, *rules)
+            if found.limits is not None and found.limits.follows_clock and self.at > 0:
+                assert self.limits is not None
+                now = max(at, self.at)
+                self.tables = begin_windows(
+                    old, problem, self.limits.state, found.limits, now, tables
+                )
+                self.at = now
         sums = self.name_costs(self.totals.spent), self.name_costs(self.totals.expected)
         spent, expected = (
             np.array([by_name.get(name, 0.0) for name in problem.costs]) for by_name in sums
@@ -549,46 +580,18 @@ class RouterCore:
             {name: was.since.get(name, 0) if name in old.costs else t for name in problem.costs},
             {name: n for name, n in was.unused.items() if name in problem.costs},
         )
-        self._change_tenants(problem, at)
+        self.tenants = continue_tenants(self.tenants, problem, max(at, self.at), t)
         visits = self.count_visits()
         priced = dict(zip(old.limits, self.prices, strict=True))
-        self._bind(problem, rule, state, totals)
+        self._bind(found, totals)
         self.prices = [priced.get(limit, PriceAverage()) for limit in problem.limits]
-        self.skipped = (state.visits[: visits.size] - visits).tolist()
-        offset = t - budget.count_played_rounds(rule, state)
+        self.skipped = (self.state.visits[: visits.size] - visits).tolist()
+        offset = t - self.played_rounds
         if edited or offset != self.period.offset:
             self.period = PeriodStart(t, offset)
         for name in problem.costs.keys() - old.costs.keys():
             self.before_period.pop(name, None)
         return has_same_pool(old, problem)
-
-    def _change_tenants(self, problem: Problem, at: int) -> None:
-        """Let tenants go on under another problem; nothing is refused any more."""
-        if not problem.has_tenants:
-            self.tenants = None
-        elif self.tenants is None:
-            self.tenants = Tenants(problem)
-        else:
-            self.tenants.migrate(problem, max(at, self.at), self.t)
-
-    def _begin_windows(
-        self, problem: Problem, rule: Any, state: Any, at: int, tables: Tables | None
-    ) -> None:
-        """Begin the windows of new limits with what they have spent; others go on."""
-        if not problem.calendars or self.at == 0:  # or they begin with the first request
-            return
-        guard, windows, old = rule.guard, state.budget.windows, self.state.budget.windows
-        now = max(at, self.at)
-        self.tables = tables or list_tables(problem.calendars, windows, now)  # may raise an error
-        self.at = now
-        fill_tables(windows, self.tables)
-        spent, reserved = state.budget.spent, state.budget.costs.open
-        begin_new_windows(self.problem, problem, guard.windows, windows, spent, reserved, self.t)
-        if old.offsets.size:
-            offset = int(windows.offsets[0] - old.offsets[old.place[0]])
-            same = problem.calendars[0].zone == self.problem.calendars[0].zone
-            if not same and offset:
-                shift_traffic(windows.traffic, offset)
 
     def _shrink_state(self, size: int) -> Any:
         """The state without spare rows, if they would not fit with so many experts."""
@@ -654,11 +657,20 @@ class RouterCore:
                 remedy=f"use coarser contexts{raised}, or create a router with {other}",
             )
         if number == len(self.state.visits):
-            self._set_state(self._resize_state(max(number + 1, min(2 * number, capacity))))
+            self._grow_contexts(max(number + 1, min(2 * number, capacity)))
         self.contexts[label] = number
-        if self.problem.has_groups:
-            fill_groups(self.state.budget.windows, self.problem.limits, number, label)
+        if self.limits is not None:
+            note_context_label(self.limits.state, self.problem.limits, number, label)
         return number
+
+    def _grow_contexts(self, rows: int) -> None:
+        """Make room for so many contexts."""
+        limits = self.limits
+        if limits is not None and len(limits.state.counts):
+            counts = np.ones((rows, len(self.problem.limits)), np.bool_)
+            counts[: len(limits.state.counts)] = limits.state.counts
+            limits = limits._replace(state=limits.state._replace(counts=counts))
+        self._set_state(self._resize_state(rows), limits)
 
     def count_capacity(self) -> int:
         """The largest number of contexts that there can be."""
@@ -671,11 +683,8 @@ class RouterCore:
 
     def is_spent(self, j: int, at: int, available: Bools) -> bool:
         """Whether budget j leaves no panel for a request that it counts."""
-        applies = self.state.budget.windows.applies
-        before = applies.copy()
-        self._enter_context(next(iter(self.problem.limits[j].where), None))
-        spent: bool = self._entries.find_spent_budget(self._handle, at, available) == j
-        applies[:] = before
+        self._find_places(RequestLabels(self.problem.limits[j].some_context), look=True)
+        spent: bool = entries.find_spent(self.pointer, at, available) == j
         return spent
 
     def count_visits(self) -> Ints:

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from bylot.limits import report as limit_report
 from bylot.limits.rows import compute_row_units
+from bylot.limits.status import CostStatus, make_limit_status
 from bylot.limits.tenants import TenantsSummary
 from bylot.limits.verdict import AVERAGE_TOLERANCE, PeriodPosition
 from bylot.limits.window_status import WindowStatus, measure_cheapest_panel, measure_window
@@ -25,24 +26,25 @@ def report_status(
     rewards, sums = int(totals.rewards[0]), (totals.spent.tolist(), totals.expected.tolist())
     costs = {}
     for name, spent, expected in zip(problem.costs, *sums, strict=True):
-        costs[name] = statuses.CostStatus(spent, expected, spent, core.count_decisions(name))
+        costs[name] = CostStatus(spent, expected, spent, core.count_decisions(name))
     span = core.run.high - core.run.low
     prices = [
         average.summarize(price, span)
         for average, price in zip(core.prices, core.read_prices(), strict=True)
     ]
-    now = limit_report.report_budget(problem, core.rule, core.state)
+    core.look_at_everybody()
+    now = limit_report.report_budget(problem, core.limits)
     limits = tuple(
-        statuses.make_limit_status(
-            one,
-            costs[one.name],
+        make_limit_status(
+            limit,
+            costs[limit.name],
             price,
             now and measure_period(core, now, j),
-            *measure_limit_window(core, j, costs[one.name], max(at, core.at), available),
+            *measure_limit_window(core, j, costs[limit.name], max(at, core.at), available),
             summarize_tenants(core, j, max(at, core.at)),
             find_dear_experts(core, j),
         )
-        for j, (one, price) in enumerate(zip(problem.limits, prices, strict=True))
+        for j, (limit, price) in enumerate(zip(problem.limits, prices, strict=True))
     )
     q = core.average_distribution(available).tolist()
     return statuses.RouterStatus(
@@ -52,7 +54,7 @@ def report_status(
         contexts=len(core.contexts),
         max_contexts=core.count_capacity(),
         mean_reward=float(totals.total[0]) / rewards if rewards else None,
-        kept=all(one.kept for one in limits),
+        kept=all(limit.kept for limit in limits),
         limits=limits,
         costs=costs,
         q=dict(zip(problem.experts, q, strict=True)),
@@ -78,36 +80,31 @@ def predict_random_panels(core: RouterCore) -> float | None:
 
 
 def measure_limit_window(
-    core: RouterCore, j: int, cost: statuses.CostStatus, at: int, available: Bools
+    core: RouterCore, j: int, cost: CostStatus, at: int, available: Bools
 ) -> tuple[WindowStatus | None, bool]:
     """Limit j in its window of the calendar, and whether that is spent."""
-    limit = core.problem.limits[j]
-    if not limit.calendar or limit.scope or core.at == 0:
+    if core.limits is None or core.at == 0:
         return None, False
     usual = cost.settled / max(cost.decisions, 1)
-    found = measure_window(core.problem, core.rule, core.state, j, at, usual)
-    return found, core.is_spent(j, at, available)
+    found = measure_window(core.problem, core.limits, j, at, usual)
+    return found, found is not None and core.is_spent(j, at, available)
 
 
 def summarize_tenants(core: RouterCore, j: int, at: int) -> TenantsSummary | None:
     """All tenants under limit j at this time, if it is for each of them."""
     problem = core.problem
-    if core.tenants is None or problem.limits[j].scope is None:
+    if core.limits is None or core.tenants is None or j not in core.tenants.limits:
         return None
-    least = problem.min_members
-    if any(one.when_spent == "fewer" for one in problem.limits):
-        least = 1
-    cheapest = measure_cheapest_panel(problem, core.rule, core.state, j, least)
+    cheapest = measure_cheapest_panel(problem, core.limits, j, problem.smallest_panel)
     return core.tenants.summarize(j, at, cheapest)
 
 
 def find_dear_experts(core: RouterCore, j: int) -> tuple[str, ...]:
     """The experts whose calls cost more on average than the most that limit j counts on."""
-    guard = getattr(core.rule, "guard", None)
-    if guard is None or not guard.risk.certain[j]:
+    if core.limits is None or not core.limits.rule.rows["certain"][j]:
         return ()
-    most = guard.risk.worst[j] * (1.0 + AVERAGE_TOLERANCE)
-    over = core.state.budget.costs.means[j] > most
+    most = core.limits.rule.worst[j] * (1.0 + AVERAGE_TOLERANCE)
+    over = core.limits.state.means[j] > most
     return tuple(np.array(core.problem.experts)[over].tolist())
 
 
@@ -117,18 +114,23 @@ def measure_period(core: RouterCore, report: limit_report.BudgetReport, j: int) 
     After a change of the problem they differ: what counts is the bound + over / decisions,
     where `over` was spent beyond the bounds that the decisions were made under.
     """
-    now, limit, offset = report.limits[j], core.problem.limits[j], core.t - report.played
-    if limit.calendar is not None or limit.where:
+    now = report.limits[j]
+    limit = core.problem.limits[j]
+    offset = core.t - report.played
+    if not limit.averages_all:
         return PeriodPosition(now, now.mean, 0, False)
-    contested = any(not one.within_reach for one in report.limits)  # by another, if not by j
+    contested = any(not other.within_reach for other in report.limits)  # by another, if not by j
     if core.period.offset != offset or core.period.first == 0:  # no change in this period
         final = core.run.horizon is not None and report.played == 0 < core.t
         end = offset + (0 if final else report.period)
         return PeriodPosition(now, now.mean, end, final, contested)
     n, spent = core.before_period.get(limit.name, (0, 0.0))
-    decisions, measured, counted = core.count_decisions(limit.name) - n, None, None
-    if decisions > 0:
-        over = core.state.budget.spent[j] - report.played * core.rule.guard.b[j]
+    decisions = core.count_decisions(limit.name) - n
+    measured = None
+    counted = None
+    if decisions > 0 and core.limits is not None:
+        rule, state = core.limits
+        over = state.ledgers["spent"][j] - report.played * rule.rows["bound"][j]
         unit = -limit.sign * compute_row_units(core.problem)[j]
         measured = (core.name_costs(core.totals.spent)[limit.name] - spent) / decisions
         counted = float(limit.bound + over * unit / decisions)

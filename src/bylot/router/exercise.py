@@ -8,8 +8,7 @@ from bylot.distributions import FixedSizeSets, IidSets
 from bylot.policies.base import Policy
 from bylot.policies.validation import check_run_config
 from bylot.problem import Problem, at_most
-from bylot.problem.calendar import FULL_DAY_US
-from bylot.problem.limits import ScopeName
+from bylot.problem.instants import FULL_DAY_US
 from bylot.router.core import ALL_AVAILABLE, RouterCore
 from bylot.router.core_status import report_status
 
@@ -27,11 +26,10 @@ def exercise_policy(policy: Policy) -> None:
     """
     problem = make_exercise_problem()
     run = check_run_config(problem, 0, None, (0.0, 1.0))
-    if policy.keeps_windows and getattr(policy, "guard", True):
-        scope: ScopeName | None = "tenant" if policy.keeps_groups else None
-        budget = at_most("cost", 400.0, per="day", scope=scope)
-        core = RouterCore(problem.replace(limits=[budget]), policy, run, 1)
-        core.decide(None, ALL_AVAILABLE, FULL_DAY_US, tenant=scope)
+    if policy.guard:
+        budgets = [at_most("cost", 400.0, per="day", scope=scope) for scope in (None, "tenant")]
+        core = RouterCore(problem.replace(limits=budgets), policy, run, 1)
+        core.decide(None, ALL_AVAILABLE, FULL_DAY_US, tenant="tenant")
         core.follow_traffic()
         report_status(core)
     for kind in policy.feedback:

@@ -12,8 +12,9 @@ import numpy as np
 from msgspec import Struct
 
 from bylot.errors import RewardConflict, RewardError
+from bylot.limits.request import Ticket
 from bylot.numerics.jit import Floats
-from bylot.policies.base import NO_SCORES, NO_WINNER, Ticket
+from bylot.policies.base import NO_SCORES, NO_WINNER
 from bylot.policies.validation import RunConfig, is_reward_in_range
 from bylot.problem import Problem
 from bylot.problem.limits import MAX_COST

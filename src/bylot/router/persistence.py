@@ -17,8 +17,13 @@ from msgspec import Struct
 from bylot import policies
 from bylot._atomic_write import replace_file
 from bylot.errors import SavedFileError, SavedFileMissing
+from bylot.limits.binding import is_possible
+from bylot.limits.records import LimitState, LimitTables, point_to_limits
+from bylot.limits.request import Ticket
+from bylot.limits.settlement import derive_schedule
 from bylot.limits.tenants import TenantsData
-from bylot.policies.base import NO_SCORES, Policy, Ticket
+from bylot.policies.base import NO_SCORES, Policy
+from bylot.policies.binding import BoundRules
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.validation import RunConfig, check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
@@ -27,7 +32,10 @@ from bylot.router.core import PeriodStart, RequestLabels, RouterCore, UncountedD
 from bylot.router.feedback import RewardReport
 from bylot.router.price_average import PriceAverage
 
-SAVED_FILE_FORMAT, SAVED_FILE_VERSION = "bylot-router", 6
+SAVED_FILE_FORMAT = "bylot-router"
+SAVED_FILE_VERSION = 7
+DERIVED_LIMITS = ("sets", "mean", "ahead", "quota", "place", "counts")
+"""Fields of the state of limits that follow from others, or from the labels of contexts."""
 
 
 class EarlierDecision(Struct):
@@ -61,6 +69,7 @@ class CoreData(Struct):
     costs: UncountedDecisions
     period: PeriodStart
     skipped: list[int]
+    limits: dict[str, Any] | None = None  # their state; None: they are not kept
     rule: Any = None
     before_period: dict[str, tuple[int, float]] = {}
     prices: list[PriceAverage] = []
@@ -76,6 +85,7 @@ def core_to_data(
     return CoreData(
         rows=len(core.state.visits),
         state=arrays_to_data(core.state, encode, core.policy.derived),
+        limits=core.limits and limits_to_data(core.limits.state, encode),
         totals=arrays_to_data(core.totals, encode),
         contexts=list(core.contexts),
         costs=core.uncounted,
@@ -96,28 +106,67 @@ def core_from_data(
     run: RunConfig,
     max_contexts: int,
     data: CoreData,
-    rule: Any = None,
+    rules: BoundRules | None = None,
 ) -> RouterCore:
     """Restore a core; raises SavedFileError if no router can be in this state."""
     if not (len(data.skipped) <= len(set(data.contexts)) == len(data.contexts) <= data.rows):
         raise SavedFileError(f"{len(data.contexts)} contexts do not fit {data.rows} rows of state")
     if data.traffic is not None:
         problem = problem.replace(traffic=data.traffic)
-    core = RouterCore(problem, policy, run, max_contexts, rule=rule, rows=data.rows)
+    core = RouterCore(problem, policy, run, max_contexts, rules=rules, rows=data.rows)
     core.contexts = {label: n for n, label in enumerate(data.contexts)}
     core.uncounted, core.period, core.skipped = data.costs, data.period, data.skipped
     core.before_period, core.prices, core.at = data.before_period, data.prices, data.at
     fill_arrays_from_data(data.totals, core.totals)
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)
+    if (core.limits is None) != (data.limits is None):
+        raise SavedFileError("there is a state of limits that are not kept, or none of such")
+    if core.limits is not None and data.limits is not None:
+        fill_limits_from_data(data.limits, core.limits)
     if (core.tenants is None) != (data.tenants is None):
         raise SavedFileError("there are tenants without limits for them, or no tenants for such")
     if core.tenants is not None and data.tenants is not None:
         core.tenants.fill_from_data(data.tenants, fill_array)
+    core.refresh()
     priced = len(data.prices) == len(problem.limits) and all(one.is_valid() for one in data.prices)
-    if core.t < 0 or not priced or not policy.is_valid_state(core.rule, core.state):
+    possible = policy.is_valid_state(core.rule, core.state) and is_possible(core.limits)
+    if core.t < 0 or not priced or not possible:
         raise SavedFileError("no router can be in this state")
     return core
+
+
+def limits_to_data(state: LimitState, encode: Callable[[Any], Any]) -> dict[str, Any]:
+    """Serialise the state of limits, records as lists of columns, without ledgers of tenants."""
+    data: dict[str, Any] = {}
+    for name, array in list_saved_arrays(state).items():
+        fields = array.dtype.names
+        columns = [encode(np.ascontiguousarray(array[field])) for field in fields or ()]
+        data[name] = columns if fields else encode(array)
+    return data
+
+
+def list_saved_arrays(state: LimitState) -> dict[str, Any]:
+    """Return the arrays of limits that are saved, of ledgers those of everybody."""
+    known = state._replace(ledgers=state.ledgers[: len(state.place)])
+    return {name: array for name, array in known._asdict().items() if name not in DERIVED_LIMITS}
+
+
+def fill_limits_from_data(data: Mapping[str, Any], tables: LimitTables) -> None:
+    """Fill the state of limits, and compute what follows from it."""
+    arrays = list_saved_arrays(tables.state)
+    if set(data) != set(arrays):
+        raise SavedFileError(f"limits have {sorted(data)}: expected {sorted(arrays)}")
+    for name, array in arrays.items():
+        fields = array.dtype.names
+        if fields is None:
+            fill_array(name, data[name], array)
+            continue
+        for field, given in zip(fields, data[name], strict=True):
+            column = np.ascontiguousarray(array[field])
+            fill_array(f"{name}.{field}", given, column)
+            array[field] = column
+    derive_schedule(point_to_limits(*tables))
 
 
 def arrays_to_data(

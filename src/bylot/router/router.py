@@ -12,9 +12,10 @@ import numpy as np
 
 from bylot import policies
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, RewardConflict, RewardError
+from bylot.limits.request import Ticket
 from bylot.limits.tenants import TenantWindow
 from bylot.numerics.jit import Bools
-from bylot.policies.base import FeedbackKind, Ticket
+from bylot.policies.base import FeedbackKind
 from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import (
     MAX_UNDECLARED_CONTEXTS,
@@ -25,7 +26,7 @@ from bylot.policies.registry import (
 )
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
-from bylot.problem.calendar import LAST_SECOND, describe_reset
+from bylot.problem.instants import LAST_SECOND, describe_reset
 from bylot.problem.limits import check_limit_list, float_from_real
 from bylot.router import feedback as reports
 from bylot.router import persistence
@@ -59,6 +60,9 @@ class Router:
         What will be reported: the reward of the panel; also a score of each member, some of which
         may be missing; or also the member that earned the reward. It warns if the policy learns
         from the reward alone.
+    guard : bool, optional
+        Whether to replace panels after which the limits could not be kept. By default on for
+        'distinct', 'noisy-or', 'tangent' and objects in plain Python, off for the paper's policies.
     max_contexts : int, optional
         Largest number of contexts, which are created when first seen; by default 100,000, or as
         many as the policy has capacity for.
@@ -93,6 +97,7 @@ class Router:
         horizon: int | None = None,
         rewards: tuple[float, float] = (0.0, 1.0),
         feedback: FeedbackKind = "panel",
+        guard: bool | None = None,
         max_contexts: int | None = None,
         memory: int = 100_000,
         clock: Callable[[], float] = time.time,
@@ -100,7 +105,7 @@ class Router:
         run = check_run_config(problem, seed, horizon, rewards, feedback)
         filled = fill_auto_contexts(policy, max_contexts)
         check_panel_size(filled, problem)
-        resolved = policies.resolve_policy(filled, problem, feedback)
+        resolved = policies.resolve_policy(filled, problem, feedback, guard)
         ignored = policies.describe_ignored_feedback(resolved, feedback)
         smaller = describe_smaller_panels(filled, problem)
         for warning in filter(None, (ignored, smaller)):
@@ -210,9 +215,10 @@ class Router:
             If a budget of the calendar leaves no panel until its window ends.
         """
         with self._lock:
-            core, at = self.core, 0
+            core = self.core
+            at = 0
             mask = core.mask_available(available)
-            if tenant is not None or core.counts_apart:
+            if tenant is not None or core.problem.needs_guard:
                 at = self._read_clock()
                 self._check_budgets(at, mask, RequestLabels(context, tenant))
             booked = core.decide(context, mask, at, tenant=tenant)
@@ -220,7 +226,7 @@ class Router:
             self.open[ticket.t] = booked
             if ticket.t >= self.memory:
                 self._forget(ticket.t - self.memory)
-            if core.problem.needs_labels:
+            if core.reads_labels:
                 self.labels[ticket.t] = RequestLabels(context, tenant)
             experts, costs, p = core.problem.experts, core.cost_names, booked.propensity
             spend, expected = booked.costs.tolist()  # which `change` replaces
@@ -262,7 +268,7 @@ class Router:
 
     def _read_clock(self) -> int:
         """Microseconds since 1970, if any limit needs the time."""
-        if not self.problem.calendars:
+        if not self.core.follows_clock:
             return 0
         given = self.clock()
         now = float_from_real(given)
@@ -465,7 +471,7 @@ class Router:
         """
         own = check_limit_list(limits)
         with self._lock:
-            self.core.set_tenant(tenant, own)
+            self.core.get_tenants().set_bounds(tenant, own)
 
     def tenant(self, tenant: str) -> list[TenantWindow]:
         """Say what a tenant has spent in the current windows.

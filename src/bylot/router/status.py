@@ -2,170 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from msgspec import Struct, structs
 
 from bylot._text import format_table
-from bylot.limits import verdict as verdicts
-from bylot.limits.report import LimitInPeriod
-from bylot.limits.tenants import TenantsSummary
-from bylot.limits.window_status import WindowStatus
+from bylot.limits.status import CostStatus, LimitStatus
+from bylot.limits.verdict import LimitVerdict
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
-from bylot.problem import Limit
-from bylot.problem.calendar import WindowName
 from bylot.router.state import PanelHealth, RouterHealth, RouterState, judge_state
 
 MAX_PRINTED_SHARES = 6
-QUIET_VERDICTS = ("on track", "inside", "kept", "not started")
-
-
-class LimitStatus(Struct, frozen=True, kw_only=True):
-    """One limit: its average, the distance from the bound, and what the bound costs.
-
-    mean:             average since the first decision, under whatever bounds there were; of some
-                      contexts: in the current period or window
-    slack:            distance inside the bound; negative: outside. For each tenant: of the one
-                      that is closest to its bound
-    price:            reward per request that relaxing the bound by one unit would buy, averaged
-                      over the last 5,000 decisions or so; None: unknown
-    price_spread:     standard deviation of its readings, of which there is one every 100
-                      decisions; None with fewer than two
-    kept:             the limit holds now; with periods: it can hold at the end of this one
-    kept_since_first: `mean` is inside the bound
-    verdict:          in a word: see `bylot.limits.verdict`
-    sentence:         the verdict with its numbers, its reason, and until when
-    counted:          what counts towards the bound in this period; differs from the mean of
-                      `current`, which is measured, if the bound was edited in this period
-    current:          the current period or window; None if the policy does not guard its limits
-    promise:          of the guard, in a sentence, or how it was broken; empty without a guard
-    window:           of a limit per hour, day, week or month; `slack` is then what its bound leaves
-    per:              the window of the calendar, also before the first decision
-    is_total:         `bound` and `slack` are for what the window costs in all; `mean` and
-                      `current` are per request, as are all four of other limits
-    where:            the contexts whose requests count; empty: all
-    tenants:          all tenants, of a limit for each of them, which has no `window` of its own
-    """
-
-    cost: str
-    side: Literal["at_most", "at_least"]
-    bound: float
-    mean: float
-    slack: float
-    price: float | None
-    price_spread: float | None = None
-    kept: bool
-    kept_since_first: bool
-    verdict: verdicts.VerdictName
-    sentence: str
-    counted: float | None
-    current: LimitInPeriod | None
-    promise: str = ""
-    window: WindowStatus | None = None
-    per: WindowName | None = None
-    is_total: bool = False
-    where: tuple[str, ...] = ()
-    tenants: TenantsSummary | None = None
-
-    @property
-    def subject(self) -> str:
-        """The cost, its window, and the requests that count."""
-        per = "" if self.per is None else f" per {self.per}"
-        scope = "" if self.tenants is None else " for each tenant"
-        where = f" in {', '.join(self.where)}" if self.where else ""
-        return f"{self.cost}{per}{scope}{where}"
-
-    @property
-    def label(self) -> str:
-        """The cost, its window and the side, as a cost may be limited in several ways."""
-        return f"{self.subject} {'<=' if self.side == 'at_most' else '>='}"
-
-    @property
-    def needs_sentence(self) -> bool:
-        """Whether the numbers of a table, and a word, do not say enough."""
-        edited = self.current is not None and self.current.mean != self.counted
-        counted_apart = self.window is not None or self.tenants is not None or bool(self.where)
-        return edited or counted_apart or self.verdict not in QUIET_VERDICTS
-
-    def __str__(self) -> str:
-        return f"{self.subject} {self.verdict}: {self.sentence}"
-
-
-class CostStatus(Struct, frozen=True):
-    """Sums of one cost over the decisions it was known for, cancelled ones excluded.
-
-    stated: by the problem; expected: before the draw; settled: as reported with rewards.
-    """
-
-    stated: float
-    expected: float
-    settled: float
-    decisions: int
-
-
-def make_limit_status(
-    limit: Limit,
-    cost: CostStatus,
-    price: tuple[float | None, float | None],
-    period: verdicts.PeriodPosition | None,
-    window: WindowStatus | None = None,
-    is_spent: bool = False,
-    tenants: TenantsSummary | None = None,
-    dear: Sequence[str] = (),
-) -> LimitStatus:
-    """Judge a limit by its averages; the price comes with its spread.
-
-    dear: experts whose calls cost more on average than the most that was declared
-    """
-    mean = cost.settled / cost.decisions if cost.decisions else None
-    if limit.where and period is not None:
-        mean = period.now.mean  # of the requests that count
-    average = 0.0 if mean is None else mean
-    slack, kept_before = limit.sign * (average - limit.bound), None
-    if period is not None and tenants is not None:
-        verdict = verdicts.judge_tenants(limit, tenants, period.now.missed)
-        kept_before = period.now.missed == 0
-        if tenants.top:
-            slack = limit.sign * (tenants.top[0].spent - tenants.top[0].bound)
-    elif period is not None and window is not None:
-        verdict = verdicts.judge_window(limit, window, period.now, is_spent)
-        kept_before = period.now.missed == 0
-        slack = slack if window.left is None else limit.bound - window.spent - window.reserved
-    elif period is not None and limit.where and limit.per is None:
-        verdict = verdicts.judge_group(limit, period.now)
-    elif period is not None and (mean is not None or not period.now.within_reach):
-        verdict = verdicts.judge_period(limit, period)
-    else:
-        verdict = verdicts.judge_average(limit, mean)
-    current = None if period is None else period.now
-    promise = ""
-    if current is not None:
-        if current.promise != "reserve" and (current.missed or dear or not verdict.kept):
-            current = structs.replace(current, promise="broken")
-        promise = verdicts.describe_limit_promise(limit, current, verdict.name, dear)
-    return LimitStatus(
-        cost=limit.name,
-        side="at_most" if limit.sign < 0 else "at_least",
-        bound=limit.bound,
-        mean=average,
-        slack=slack,
-        price=price[0],
-        price_spread=price[1],
-        kept=verdict.kept,
-        kept_since_first=kept_before
-        if kept_before is not None
-        else mean is None or verdicts.is_within_bound(limit, mean),
-        verdict=verdict.name,
-        sentence=verdict.sentence,
-        counted=None if period is None else period.counted,
-        current=current,
-        promise=promise,
-        window=window,
-        per=limit.per,
-        is_total=limit.is_total,
-        where=limit.where,
-        tenants=tenants,
-    )
 
 
 class PeriodStatus(Struct, frozen=True):
@@ -310,19 +156,19 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
 
     def judge(self, panels: PanelHealth | None = None) -> "RouterStatus":
         """Return the status with its state; panels: what a gateway has seen in the last minutes."""
-        limits = tuple(verdicts.LimitVerdict(limit.verdict, str(limit)) for limit in self.limits)
+        limits = tuple(LimitVerdict(limit.verdict, str(limit)) for limit in self.limits)
         health = RouterHealth(limits, self.unrewarded, panels)
         return structs.replace(self, state=judge_state(health))
 
     @property
     def mean_cost(self) -> Mapping[str, float]:
         """Settled cost per decision, by name."""
-        return {name: one.settled / max(1, one.decisions) for name, one in self.costs.items()}
+        return {name: cost.settled / max(1, cost.decisions) for name, cost in self.costs.items()}
 
     @property
     def expected_cost(self) -> Mapping[str, float]:
         """Cost per decision expected before the draw, by name."""
-        return {name: one.expected / max(1, one.decisions) for name, one in self.costs.items()}
+        return {name: cost.expected / max(1, cost.decisions) for name, cost in self.costs.items()}
 
     def __str__(self) -> str:
         reward = "none yet" if self.mean_reward is None else f"{self.mean_reward:.4f} on average"
@@ -350,49 +196,23 @@ class RouterStatus(Struct, frozen=True, kw_only=True):
         """The table of limits, and the position in the period if there are periods."""
         period_columns = () if self.period is None else ("this period", "in force")
         head = ("limit", "unit", "average", "bound", "slack", *period_columns, "price", "")
-        lines = format_table([head, *(format_limit_row(one) for one in self.limits)])
-        lines += [str(one) for one in self.limits if one.needs_sentence]
+        lines = format_table([head, *(limit.format_cells() for limit in self.limits)])
+        lines += [str(limit) for limit in self.limits if limit.needs_sentence]
         lines += [
-            f"{one.label} {one.promise}"
-            for one in self.limits
-            if one.kept and one.current is not None and one.current.promise == "reserve"
+            f"{limit.label} {limit.promise}"
+            for limit in self.limits
+            if limit.kept and limit.current is not None and limit.current.promise == "reserve"
         ]
         if self.period is None:
             return lines
         missed = [
-            f"{one.subject} in {one.current.missed:,}"
-            for one in self.limits
-            if one.current is not None and one.current.missed
+            f"{limit.subject} in {limit.current.missed:,}"
+            for limit in self.limits
+            if limit.current is not None and limit.current.missed
         ]
         if missed:
             lines.append(f"periods that ended outside a limit: {', '.join(missed)}")
         return [*lines, str(self.period)]
-
-
-def format_limit_row(one: LimitStatus) -> tuple[str, ...]:
-    """Format the numbers of a limit in one unit: per request or, of a budget, per window."""
-    now = one.current
-    in_period = () if now is None else (now.mean, None if one.tenants else now.in_force)
-    unknown = bool(one.where) and (now is None or now.mean is None)
-    mean, slack = None if unknown else one.mean, None if one.verdict == "not started" else one.slack
-    unit = "per request"
-    if one.is_total:
-        mean, unit = None, f"per {one.per}"
-        in_period = (None if one.window is None else one.window.spent, None)
-    numbers = (mean, one.bound, slack, *in_period)
-    cells = ["-" if x is None else f"{x:.4g}" for x in numbers]
-    return (one.label, unit, *cells, format_price(one), one.verdict)
-
-
-def format_price(one: LimitStatus) -> str:
-    """The price of a limit with its spread, for people.
-
-    >>> from types import SimpleNamespace as Limit
-    >>> format_price(Limit(price=0.19921, price_spread=0.0123))
-    '0.1992 ± 0.012'
-    """
-    spread = "" if one.price_spread is None else f" ± {one.price_spread:.2g}"
-    return "-" if one.price is None else f"{one.price:.4g}{spread}"
 
 
 def count_effective_experts(shares: Sequence[float]) -> float:

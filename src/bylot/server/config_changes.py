@@ -15,7 +15,6 @@ from bylot._text import join_words
 from bylot.policies import Auto, find_policy, policy_to_data
 from bylot.problem import Limit, Share
 from bylot.problem.limits import LimitKey
-from bylot.problem.window_bounds import name_request_cost
 from bylot.router.config import RouterConfig
 from bylot.server.provision import DeclaredRouter
 
@@ -212,7 +211,7 @@ def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[s
         limit = one or two
         assert limit is not None
         words = f"{limit.name} {limit.side.replace('_', ' ')}"
-        per = name_request_cost(limit).removeprefix(limit.name)
+        per = limit.words.removeprefix(limit.name)
         if one is None:
             yield f"add {words} {limit.bound:.6g}{per}"
         elif two is None:

@@ -17,7 +17,7 @@ from bylot.api import ERROR_CODES, ErrorBody, ErrorDetail
 from bylot.eventlog.clock import CLOCK_JUMP_US
 from bylot.eventlog.events import now_us
 from bylot.gateway.chat import ChatError
-from bylot.problem.calendar import describe_reset
+from bylot.problem.instants import describe_reset
 
 log = logging.getLogger("bylot.server")
 

@@ -23,11 +23,12 @@ from bylot.api import ReceiptName, RewardReceipt, RouterView
 from bylot.eventlog.events import now_us
 from bylot.gateway.gateway import RouterGateway
 from bylot.gateway.member_stats import ANSWERED
+from bylot.limits.status import LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
 from bylot.router.decision import Decision
 from bylot.router.state import REASON_KINDS
-from bylot.router.status import Counters, LimitStatus
+from bylot.router.status import Counters
 
 MAX_LABELLED_ROUTERS = 200  # exported one by one: those used last
 LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -36,8 +37,7 @@ COMMIT_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1_000)
 WATCHED_ERROR_CODES = ("store_down", "store_damaged", "timeout", "overloaded", "internal_error")
 WATCHED_OUTCOMES = (ANSWERED, "timeout", "unreachable", "rate_limited", "cancelled")
 LIMIT_LABELS = ("router", "cost", "side", "per", "scope", "where")
-PER_REQUEST = "request"  # `per` of a limit without a window
-ALL_REQUESTS = ""  # `scope` and `where` of other limits; to Prometheus, a label that is not there
+ALL_REQUESTS = ""  # `scope` of most limits; to Prometheus, a label that is not there
 MEMBER_LABELS = ("router", "member")
 LabelledRow = tuple[Sequence[str], Mapping[str, Any]]
 """The values of labels, and numbers by name."""
@@ -175,20 +175,21 @@ class RouterCollector(Collector):
                     field: counters[field].get(cost, 0.0) for field in METRICS["spend_counters"]
                 }
                 costs.append(((name, cost), sums))
-            declared = list(map(Limit.from_data, view.config.problem["limits"]))
-            scopes = dict.fromkeys([ALL_REQUESTS, *(one.scope or ALL_REQUESTS for one in declared)])
+            declared = map(Limit.from_data, view.config.problem["limits"])
+            labelled = [(name, *limit.labels) for limit in declared]
+            scopes = dict.fromkeys([ALL_REQUESTS, *(scope for *_, scope, _ in labelled)])
             times = self.refused.get(name, {})
             refused += [((name, scope), {"refused": times.get(scope, 0)}) for scope in scopes]
-            for one, limit in zip(status.limits, declared, strict=True):
-                labels, now = (name, *list_limit_labels(limit)), one.current
+            for limit, labels in zip(status.limits, labelled, strict=True):
+                now = limit.current
                 period = {"period_mean": now.mean, "missed_periods": now.missed} if now else {}
-                limits.append((labels, structs.asdict(one) | period))
-                windows.append((labels, list_window_numbers(one, self.now)))
-                if one.tenants is not None:
-                    counts = {"active": one.tenants.active, "spent": one.tenants.spent}
+                limits.append((labels, structs.asdict(limit) | period))
+                windows.append((labels, list_window_numbers(limit, self.now)))
+                if limit.tenants is not None:
+                    counts = {"active": limit.tenants.active, "spent": limit.tenants.spent}
                     tenants += [((*labels, word), {"tenants": n}) for word, n in counts.items()]
                 verdicts += [
-                    ((*labels, word), {"verdict": word == one.verdict}) for word in VERDICTS
+                    ((*labels, word), {"verdict": word == limit.verdict}) for word in VERDICTS
                 ]
         gauge, counter, every = GaugeMetricFamily, CounterMetricFamily, (*LIMIT_LABELS, "verdict")
         yield from make_families(gauge, "router_gauges", ("router",), routers)
@@ -238,21 +239,9 @@ class GatewayCollector(Collector):
         yield latencies
 
 
-def list_limit_labels(limit: Limit) -> tuple[str, ...]:
-    """The labels of a limit after the router; no two limits of a problem have the same.
-
-    >>> from bylot.problem import at_most
-    >>> list_limit_labels(at_most("usd", 5, per="day", where={"context": ["icu", "er"]}))
-    ('usd', 'at_most', 'day', '', 'icu,er')
-    """
-    contexts = [one.replace("\\", "\\\\").replace(",", "\\,") for one in limit.where]
-    per, scope = limit.per or PER_REQUEST, limit.scope or ALL_REQUESTS
-    return limit.name, limit.side, per, scope, ",".join(contexts)
-
-
-def list_window_numbers(one: LimitStatus, now: int) -> dict[str, Any]:
-    """The numbers of the window of a limit; none without one."""
-    window = one.window
+def list_window_numbers(limit: LimitStatus, now: int) -> dict[str, Any]:
+    """List the numbers of the window of a limit, none without one."""
+    window = limit.window
     if window is None:
         return {}
     ends_s = max(0.0, (window.ends - now) / 1e6)
@@ -260,7 +249,7 @@ def list_window_numbers(one: LimitStatus, now: int) -> dict[str, Any]:
     if window.left is None:  # a share of requests, which has no total
         return numbers
     until = window.ends if window.lasts_until is None else window.lasts_until
-    lasts_s = 0.0 if one.verdict == "spent" else max(0.0, (until - now) / 1e6)
+    lasts_s = 0.0 if limit.verdict == "spent" else max(0.0, (until - now) / 1e6)
     return numbers | {"lasts_s": lasts_s} | structs.asdict(window)
 
 

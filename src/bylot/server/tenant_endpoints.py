@@ -2,17 +2,10 @@
 
 import logging
 
-import numpy as np
-
 from bylot import api
 from bylot.api import MAX_TEXT_CHARS
 from bylot.eventlog.commands import GetTenant, ListTenants, SetTenant
-from bylot.problem import Limit
-from bylot.problem.calendar import WINDOW_NAMES
-from bylot.problem_files.document import Document
-from bylot.problem_files.experts import ExpertList
-from bylot.problem_files.schema import SCHEMA, check_value
-from bylot.problem_files.written_limit import read_limits
+from bylot.problem_files.written_limit import read_tenant_limits
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
 from bylot.server.request_parsing import check_router_name, normalize_tenant
@@ -40,7 +33,7 @@ async def get_tenant(request: ApiRequest[None, None]) -> HttpResponse:
 async def set_tenant(request: ApiRequest[api.SetTenantRequest, None]) -> HttpResponse:
     """Give a tenant bounds of its own, in place of those that it had; none: those of all apply."""
     name, tenant = read_target(request.target)
-    limits = read_own_limits(request.body.limits)
+    limits = read_tenant_limits(request.body.limits)
     by = request.caller.id
     view = await request.state.commands.execute(SetTenant(name, tenant, limits, by=by))
     log.info("tenant changed", extra={"router": name, "tenant": tenant, "by": by})
@@ -55,20 +48,3 @@ def read_target(target: str) -> tuple[str, str]:
         message = f"invalid tenant: expected 1 to {MAX_TEXT_CHARS} printable characters"
         raise ApiError(422, "invalid", message, field="tenant")
     return check_router_name(name), text
-
-
-def read_own_limits(given: tuple[api.ProblemPart, ...]) -> tuple[Limit, ...]:
-    """The own bounds of a tenant, as problem files write limits; scope tenant is implied."""
-    entries = [{**one, "scope": one.get("scope", "tenant")} for one in given]
-    document = Document(data={"limits": entries, "draws": 1})
-    check_value(document, ("limits",), entries, SCHEMA["properties"]["limits"])
-    for n, one in enumerate(entries):
-        if "cost" not in one:
-            what = "a tenant can have its own bounds of budgets only"
-            raise document.error(("limits", n), what, remedy="name a cost")
-        if one.get("per") not in WINDOW_NAMES:
-            expected = " or ".join(WINDOW_NAMES)
-            raise document.error(("limits", n), f"limits[{n}].per", expected=expected)
-    costs = {one["cost"]: np.empty(0) for one in entries}  # the router knows which exist
-    pool = ExpertList((), costs, {}, None)
-    return tuple(one.limit for one in read_limits(document, document.data, pool))

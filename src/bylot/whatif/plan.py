@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot._text import join_words, name_panels
+from bylot._windows import WINDOW_SIZES
 from bylot.environments import CallCosts, Environment, Given, Outcomes, Traffic
 from bylot.errors import BylotError, InfeasibleLimits
-from bylot.limits.guard import get_period
+from bylot.limits.binding import get_period
 from bylot.numerics.jit import Floats, Ints
 from bylot.outcome_tables.sheets import quote_field
 from bylot.policies import Auto, Policy, find_policy, policy_to_data
@@ -23,8 +24,6 @@ from bylot.scenario import OptimumInput, Scenario
 MAX_SWEEP_LEVELS = 100
 MAX_CACHED_VALUES = 50_000_000  # values of a noisy environment that are kept in memory
 DEFAULT_ROUNDS, MAX_DEFAULT_ROUNDS = 10_000, 200_000
-PLAYED_DAYS = {"hour": 7, "day": 28, "week": 42, "month": 93}
-"""Of limits of the calendar, unless rounds are given: several windows, and not just workdays."""
 
 
 class WhatifJob(NamedTuple):
@@ -56,15 +55,16 @@ class BoundSweep(NamedTuple):
 
 
 def choose_rounds(problem: Problem, traffic: Traffic | None) -> int:
-    """The requests of a run if no number is given: enough for the longest windows, if that is not
-    too many.
+    """Choose the requests of a run: enough for the longest windows, if that is not too many.
 
     >>> from bylot.problem import at_most
     >>> daily = Problem(["a", "b"], {"usd": [1, 2]}, [at_most("usd", 90, per="day")], draws=1)
     >>> [choose_rounds(daily, Traffic("flat", per_day=n)) for n in (100, 2_000, 1_000_000)]
     [10000, 56000, 200000]
     """
-    days = max((PLAYED_DAYS[one.per] for one in problem.calendars), default=0)
+    days = max(
+        (WINDOW_SIZES[calendar.per].played_days for calendar in problem.calendars), default=0
+    )
     wanted = 0 if traffic is None else round(days * traffic.per_day)
     return min(max(wanted, DEFAULT_ROUNDS), MAX_DEFAULT_ROUNDS)
 
@@ -72,10 +72,14 @@ def choose_rounds(problem: Problem, traffic: Traffic | None) -> int:
 def parse_sweep(file: ProblemFile, text: str) -> BoundSweep:
     """Parse `NAME=FROM:TO:COUNT`; NAME may end in `.at_most` or `.at_least`."""
     name, bounds = parse_sweep_text(text)
-    swept, problem, levels = find_swept_limit(file, name), file.problem, []
+    swept = find_swept_limit(file, name)
+    problem = file.problem
+    levels = []
     for n, written in enumerate(bounds):
         bound = swept.to_bound(written, problem.draws)
-        limits = [one.at(bound) if one.key == swept.limit.key else one for one in problem.limits]
+        limits = [
+            limit.at(bound) if limit.key == swept.limit.key else limit for limit in problem.limits
+        ]
         try:
             levels.append(SweepLevel(n, written, problem.replace(limits=limits)))
         except InfeasibleLimits as error:
@@ -106,13 +110,14 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     """The limit with this name, or with this name and side; or with the window after it."""
     sides: dict[str, WrittenLimit] = {}
     fits = []
-    for one in file.limits:
-        side = f"{one.limit.name}.{one.limit.side}"
-        full = side if one.limit.per is None else f"{side}.{one.per}"
-        full += ".tenant" * bool(one.limit.scope) + f"@{','.join(one.limit.where)}".rstrip("@")
-        sides[full] = one
-        short = f"{one.limit.name}.{full.removeprefix(f'{side}.')}"  # usd.month.tenant
-        if name in (one.limit.name, side, f"{one.limit.name}.{one.per}", short, full):
+    for written in file.limits:
+        limit = written.limit
+        side = f"{limit.name}.{limit.side}"
+        full = side if limit.per is None else f"{side}.{written.per}"
+        full += ".tenant" * bool(limit.scope) + f"@{','.join(limit.where)}".rstrip("@")
+        sides[full] = written
+        short = f"{limit.name}.{full.removeprefix(f'{side}.')}"  # usd.month.tenant
+        if name in (limit.name, side, f"{limit.name}.{written.per}", short, full):
             fits.append(full)
     if len(fits) == 1 or name in fits:
         return sides[name if name in fits else fits[0]]
@@ -121,7 +126,7 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
         how = "several times" if several else "on both sides"
         what = f"--sweep: {quote_field(name)} is limited {how}"
         raise BylotError(what, remedy=f"write {' or '.join(f'{full}=...' for full in fits)}")
-    names = list(dict.fromkeys(one.limit.name for one in file.limits))
+    names = list(dict.fromkeys(written.limit.name for written in file.limits))
     what = f"--sweep: {file.path} has no limit on {quote_field(name)}"
     raise BylotError(what, remedy=suggest_known_name(name, names, "limits"))
 
@@ -164,7 +169,18 @@ class WhatifPlan:
     @property
     def has_periods(self) -> bool:
         """Whether limits hold at the end of periods, as all do that are not of the calendar."""
-        return not self.has_windows or any(one.per is None for one in self.problem.limits)
+        return not self.has_windows or any(limit.per is None for limit in self.problem.limits)
+
+    @property
+    def budgets(self) -> dict[int, WrittenLimit]:
+        """The limits on what windows cost in all, by their places."""
+        return {n: found for n, found in enumerate(self.file.limits) if found.limit.is_total}
+
+    def describe_tenants(self) -> list[str]:
+        """Describe how limits for each tenant are played, if there are any."""
+        text = "All requests are played as those of one tenant, so limits for each tenant count "
+        text += "all of them: give the traffic of one tenant to see what it would get."
+        return [text] if self.problem.has_tenants else []
 
     @property
     def judged_units(self) -> str:

@@ -14,7 +14,7 @@ from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats
 from bylot.optima import Optimum, ShadowPrice, ValueStack
 from bylot.problem import Problem
-from bylot.problem.window_bounds import restate_per_request
+from bylot.problem.window_bounds import has_known_optimum, restate_per_request
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 
 SEARCH_STARTS = 2  # under exact costs; more cost a lot and led to the same distribution
@@ -62,7 +62,7 @@ class Reference:
 def compute_reference(plan: WhatifPlan, problem: Problem, job: WhatifJob) -> Reference | str:
     """One reference, with shadow prices for the bounds of the file, or why there is none."""
     priced = job.level is None and job.name in DISTRIBUTION_KINDS
-    if problem.has_groups:
+    if not has_known_optimum(problem):
         return "not known: limits are on some contexts; leave `where` out to compare"
     try:
         if plan.calls is not None and plan.calls.means:

@@ -9,7 +9,8 @@ import numpy as np
 
 from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, summarize_policy
-from bylot.problem.calendar import FULL_DAY_US
+from bylot.problem.instants import FULL_DAY_US
+from bylot.problem.window_bounds import has_known_optimum
 from bylot.problem_files.calendar_check import describe_request_bounds
 from bylot.reports.blocks import (
     Banner,
@@ -63,7 +64,7 @@ def build_whatif_report(
 
 def build_banners(results: WhatifResults) -> Iterator[Block]:
     plan = results.plan
-    yield from map(Banner, describe_tenants(plan))
+    yield from map(Banner, plan.describe_tenants())
     if plan.scenario.synthetic:
         yield Banner(plan.scenario.description)
     if results.stopped:
@@ -89,7 +90,8 @@ def describe_partial_period(plan: WhatifPlan) -> str:
 
 def describe_traffic(plan: WhatifPlan) -> str:
     """When requests arrive, and what policies know about it."""
-    traffic, declared = plan.traffic, plan.declared_traffic
+    traffic = plan.traffic
+    declared = plan.declared_traffic
     assert traffic is not None
     rate = f"{format_number(traffic.per_day)} a day"
     known = "policies have to learn how many come"
@@ -101,16 +103,6 @@ def describe_traffic(plan: WhatifPlan) -> str:
         f"Requests arrive from {traffic.start} ({traffic.zone}) on, {traffic.shape}, about {rate}, "
         f"for up to {days:,} day{'s' * (days != 1)}; {known}."
     )
-
-
-def describe_tenants(plan: WhatifPlan) -> list[str]:
-    """A sentence about limits for each tenant, if there are any."""
-    if not plan.problem.has_tenants:
-        return []
-    return [
-        "All requests are played as those of one tenant, so limits for each tenant count all of "
-        "them: give the traffic of one tenant to see what it would get."
-    ]
 
 
 def describe_setup(results: WhatifResults) -> Iterator[str]:
@@ -130,7 +122,7 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         yield describe_traffic(plan)
     for text in describe_request_bounds(plan.file):
         about = " References keep budgets on average, at this traffic."
-        yield text if problem.has_groups else text + about
+        yield text + about if has_known_optimum(problem) else text
     if not scenario.synthetic:
         yield scenario.description
     yield (
@@ -168,10 +160,10 @@ def describe_policy(spec: str, policy: Policy, unit: str = "period") -> str:
         parts = [f"{spec} is {policy.name} here, which {policy.summary}"]
     else:
         parts = [f"{spec} {summarize_policy(name)}{' (with your settings)' if colon else ''}"]
-    if getattr(policy, "guard", False):
+    if policy.guard:
         where = "in" if "window" in unit else "at the end of"
         parts.append(f"its guard keeps the limits {where} every {unit.replace('run', 'period')}")
-    elif getattr(type(policy), "guard", False):  # it is on by default
+    elif type(policy).guard:  # it is on by default
         parts.append("its guard is off, so it does not guarantee the limits")
     if isinstance(policy, NoisyOr):
         share = f"{100 * policy.explore:g}% of its rounds" if policy.explore < 1 else "every round"
@@ -221,24 +213,27 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
         return []
     rows = []
     for n, written in enumerate(plan.file.limits):
-        limit, unit, cells = written.limit, written.unit(plan.problem.draws), []
-        for one in results.policies.values():
-            if one.list_windows(n):
-                cells.append(format_window_cell(one, n, written.limit.is_total))
+        limit = written.limit
+        unit = written.unit(plan.problem.draws)
+        cells = []
+        for result in results.policies.values():
+            if result.list_windows(n):
+                cells.append(format_window_cell(result, n, n in plan.budgets))
                 continue
-            spend = np.array([run.spend[n] for run in one.runs])
+            spend = np.array([run.spend[n] for run in result.runs])
             violated = int((limit.sign * (spend - limit.bound) < -1e-12 * limit.bound).sum())
             note = f" ✗ {violated}/{len(spend)}" if violated and plan.complete else ""
             cells.append(f"{spend.mean() / unit:.4g}{note}")
         rows.append((written.words, *cells))
     more = f" The first {MAX_LIMIT_PANELS} limits are shown." * (len(rows) > MAX_LIMIT_PANELS)
     each = f"Averages {'in each period' if plan.has_several_periods else 'since the first request'}"
-    over, texts = "complete periods" if plan.complete else "all requests", TEXTS["tables"]["limits"]
+    over = "complete periods" if plan.complete else "all requests"
+    texts = TEXTS["tables"]["limits"]
     if plan.has_windows:
         each = f"Budgets and shares in each window{f'; {each.lower()}' * plan.has_periods}"
         texts = TEXTS["tables"]["window_limits"]
         over = f"windows{f' or {over}' * plan.has_periods}"
-        refused = (format_percent(one.refused) for one in results.policies.values())
+        refused = (format_percent(result.refused) for result in results.policies.values())
         rows.append(("refused requests", *refused))
     return [
         Heading("Limits"),
@@ -247,13 +242,14 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     ]
 
 
-def format_window_cell(result: PolicyResult, n: int, is_total: bool) -> str:
-    """A limit of the calendar in a table: the part of a budget that was used, or an average."""
+def format_window_cell(result: PolicyResult, n: int, is_budget: bool) -> str:
+    """Format a limit of the calendar: the part of a budget that was used, or an average."""
     found = result.list_windows(n)
-    count, bad = sum(one.windows for one in found), sum(one.bad for one in found)
+    count = sum(run.windows for run in found)
+    bad = sum(run.bad for run in found)
     text = format_percent(result.window_use(n))
-    if not is_total:
-        amounts = np.concatenate([one.amounts[one.judged] for one in found])
+    if not is_budget:
+        amounts = np.concatenate([run.amounts[run.judged] for run in found])
         text = f"{amounts.mean():.4g}" if amounts.size else "-"
     return f"{text} ✗ {bad}/{count}" if bad else text
 

@@ -253,7 +253,7 @@ def results_data(
                     "bound_per_request": one.limit.bound / (one.requests or 1.0),
                     "unit": file.units.get(one.limit.name),
                     "line": one.line,
-                    "window": window_data(one),
+                    "window": one.window_data,
                 }
                 for one in file.limits
             ],
@@ -336,20 +336,6 @@ def policy_data(plan: WhatifPlan, result: PolicyResult) -> dict[str, Any]:
     }
 
 
-def window_data(written: WrittenLimit) -> dict[str, Any] | None:
-    """The window of a limit, and how many requests one has on average; None without a window."""
-    limit = written.limit
-    if limit.per is None:
-        return None
-    when_spent = limit.when_spent if limit.is_total else None
-    return {
-        "per": limit.per,
-        "zone": limit.zone,
-        "when_spent": when_spent,
-        "requests": written.requests,
-    }
-
-
 def window_results_data(plan: WhatifPlan, found: WindowResults) -> dict[str, Any]:
     """A limit in the windows of a run; the list has the amount of each."""
     limit = plan.problem.limits[found.limit]
@@ -367,7 +353,7 @@ def counted_periods_data(plan: WhatifPlan, found: WindowResults) -> dict[str, An
     return {
         "limit": limit.name,
         "side": limit.side,
-        "where": {"context": list(limit.where)},
+        "where": limit.window_data["where"],
         "periods": found.windows,
         "bad": found.bad,
         **plain_data(found, "starts", "requests", "amounts"),

@@ -19,7 +19,6 @@ from bylot.whatif.references import REFERENCES, compute_reference
 from bylot.whatif.report import (
     build_whatif_report,
     describe_partial_period,
-    describe_tenants,
     describe_traffic,
     whatif_title,
 )
@@ -128,7 +127,7 @@ def render(output: WhatifOutput) -> str:
         about.append(describe_traffic(plan))
     lines = [*output.data["summary"], "", *(format_table([head, *rows]) if rows else ())]
     lines = [*about, "", *lines] if plan.scenario.synthetic else [*lines, "", *about]
-    lines = [*describe_tenants(plan), *lines]
+    lines = [*plan.describe_tenants(), *lines]
     if plan.rounds != plan.complete:
         lines.append(describe_partial_period(plan))
     lines += [f"{one} here" for one in plan.auto_choices()]

@@ -146,14 +146,17 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
 
 def describe_refused(results: WhatifResults) -> str:
     """That most requests were refused, and by which budgets."""
-    one, plan = results.headline, results.plan
-    used = {n: one.window_use(n) for n, limit in enumerate(plan.problem.limits) if limit.is_total}
+    headline = results.headline
+    plan = results.plan
+    used = {n: headline.window_use(n) for n in plan.budgets}
     spent = [n for n, part in used.items() if part is None or part >= MIN_SPENT_PART] or [*used]
     words = join_words((f'"{plan.file.limits[n].words}"' for n in spent), "or")
     rate = f" for {format_number(plan.per_day)} requests a day" if plan.per_day else ""
     tenant = " of one tenant" if all(plan.problem.limits[n].scope for n in spent) else ""
-    asked = format_percent(one.refused)
-    return f"{one.policy} refused {asked} of the requests: {words} is too little{rate}{tenant}."
+    asked = format_percent(headline.refused)
+    return (
+        f"{headline.policy} refused {asked} of the requests: {words} is too little{rate}{tenant}."
+    )
 
 
 def describe_unjudged(results: WhatifResults) -> str:
@@ -175,17 +178,18 @@ def describe_unjudged(results: WhatifResults) -> str:
 
 def describe_windows_used(results: WhatifResults) -> str:
     """What budgets of the calendar were used for, and how many requests were refused."""
-    one, plan = results.headline, results.plan
+    headline = results.headline
+    plan = results.plan
     if not plan.has_windows:
         return ""
     parts = []
-    for n, written in enumerate(plan.file.limits):
-        used = one.window_use(n)
-        if written.limit.is_total and used is not None:
+    for n, written in plan.budgets.items():
+        used = headline.window_use(n)
+        if used is not None:
             parts.append(f'{format_percent(used)} of "{written.words}"')
-    text = f"{one.policy} used {join_words(parts, 'and')} in complete windows" if parts else ""
-    asked = f"refused {format_percent(one.refused)} of the requests"
-    return f"{text}, and {asked}." if text else f"{one.policy} {asked}."
+    text = f"{headline.policy} used {join_words(parts, 'and')} in complete windows" if parts else ""
+    asked = f"refused {format_percent(headline.refused)} of the requests"
+    return f"{text}, and {asked}." if text else f"{headline.policy} {asked}."
 
 
 def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:

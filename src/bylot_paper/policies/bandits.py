@@ -13,16 +13,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bylot.limits.records import LimitRule
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.conditional_poisson import fill_softmax
 from bylot.numerics.dispatch import dispatch_by_type, step
-from bylot.numerics.jit import Bools, Floats, Ints, jit
+from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.scratch_arrays import make_draws, scratch_floats
 from bylot.numerics.set_selection import fill_top_m
 from bylot.numerics.variates import add_gumbels, add_leading_gumbels, fill_betas
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn
+from bylot.policies.base import Feedback, FeedbackKind, learn, propose
 from bylot.problem import Problem
 from bylot_paper.policies import baselines
 from bylot_paper.policies.baselines import DualOn, KnapsackLimits, Multipliers
@@ -95,8 +97,9 @@ def fill_thompson_indices(
     fill_betas(scores, state.alpha[context], state.beta[context], rng, BELIEF_STREAM)
 
 
-def decide_by_index(rule: Any, state: Any, context: int, rng: RngKey, available: Bools) -> Ticket:
+def propose_by_index(rule: Any, state: Any, view: View, rng: RngKey) -> Proposal:
     """Choose by the warm-up, then by the best indices; multipliers move even without rewards."""
+    context = view.context
     baselines.step_multipliers(rule.limits, state.multipliers)
     turn = state.visits[context]
     state.visits[context] = turn + 1
@@ -109,14 +112,13 @@ def decide_by_index(rule: Any, state: Any, context: int, rng: RngKey, available:
         fill_indices(rule, state, context, rng, scores)
         baselines.add_multiplier_terms(scores, rule.limits, state.multipliers)
     draws = make_draws(rng, rule.draws)
-    fill_top_m(draws, scores, available)
-    base.count_members(state.drawn[context], draws)
-    baselines.charge_multipliers(rule.limits, state.multipliers, draws)
-    return base.make_plain_ticket(rng.t, context, draws, available, True, False)
+    fill_top_m(draws, scores, view.available)
+    return base.propose_members(draws)
 
 
 for index_rule in (UcbRule, ThompsonRule):
-    step(decide, index_rule)(decide_by_index)
+    step(propose, index_rule)(propose_by_index)
+    step(base.note_played, index_rule)(baselines.note_panel)
     base.register_pull_steps(index_rule)
 
 
@@ -159,14 +161,18 @@ class UcbPolicy(baselines.WarmupPolicy):
         return super().is_valid_state(rule, state) and counted
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> UcbRule:
         return UcbRule(
             draws=problem.draws,
             warmup=baselines.count_warmup_visits(problem),
             c=float(self.to_settings().get("c", 0.0)),  # Greedy has no bonus
             evidence=baselines.EVIDENCE[feedback],
-            limits=self.bind_limits(problem, horizon),
+            limits=self.bind_knapsack(problem, horizon),
         )
 
 
@@ -234,13 +240,17 @@ class ThompsonPolicy(baselines.WarmupPolicy):
         )
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> ThompsonRule:
         return ThompsonRule(
             draws=problem.draws,
             warmup=baselines.count_warmup_visits(problem),
             evidence=baselines.EVIDENCE[feedback],
-            limits=self.bind_limits(problem, horizon),
+            limits=self.bind_knapsack(problem, horizon),
         )
 
     def is_valid_state(self, rule: ThompsonRule, state: ThompsonState) -> bool:
@@ -307,23 +317,25 @@ def reinforce_logits(theta: Floats, draws: Ints, length: float) -> None:
         theta[draws[j]] += length if is_first_draw(draws, j) else 0.0
 
 
-@step(decide, MoeRule)
-def decide_moe(rule: MoeRule, state: MoeState, x: int, rng: RngKey, available: Bools) -> Ticket:
+@step(propose, MoeRule)
+def propose_moe(rule: MoeRule, state: MoeState, view: View, rng: RngKey) -> Proposal:
     """Choose the M largest noisy logits; multipliers move even if no reward comes."""
+    x = view.context
     baselines.step_multipliers(rule.limits, state.multipliers)
     state.visits[x] += 1
     theta = state.theta[x]
     scores = scratch_floats(theta.size)
     scores[:] = theta
-    if available.size == 0:
+    if view.available.size == 0:
         add_leading_gumbels(scores, rule.draws, rng, GUMBEL_STREAM)
     else:
         add_gumbels(scores, rng, GUMBEL_STREAM)
     draws = make_draws(rng, rule.draws)
-    fill_top_m(draws, scores, available)
-    base.count_members(state.drawn[x], draws)
-    baselines.charge_multipliers(rule.limits, state.multipliers, draws)
-    return base.make_plain_ticket(rng.t, x, draws, available, True, False)
+    fill_top_m(draws, scores, view.available)
+    return base.propose_members(draws)
+
+
+step(base.note_played, MoeRule)(baselines.note_panel)
 
 
 @step(learn, MoeRule)
@@ -366,10 +378,14 @@ class Moe(baselines.BaselinePolicy):
     streams = (RngStream.GUMBEL,)
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> MoeRule:
-        limits = baselines.make_knapsack(problem, self.step, False, self.dual_on)
-        return MoeRule(problem.draws, float(self.rate), limits)
+        knapsack = baselines.make_knapsack(problem, self.step, False, self.dual_on)
+        return MoeRule(problem.draws, float(self.rate), knapsack)
 
     def start(self, rule: MoeRule, contexts: int = 1) -> MoeState:
         shape = contexts, rule.limits.rows.shape[1]

@@ -11,14 +11,23 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from bylot.errors import OutOfReachWarning
+from bylot.limits.request import Ticket, View
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import WARMUP_STREAM, RngKey, RngStream
 from bylot.numerics.sampling import add_panel_cost, is_first_draw, shuffle_front
 from bylot.numerics.scratch_arrays import scratch_floats
-from bylot.policies.base import NO_WINNER, Feedback, FeedbackKind, Policy, Ticket, has_valid_counts
+from bylot.policies.base import (
+    NO_WINNER,
+    BoundPolicy,
+    Feedback,
+    FeedbackKind,
+    Policy,
+    count_members,
+    has_valid_counts,
+)
 from bylot.policies.validation import NOT_NEGATIVE, SettingKind, one_of
 from bylot.problem import Problem
-from bylot.problem.change import BoundPolicy, ProblemChange
+from bylot.problem.change import ProblemChange
 
 DualOn = Literal["average", "instant"]
 
@@ -107,6 +116,12 @@ def charge_multipliers(limits: KnapsackLimits, state: Multipliers, draws: Ints) 
     state.rounds[0] += 1
 
 
+def note_panel(rule: Any, state: Any, view: View, ticket: Ticket) -> None:
+    """Count the members of the panel that is played, and charge their cost."""
+    count_members(state.drawn[ticket.context], ticket.draws)
+    charge_multipliers(rule.limits, state.multipliers, ticket.draws)
+
+
 @jit_inline
 def add_multiplier_terms(scores: Floats, limits: KnapsackLimits, state: Multipliers) -> None:
     """score_i += sum_j lam_j sign_j c_ij: down for what an upper bound limits, up for a lower."""
@@ -191,7 +206,7 @@ class BaselinePolicy(Policy):
         "dual_on": one_of("average", "instant"),
     }
 
-    def bind_limits(self, problem: Problem, horizon: int | None) -> KnapsackLimits:
+    def bind_knapsack(self, problem: Problem, horizon: int | None) -> KnapsackLimits:
         """Return limits with steps of step / sqrt(T), or step / sqrt(t) without a horizon T."""
         if not self.uses_limits:
             none = np.zeros(0)

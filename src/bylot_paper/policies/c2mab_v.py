@@ -21,6 +21,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bylot.limits.records import LimitRule
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import COIN_STREAM, RngKey, RngStream, draw_uniform
@@ -28,7 +30,7 @@ from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.scratch_arrays import scratch_floats
 from bylot.numerics.set_selection import choose_top_m
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, Ticket, decide, learn
+from bylot.policies.base import Feedback, FeedbackKind, learn, propose
 from bylot.problem import Problem
 from bylot_paper.policies import baselines
 from bylot_paper.policies.baselines import KnapsackLimits, Multipliers
@@ -129,19 +131,20 @@ def solve_relaxation(
     return panel
 
 
-@step(decide, C2mabRule)
-def decide_c2mab(
-    rule: C2mabRule, state: C2mabState, x: int, rng: RngKey, available: Bools
-) -> Ticket:
+@step(propose, C2mabRule)
+def propose_c2mab(rule: C2mabRule, state: C2mabState, view: View, rng: RngKey) -> Proposal:
     """Solve the relaxed program at the confidence bounds of now."""
+    x = view.context
+    available = view.available
     state.visits[x] += 1
     gains = scratch_floats(state.drawn.shape[1])
     fill_gains(gains, rule, state, x)
     coin = draw_uniform(rng, COIN_STREAM)
     draws = solve_relaxation(gains, rule.limits, state.multipliers.lam, rule.draws, available, coin)
-    base.count_members(state.drawn[x], draws)
-    baselines.charge_multipliers(rule.limits, state.multipliers, draws)
-    return base.make_plain_ticket(rng.t, x, draws, available, True, False)
+    return base.propose_members(draws)
+
+
+step(base.note_played, C2mabRule)(baselines.note_panel)
 
 
 @step(learn, C2mabRule)
@@ -169,10 +172,14 @@ class C2mabV(baselines.BaselinePolicy):
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> C2mabRule:
-        limits = baselines.make_knapsack(problem, 1.0, False, "average")
-        return C2mabRule(problem.draws, float(self.alpha), baselines.EVIDENCE[feedback], limits)
+        knapsack = baselines.make_knapsack(problem, 1.0, False, "average")
+        return C2mabRule(problem.draws, float(self.alpha), baselines.EVIDENCE[feedback], knapsack)
 
     def start(self, rule: C2mabRule, contexts: int = 1) -> C2mabState:
         shape = contexts, rule.limits.rows.shape[1]

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.distributions import FixedSizeSets
+from bylot.limits.records import LimitRule
+from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.conditional_poisson import restrict_logits
 from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Floats, Ints, jit
@@ -14,7 +16,7 @@ from bylot.numerics.sampling import fill_random_experts
 from bylot.numerics.scratch_arrays import make_draws, no_floats
 from bylot.numerics.set_selection import count_available
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, Ticket
+from bylot.policies.base import Feedback, FeedbackKind
 from bylot.problem import Problem
 
 
@@ -55,11 +57,11 @@ def compute_uniform_propensity(draws: int, n: int) -> float:
     return max(propensity, base.MIN_PROPENSITY)
 
 
-@step(base.decide, RandomRule)
-def decide_random(
-    rule: RandomRule, state: RandomState, context: int, rng: RngKey, available: Bools
-) -> Ticket:
+@step(base.propose, RandomRule)
+def propose_random(rule: RandomRule, state: RandomState, view: View, rng: RngKey) -> Proposal:
     """Draw any set."""
+    context = view.context
+    available = view.available
     state.visits[context] += 1
     draws = make_draws(rng, rule.draws)
     fill_random_experts(draws, rule.size, available, rng, DRAW_STREAM)
@@ -67,7 +69,7 @@ def decide_random(
     p = rule.propensity
     if available.size > 0:
         p = compute_uniform_propensity(rule.draws, count_available(available))
-    return Ticket(rng.t, context, draws, no_floats(), pi, available, 1.0, True, p, 1.0, False)
+    return Proposal(draws, no_floats(), pi, 1.0, 1.0, p, True)
 
 
 @step(base.learn, RandomRule)
@@ -76,17 +78,19 @@ def learn_random(rule: RandomRule, state: RandomState, ticket: Ticket, feedback:
 
 
 @step(base.compute_distribution, RandomRule)
-def compute_random_distribution(
-    rule: RandomRule, state: RandomState, context: int, available: Bools
-) -> Floats:
+def compute_random_distribution(rule: RandomRule, state: RandomState, view: View) -> Floats:
     """Return equal shares."""
-    return base.compute_shares(compute_equal_inclusion(rule, available))
+    return base.compute_shares(compute_equal_inclusion(rule, view.available))
 
 
 @step(base.compute_inclusion, RandomRule)
-def compute_random_inclusion(rule: RandomRule, state: RandomState, ticket: Ticket) -> Floats:
-    """Return equal probabilities."""
-    return compute_equal_inclusion(rule, ticket.available)
+def compute_random_inclusion(
+    rule: RandomRule, state: RandomState, view: View, ticket: Ticket
+) -> Floats:
+    """Return equal probabilities, or the panel itself if the guard replaced the draw."""
+    if ticket.replaced:
+        return base.mark_members(ticket.draws, rule.size)
+    return compute_equal_inclusion(rule, view.available)
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,11 @@ class Random(base.Policy):
     draws_sets = True
 
     def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
     ) -> RandomRule:
         return RandomRule(
             draws=problem.draws,
@@ -112,9 +120,7 @@ class Random(base.Policy):
     def start(self, rule: RandomRule, contexts: int = 1) -> RandomState:
         return RandomState(np.zeros(contexts, np.int64))
 
-    def distribution(
-        self, rule: RandomRule, state: RandomState, context: int, available: Bools
-    ) -> FixedSizeSets:
+    def distribution(self, rule: RandomRule, state: RandomState, view: View) -> FixedSizeSets:
         """Return all sets of available experts, equally likely."""
-        theta = restrict_logits(np.zeros(rule.size), available)
+        theta = restrict_logits(np.zeros(rule.size), view.available)
         return FixedSizeSets(theta, min(rule.draws, int(np.isfinite(theta).sum())))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.errors import PolicyError
-from bylot.limits.budget import Guard
-from bylot.limits.guard import LIMIT_TOLERANCE, bind_guard
+from bylot.limits.binding import Pace, bind_limits, get_rows
+from bylot.limits.guard import LIMIT_TOLERANCE
+from bylot.limits.records import LimitRule, Limits
 from bylot.limits.rows import ConstraintRows, solve_max_entropy
 from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Floats, jit
@@ -36,7 +37,8 @@ class StrictRule(NamedTuple):
     eps: float  # share of the exploration distribution
     explore: Floats  # (K,) f0
     safe: ConstraintRows
-    guard: Guard
+    bounds: Floats  # (d,) of the limits
+    limits: int  # d
 
 
 def make_safe_rows(rows: ConstraintRows, M: int) -> ConstraintRows:
@@ -144,7 +146,9 @@ def project_onto_rows(
 
 
 @step(project_iid, StrictRule)
-def project_strict(rule: StrictRule, state: IidState, x: int, multipliers: Floats) -> None:
+def project_strict(
+    rule: StrictRule, state: IidState, limits: Limits, x: int, multipliers: Floats
+) -> None:
     """Project onto the safe set."""
     project_onto_rows(state.theta[x], state.q[x], multipliers, rule.safe, rule.eps, rule.explore)
 
@@ -161,8 +165,6 @@ class Strict(IidPolicy):
            cover replaced panels
     """
 
-    guard: bool = False
-
     name = "strict"
     label = "strict"
     summary = (
@@ -170,12 +172,21 @@ class Strict(IidPolicy):
         "request; meant for adversarial environments"
     )
 
-    def bind(
-        self, problem: Problem, horizon: int | None = None, feedback: FeedbackKind = "panel"
-    ) -> StrictRule:
+    def bind_limits(self, problem: Problem, horizon: int | None = None) -> LimitRule:
+        """Return the limits for panels of one member or more, whose bounds do not move."""
         check_iid_panels(self.name, problem)
-        guard, _ = bind_guard(problem, horizon, fewest=1, on=self.guard)
-        safe = make_safe_rows(guard.rows, problem.draws)
+        return bind_limits(problem, horizon, 1, self.guard, Pace(None, self.batch))
+
+    def bind(
+        self,
+        problem: Problem,
+        horizon: int | None = None,
+        feedback: FeedbackKind = "panel",
+        limits: LimitRule | None = None,
+    ) -> StrictRule:
+        limits = limits or self.bind_limits(problem, horizon)
+        rows = get_rows(limits)
+        safe = make_safe_rows(rows, problem.draws)
         entropy = math.log(max(2, problem.size))
         return StrictRule(
             draws=problem.draws,
@@ -183,12 +194,13 @@ class Strict(IidPolicy):
             eps=float(self.eps),
             explore=find_safe_distribution(problem, safe),
             safe=safe,
-            guard=guard,
+            bounds=rows.b,
+            limits=rows.b.size,
         )
 
     def prices(self, problem: Problem, rule: StrictRule, state: IidState) -> Floats:
         """Return averaged multipliers in units of the limits, as if b* moved as b does."""
-        b = rule.guard.b
+        b = rule.bounds
         moves: Floats = np.full(b.size, 1.0 / rule.draws)
         np.divide(rule.safe.b, b, out=moves, where=b != 0)
         return state.multipliers.compute_prices(problem) * moves

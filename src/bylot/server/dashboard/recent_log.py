@@ -65,9 +65,9 @@ def summarise_events(
             outages.append(Outage(times[0], times[-1], len(times)))
     config = changes[-1].config
     problem, entries = config.build_problem(), reader.read(())
-    if problem.calendars and len(made) > 1 and made[-1][0] > made[0][0]:
+    if len(made) > 1 and made[-1][0] > made[0][0]:
         days = (made[-1][0] - made[0][0]) / DAY_US
-        problem = problem.replace(traffic=len(made) / days)  # what budgets mean per request
+        problem = problem.at_traffic(len(made) / days)  # what budgets mean per request
     try:
         log = log_from_entries(problem, entries, find_unknown_experts(problem, entries))
         levels = estimate_reference_levels(log, config.rewards)

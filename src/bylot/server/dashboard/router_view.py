@@ -14,7 +14,6 @@ from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.state import RouterState
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard import sections
-from bylot.server.dashboard.limit_gauges import label_text
 from bylot.server.dashboard.members import MembersTable, model_name
 from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.sections import (
@@ -23,6 +22,7 @@ from bylot.server.dashboard.sections import (
     view_limits,
 )
 from bylot.server.dashboard.source import ListedRouters
+from bylot.server.dashboard.window_views import label_text
 from bylot.server.http_errors import public_message
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
@@ -109,8 +109,11 @@ def build_router_page(
     recent: RecentLog = RecentLog(),  # noqa: B008 - immutable
     members: MembersTable | None = None,
 ) -> RouterPageView:
-    status, config, period = view.status, view.config, view.status.period
+    status = view.status
+    config = view.config
+    period = status.period
     declared = read_limits(config)
+    limits = view_limits(status, declared)
     return RouterPageView(
         name=view.name,
         created=view.created,
@@ -120,10 +123,9 @@ def build_router_page(
         verdicts=sections.count_verdicts(status),
         status=structs.replace(status, distributions=(), timeline=None),
         period_progress=None if period is None else period.played / period.length,
-        has_periods=period is not None
-        and any(one.per is None and not one.where for one in declared),
-        has_tenants=any(one.scope for one in declared),
-        limits=view_limits(status, declared),
+        has_periods=period is not None and any(limit.averages_all for limit in declared),
+        has_tenants=any(limit.tenants is not None for limit in limits),
+        limits=limits,
         spend=sections.measure_spend(status, now_us()),
         recent=add_model_level(recent, status),
         timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),

@@ -9,31 +9,28 @@ from typing import Any
 from msgspec import Struct
 
 from bylot._text import format_number
+from bylot.limits.gauge import LimitGauge
+from bylot.limits.status import CostStatus, LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
-from bylot.problem.limits import LimitKey
+from bylot.problem.limits import LimitKey, list_contexts
 from bylot.router.config import RouterConfig
-from bylot.router.status import CostStatus, LimitStatus, RouterStatus
-from bylot.server.dashboard.limit_gauges import (
+from bylot.router.status import RouterStatus
+from bylot.server.dashboard.recent_log import ConfigChange
+from bylot.server.dashboard.window_views import (
     MINUTE_US,
-    LimitGauge,
     TenantsView,
     WindowView,
-    describe_per,
-    describe_per_briefly,
     label_text,
-    make_budget_gauge,
-    make_gauge,
-    name_window,
     view_tenants,
     view_window,
 )
-from bylot.server.dashboard.recent_log import ConfigChange
 
 HOUR_US = 3_600_000_000
 LimitsByKey = Mapping[LimitKey, Limit]
 MAX_EXPERT_ROWS = 200  # of a page; the status has all experts
 MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
+MAX_NAMED_CONTEXTS = 3  # in the heading of a card
 
 
 class LimitView(Struct, frozen=True, kw_only=True):
@@ -64,44 +61,36 @@ class LimitView(Struct, frozen=True, kw_only=True):
 
 def read_limits(config: RouterConfig) -> list[Limit]:
     """The limits of a configuration, in the order of its problem."""
-    return [Limit.from_data(one) for one in config.problem["limits"]]
+    return [Limit.from_data(data) for data in config.problem["limits"]]
 
 
 def view_limits(status: RouterStatus, limits: Sequence[Limit]) -> list[LimitView]:
     """The limits of a router, in the order of its problem."""
     return [
-        view_limit(one, limit, status.costs[one.cost])
-        for one, limit in zip(status.limits, limits, strict=True)
+        view_limit(found, limit, status.costs[found.cost])
+        for found, limit in zip(status.limits, limits, strict=True)
     ]
 
 
-def view_limit(one: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView:
-    decisions, current, name = max(1, cost.decisions), one.current, name_window(limit)
-    now, in_force = (one.mean, None) if current is None else (current.mean, current.in_force)
-    if limit.is_total:
-        gauge = make_budget_gauge(one.bound, one.window)
-    else:
-        gauge = make_gauge(one.side, one.bound, one.mean, now, in_force)
+def view_limit(status: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView:
+    """View a limit; what it is for comes from its declaration, the numbers from its status."""
+    decisions = max(1, cost.decisions)
+    name = limit.per or "period"
+    tenants = view_tenants(status, limit.zone)
     return LimitView(
-        status=one,
-        side=one.side.replace("_", " "),
-        per=describe_per_briefly(limit),
-        is_total=limit.is_total,
-        is_budget=limit.is_total and not limit.scope,
-        is_average=not limit.is_total and not limit.scope,
-        counts_all=not limit.where,
-        charts_bound=find_charted_bound(limit) is not None,
-        is_plain=one.window is None and not limit.scope,
-        shows_mean=(limit.is_total or limit.scope is not None) and not limit.where,
+        status=status,
+        side=status.side.replace("_", " "),
+        per=limit.describe_unit(MAX_NAMED_CONTEXTS),
+        **status.choose_numbers(),
         now_name=f"this {name}, per decision",
-        missed_name=f"earlier {name}s{' of tenants' if limit.scope else ''} missed",
-        contexts=", ".join(map(label_text, limit.where)),
-        window=view_window(one),
-        tenants=view_tenants(one, limit),
-        mean=one.mean if cost.decisions else None,
+        missed_name=f"earlier {name}s{'' if tenants is None else ' of tenants'} missed",
+        contexts=", ".join(map(label_text, list_contexts([limit]))),
+        window=view_window(status),
+        tenants=tenants,
+        mean=status.mean if cost.decisions else None,
         stated=cost.stated / decisions,
         expected=cost.expected / decisions,
-        gauge=gauge,
+        gauge=status.gauge,
     )
 
 
@@ -141,9 +130,9 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
         minutes = (now - points.started[first]) // MINUTE_US
         hours = minutes / 60 if minutes >= MIN_RATE_MINUTES else None
     period = {
-        one.cost: one.current.mean
-        for one in status.limits
-        if one.current is not None and one.per is None and not one.where
+        limit.cost: limit.current.mean
+        for limit in status.limits
+        if limit.current is not None and limit.averages_all
     }
     rows, played = [], 0 if status.period is None else status.period.played
     for name, cost in status.costs.items():
@@ -228,24 +217,22 @@ class ConfigVersion(Struct, frozen=True):
 def list_config_versions(
     changes: Sequence[ConfigChange], limits: Sequence[Limit]
 ) -> list[ConfigVersion]:
-    """The versions, newest first, each compared with the one before; a first one that is not
-    version 1 only serves for comparison.
+    """List the versions, newest first, each compared with the one before.
+
+    A first one that is not version 1 only serves for comparison.
     """
     found, before = list[ConfigVersion](), None
     for change in changes:
         config, (at, by) = change.config, (change.at, change.by)
         if before is not None or config.version == 1:
-            lines, known = list(describe_changes(before, config)), limits_by_key(config)
-            bounds = [find_charted_bound(known.get(one.key)) for one in limits]
+            lines = list(describe_changes(before, config))
+            known = limits_by_key(config)
+            bounds = [
+                known[limit.key].charted_bound if limit.key in known else None for limit in limits
+            ]
             found.append(ConfigVersion(config.version, at, by, lines, config.paused, bounds))
         before = config
     return found[::-1]
-
-
-def find_charted_bound(limit: Limit | None) -> float | None:
-    """The bound, if it is for the average of all decisions, as charts show it."""
-    of_all = limit is not None and not (limit.is_total or limit.scope or limit.where)
-    return limit.bound if limit is not None and of_all else None
 
 
 def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[str]:
@@ -271,10 +258,11 @@ def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[st
 def describe_limits(old: LimitsByKey, new: LimitsByKey) -> Iterator[str]:
     """One line for each difference of a limit; one that is new or gone is told with all it says."""
     for key in dict.fromkeys((*old, *new)):
-        was, now = old.get(key), new.get(key)
+        was = old.get(key)
+        now = new.get(key)
         limit = was or now
         assert limit is not None
-        name = f"{limit.name} {limit.side.replace('_', ' ')} {describe_per(limit)}".rstrip()
+        name = f"{limit.name} {limit.side.replace('_', ' ')} {limit.describe_unit()}".rstrip()
         if was is None or now is None:
             yield f"{name}: {format_limit(was)} → {format_limit(now)}"
             continue
@@ -292,10 +280,7 @@ def format_limit(limit: Limit | None) -> str:
     """The bound of a limit, with the zone and `when_spent` of its window."""
     if limit is None:
         return "none"
-    words = [format_number(limit.bound)]
-    words += [limit.zone] if limit.per else []
-    words += [limit.when_spent] if limit.is_total else []
-    return ", ".join(words)
+    return ", ".join([format_number(limit.bound), *limit.window_settings])
 
 
 def describe_members(

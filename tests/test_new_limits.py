@@ -1,0 +1,85 @@
+"""The worked examples of CONTRIBUTING.md about limits: a window, a kind of limit, and a policy."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from worked_examples import ROOT, apply_diff, copy_source, find_example
+
+CHECKS = """
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bylot import Problem, Router, at_most, problem_files
+from bylot.cli.given_limits import parse_bound
+from bylot.policies import register_policy
+from bylot.problem.calendar import Calendar, find_window
+from bylot.problem.instants import format_instant
+from effort import Effort
+from sampler import Sampler
+
+# A window of three months, from the first day of a quarter in its time zone.
+may = round(datetime(2026, 5, 20, tzinfo=UTC).timestamp() * 1e6)
+window = find_window(Calendar("quarter", "Europe/Berlin"), may)
+found = [format_instant(at, "Europe/Berlin") for at in window]
+assert found == ["2026-04-01 00:00 Europe/Berlin", "2026-07-01 00:00 Europe/Berlin"], found
+
+# Python, problem files and the command line take it.
+experts, costs = ["ann", "bob", "eve"], {"usd": [1, 2, 4]}
+budget = at_most("usd", 500, per="quarter")
+problem = Problem(experts, costs, [budget], draws=1, traffic=2)
+Path("pool.yaml").write_text(problem_files.write(problem))
+assert problem_files.read("pool.yaml").problem.limits == (budget,)
+assert parse_bound("usd=20/quarter/tenant").counted["per"] == "quarter"
+
+# A kind of limit in that window, and a budget of it, kept by a policy from outside.
+effort = at_most(Effort("effort", (2.0, 0.0, 0.5)), 1.0, per="quarter")
+problem = Problem(experts, costs, [budget, effort], draws=1, traffic=2)
+now = [may / 1e6]
+register_policy(Sampler)
+router = Router(problem, Sampler(guard=True), clock=lambda: now[0])
+spent, asked = {}, {}
+for n in range(400):
+    now[0] += 86_400 / 2
+    local = datetime.fromtimestamp(now[0], UTC)
+    quarter = local.year, (local.month - 1) // 3
+    decision = router.decide()
+    spent[quarter] = spent.get(quarter, 0.0) + decision.spend["usd"]
+    asked.setdefault(quarter, []).append({"ann": 2.0, "bob": 0.0, "eve": 0.5}[decision.subset[0]])
+assert len(spent) == 3 and max(spent.values()) <= 500, spent
+assert all(sum(efforts) <= len(efforts) for efforts in asked.values()), asked
+router.save("router.json")
+assert Router.load("router.json").problem == problem
+
+# The contract of a policy, without the tests that compile the simulator.
+kinds = "tenant or contexts or nested or request or averages"
+words = f"not simulator and ({kinds})"
+assert pytest.main(["-q", "-p", "no:cacheprovider", "-k", words, "test_sampler.py"]) == 0
+"""
+
+
+def test_a_window_touches_two_files_and_a_policy_two_with_two_steps(tmp_path: Path) -> None:
+    """All examples are applied to one copy of the source, and played in one process."""
+    source = copy_source(tmp_path)
+    assert len(apply_diff(find_example("--- _windows.py"), source / "bylot")) == 2
+    policy = find_example('"""sampler: ')
+    assert 2 <= len(re.findall(r"^@step", policy, re.MULTILINE)) <= 4
+    (tmp_path / "sampler.py").write_text(policy, encoding="utf-8")
+    (tmp_path / "effort.py").write_text(find_example('"""Effort: '), encoding="utf-8")
+    contract = find_example('"""The contract of the sampler')
+    (tmp_path / "test_sampler.py").write_text(contract, encoding="utf-8")
+    paths = [str(source), str(tmp_path), str(ROOT / "src")]  # the last for bylot_paper
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    result = subprocess.run(
+        [sys.executable, "-c", CHECKS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **cache},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
