@@ -15,9 +15,11 @@ from bylot.limits.records import Limits
 from bylot.limits.windows import count_requests
 from bylot.numerics.jit import Bools, Floats, Ints, jit_entry
 
-INT, BOOL = types.int64, types.boolean
-INTS, FLOATS, BOOLS = (types.Array(kind, 1, "C") for kind in (INT, types.float64, BOOL))
-TABLE = types.Array(types.float64, 2, "C")
+INT = types.int64
+FLOAT = types.float64
+BOOL = types.boolean
+INTS, FLOATS, BOOLS = (types.Array(kind, 1, "C") for kind in (INT, FLOAT, BOOL))
+TABLE = types.Array(FLOAT, 2, "C")
 
 
 class Entry:

@@ -7,7 +7,7 @@ is booked in. A request that some limit does not count has no place there.
 import numpy as np
 
 from bylot.limits.costs import compute_open_cost, compute_reserve, get_guarded_row, is_varying
-from bylot.limits.records import NO_AMOUNT, Limits, get_ledger
+from bylot.limits.records import Limits, choose_amount, get_ledger
 from bylot.limits.schedule import SUM_TOLERANCE
 from bylot.limits.windows import (
     book_hour,
@@ -51,11 +51,8 @@ def find_places(limits: Limits, counted: Bools, slot: int) -> None:
 
 
 @jit
-def find_future_places(limits: Limits, at: int) -> bool:
-    """Let totals whose window is over at this instant be read from an empty ledger, and return
-    whether there are any. Nothing else changes.
-    """
-    some = False
+def find_future_places(limits: Limits, at: int) -> None:
+    """Let totals whose window is over at this instant be read from an empty ledger."""
     d = limits.rows.size
     for j in range(d):
         row = limits.rows[j]
@@ -67,8 +64,6 @@ def find_future_places(limits: Limits, at: int) -> bool:
         if over:
             limits.ledgers[d + j].amount = limits.ledgers[place].amount
             limits.place[j] = d + j
-            some = True
-    return some
 
 
 @jit_scalar
@@ -97,8 +92,7 @@ def find_allowance_of(limits: Limits, j: int, amount: float, requests: int) -> f
     """Return what the window of a limit may cost in a ledger with this amount of its own."""
     row = limits.rows[j]
     if row.total:
-        own = row.amount if amount == NO_AMOUNT else amount
-        return float(own * (1.0 + SUM_TOLERANCE))
+        return choose_amount(limits, j, amount) * (1.0 + SUM_TOLERANCE)
     return compute_allowance(limits.period if row.planned else requests, row.bound)
 
 

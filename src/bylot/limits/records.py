@@ -270,5 +270,10 @@ def get_ledger(limits: Limits, j: int) -> Any:
 @jit
 def find_amount(limits: Limits, j: int) -> float:
     """Return what the window of a total may cost in the ledger of this request."""
-    amount = get_ledger(limits, j).amount
+    return choose_amount(limits, j, get_ledger(limits, j).amount)
+
+
+@jit
+def choose_amount(limits: Limits, j: int, amount: float) -> float:
+    """Return the amount of a ledger, or that of its limit if it has none of its own."""
     return float(limits.rows[j].amount if amount == NO_AMOUNT else amount)

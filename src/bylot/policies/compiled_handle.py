@@ -15,6 +15,7 @@ from msgspec import Struct
 from numba import types
 from numba.experimental import structref
 
+from bylot.limits.entries import BOOL, BOOLS, FLOAT, FLOATS, INT, INTS, TABLE
 from bylot.limits.request import Ticket, View, admit, open_request
 from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_entry
@@ -32,9 +33,6 @@ from bylot.policies.base import (
     propose,
 )
 
-INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
-INTS, FLOATS, BOOLS = (types.Array(kind, 1, "C") for kind in (INT, FLOAT, BOOL))
-TABLE = types.Array(FLOAT, 2, "C")
 TICKET = types.NamedTuple(
     (INT, INT, INTS, FLOATS, FLOATS, BOOLS, FLOAT, BOOL, FLOAT, FLOAT, BOOL), Ticket
 )

@@ -234,8 +234,12 @@ class RouterCore:
         check_context(labels.context)
         counted = ALL_AVAILABLE
         if len(self.limits.state.counts):
-            limits = self.problem.limits
-            counted = np.array([limit.counts(labels.context) for limit in limits], np.bool_)
+            row = self.contexts.get(labels.context)
+            if row is not None:
+                counted = self.limits.state.counts[row]
+            else:
+                limits = self.problem.limits
+                counted = np.array([limit.counts(labels.context) for limit in limits], np.bool_)
         slot = EVERYBODY
         if self.tenants is not None:
             name = labels.tenant or ""
