@@ -18,13 +18,12 @@ from bylot.errors import PolicyError
 from bylot.numerics.box import box_support
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
-from bylot.policies import Adaptive, Anytime, Fixed, Omd
+from bylot.policies import Omd, policy_from_data
 from sample_problem import make_five_expert_problem, make_recorded_environment
 
 SETTINGS = {
     "algorithm 1": (Omd.plain(), 1, 400),
-    "algorithm 1, anytime dual": (Omd.plain(Anytime(0.5)), 1, 400),
-    "algorithm 1, adaptive dual": (Omd.plain(Adaptive(1.0)), 1, 400),
+    "algorithm 1, quick dual": (Omd.plain(0.5), 1, 400),
     "quick steps": (Omd(eta=2.0, batch=1, baseline=False), 1, 400),
     "batched": (Omd(eta=2.0), 1, 400),
     "batched, sum": (Omd(eta=20.0, batch_gradient="sum"), 1, 400),
@@ -63,22 +62,15 @@ def play_reference_omd(
     seen: dict[int, list[float]] = {}
     visits: dict[int, int] = {}
     charged: list[Floats] = []
-    w, energy, steps = np.zeros(len(C)), 0.0, 0
+    w: Floats = np.zeros(len(C))
     draws = np.empty((len(environment.values), M), np.int64)
     for t, (V, x) in enumerate(zip(environment.values, environment.index.tolist(), strict=True)):
         n = visits[x] = visits.get(x, 0) + 1
         due = (n - 1) % policy.batch == 0
         if charged and (due or not policy.freeze_dual_in_batch):
             s = box_slope(np.mean(charged, axis=0), w, low, high)
-            steps += 1
-            energy += float(s @ s)
-            length = {
-                Fixed: policy.dual.step,
-                Anytime: policy.dual.step / np.sqrt(steps),
-                Adaptive: policy.dual.step / np.sqrt(energy) if energy else 0.0,
-            }[type(policy.dual)]
-            w = w + length * s
-            w, charged = w / max(1.0, np.linalg.norm(w)), []
+            w = w + policy.dual * s
+            w, charged = w / max(1.0, float(np.linalg.norm(w))), []
         if due:
             eta = policy.eta or policy.eta_mult * G * (
                 np.sqrt(2 * horizon) if horizon else 2 * np.sqrt(n)
@@ -195,12 +187,16 @@ def test_an_empty_surrogate_marks_decisions_and_does_not_raise() -> None:
         ({"batch": 0}, "setting batch 0: expected a whole number"),
         ({"batch": 2.5}, "setting batch 2.5: expected a whole number"),
         ({"batch_gradient": "median"}, "setting batch_gradient 'median': expected 'mean' or 'sum'"),
-        (
-            {"dual": Fixed(-0.1)},
-            "step=-0.1.*Fixed, Anytime or Adaptive with a positive step",
-        ),
+        ({"dual": -0.1}, "setting dual -0.1: expected a positive number"),
     ],
 )
 def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         Omd(**settings)
+
+
+def test_the_dual_s_step_is_read_as_0_1_0_wrote_it() -> None:
+    stored = {"name": "omd", "batch": 5, "dual": {"kind": "fixed", "step": 0.02}}
+    assert policy_from_data(stored) == Omd(batch=5, dual=0.02)
+    with pytest.raises(PolicyError, match=r"setting dual .*anytime.*: expected a positive number"):
+        policy_from_data({**stored, "dual": {"kind": "anytime", "step": 1.0}})

@@ -20,11 +20,10 @@ from bylot.errors import PolicyCompiling, PolicyError
 from bylot.eventlog.command_handler import IDLE_ROUTER_CHECK_US, CommandHandler
 from bylot.eventlog.commands import CreateRouter, MakeDecision
 from bylot.eventlog.repository import RouterRepository
-from bylot.policies import Anytime, Omd, Policy
+from bylot.policies import Policy
 from bylot.server import policy_compiler
-from bylot.server.policy_compiler import PolicyCompiler, load_from_cache, name_compiled_code
+from bylot.server.policy_compiler import PolicyCompiler, load_from_cache
 from bylot.store import RouterRow, Store
-from bylot_paper.policies.bandits import Greedy
 from bylot_paper.policies.random_panels import Random
 from live_server import (
     FIVE_EXPERTS,
@@ -207,12 +206,6 @@ def test_a_compiler_that_was_closed_starts_no_process(monkeypatch: pytest.Monkey
     compiler.close()
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it would be left over"))
     compiler.run_child(Random())
-
-
-def test_settings_do_not_change_what_is_compiled() -> None:
-    assert name_compiled_code(Omd(batch=3)) == name_compiled_code(Omd())
-    assert name_compiled_code(Omd(dual=Anytime())) != name_compiled_code(Omd())
-    assert name_compiled_code(Random()) != name_compiled_code(Greedy())
 
 
 USE_ALL = """

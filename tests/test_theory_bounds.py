@@ -87,8 +87,6 @@ def test_tight_bounds_are_below_stated_ones_and_all_fall_with_time(
     stated = theory.corollary(sum(visits), K, M, floor, len(visits))
     assert by_visits <= stated * (1 + 1e-12)
     assert theory.corollary_by_visits(visits, K, M, floor, tight=True) < by_visits
-    for regret in (theory.anytime_regret, theory.adaptive_regret):
-        assert regret(factor, 1.0, 16 * T) / 16 < regret(factor, 1.0, T)
 
 
 def test_equal_visits_give_the_corollary_as_stated() -> None:
@@ -116,23 +114,21 @@ def test_without_limits_the_bounds_are_0() -> None:
 # The dual player against adversaries. Its regret is max_w sum_t f_t(w) - sum_t f_t(w_t), and the
 # first term is T times the distance of the mean of the u_t from the box.
 
-Step = Callable[[int, float], float]
 T, D = 400, 3
 LOW, HIGH = np.array([0.0, 0.2, 0.5]), np.array([0.3, 0.2, 1.0])
 STEEP = float(np.linalg.norm(np.maximum(1.0 - LOW, HIGH - 0.0)))
 
 
-def compute_dual_regret(step: Step, adversary: Callable[[int, Floats], Floats]) -> float:
-    """Regret of projected ascent from w = 0 with this step size of (t, sum of squared slopes)."""
+def compute_dual_regret(step: float, adversary: Callable[[int, Floats], Floats]) -> float:
+    """Regret of projected ascent from w = 0 with this step size."""
     w, total = np.zeros(D), np.zeros(D)
-    energy = earned = 0.0
+    earned = 0.0
     for t in range(1, T + 1):
         u = adversary(t, w)
         earned += float(w @ u - np.maximum(HIGH * w, LOW * w).sum())
         total += u
         g = np.array([dual_slope_at(*one) for one in zip(LOW, HIGH, u, w, strict=True)])
-        energy += float(g @ g)
-        w = project_onto_unit_ball(w + (step(t, energy) * g if energy > 0 else 0.0))
+        w = project_onto_unit_ball(w + step * g)
     return T * distance_to_box(Box(LOW, HIGH), total / T) - earned
 
 
@@ -159,20 +155,12 @@ def switching(t: int, w: Floats) -> Floats:
 def test_the_dual_players_regret_stays_below_its_bound(
     adversary: Callable[[int, Floats], Floats], size: float
 ) -> None:
-    fixed, anytime = (
-        compute_dual_regret(lambda t, _: size, adversary),
-        compute_dual_regret(lambda t, _: size / np.sqrt(t), adversary),
-    )
-    adaptive = compute_dual_regret(lambda t, energy: size / np.sqrt(energy), adversary)
-    assert fixed <= theory.fixed_step_regret(size, STEEP, T)
-    assert anytime <= theory.anytime_regret(size, STEEP, T)
-    assert adaptive <= theory.adaptive_regret(size, STEEP, T)
+    regret = compute_dual_regret(size, adversary)
+    assert regret <= theory.fixed_step_regret(size, STEEP, T)
 
 
 def test_a_player_that_never_moves_breaks_the_bound() -> None:
-    assert compute_dual_regret(lambda t, _: 0.0, constant) > theory.fixed_step_regret(
-        0.05, STEEP, T
-    )
+    assert compute_dual_regret(0.0, constant) > theory.fixed_step_regret(0.05, STEEP, T)
 
 
 def test_the_slope_bound_covers_every_policy_and_every_point_of_the_box() -> None:

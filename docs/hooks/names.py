@@ -16,7 +16,6 @@ from bylot.limits.report import LimitInPeriod
 from bylot.limits.status import LimitStatus
 from bylot.limits.window_status import WindowStatus
 from bylot.optima import BestSet, ShadowPrice, ValueStack, best_set, check_shadow_prices
-from bylot.policies import Adaptive, Anytime, Fixed
 from bylot.router.config import RouterConfig
 from bylot.router.status import PeriodStatus, RouterStatus
 
@@ -147,15 +146,12 @@ def settings_page() -> str:
     table = "\n".join(["| name | is |", "|---|---|", *rows])
     classes = [policies.Auto, *[*policies.POLICY_CLASSES.values()][::-1]]
     kinds = [render_section(kind, ()) for kind in classes]
-    steps = [render_section(kind, ()) for kind in (Fixed, Anytime, Adaptive)]
     return "\n\n".join(
         [
             lead,
             "## Settings classes",
             *kinds,
             render_section(policies.Omd.plain, ()),
-            "## Step rules of OMD's dual player",
-            *steps,
             "## Names",
             table,
         ]

@@ -13,7 +13,7 @@ from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, announce_compilation
 from bylot.numerics.sum_max import expected_rewards
 from bylot.optima import IidOptimum, Optimum, ValueStack, iid_optimum, optimum
-from bylot.policies import Adaptive, Anytime, Omd, Policy
+from bylot.policies import Omd, Policy
 from bylot.problem import Problem
 from bylot.trace import Trace, running_mean
 
@@ -261,10 +261,9 @@ def find_violation_bound(trace: Trace) -> float:
     """The bound of Theorem 2 for the dual player of the policy; NaN for other policies."""
     if not isinstance(trace.policy, Omd):
         return math.nan
-    problem, dual, T = scale_problem_costs(trace.problem), trace.policy.dual, len(trace.rewards)
-    bounds = {Anytime: theory.anytime_regret, Adaptive: theory.adaptive_regret}
-    bound_regret = bounds.get(type(dual), theory.fixed_step_regret)
-    regret = bound_regret(dual.step, theory.slope_bound(problem), T)
+    problem = scale_problem_costs(trace.problem)
+    T = len(trace.rewards)
+    regret = theory.fixed_step_regret(trace.policy.dual, theory.slope_bound(problem), T)
     return theory.theorem_2(T, problem.draws, problem.rows.max(axis=1, initial=0.0), regret)
 
 

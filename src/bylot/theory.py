@@ -84,32 +84,6 @@ def fixed_step_regret(step: float, slope: float, T: int) -> float:
     return 1 / (2 * step) + step * T * slope**2 / 2
 
 
-def anytime_regret(step: float, slope: float, T: int) -> float:
-    """The same with step / sqrt(t) at round t.
-
-    sum_t |w* - w_t|^2 (1/step_t - 1/step_{t-1}) / 2 + slope^2 sum_t step_t / 2, where
-    |w* - w_1| <= 1, |w* - w_t| <= 2 and sum_t 1/sqrt(t) <= 2 sqrt(T) - 1:
-
-    (4 sqrt(T) - 3) / (2 step) + step slope^2 (2 sqrt(T) - 1) / 2.
-
-    >>> anytime_regret(step=1.0, slope=1.0, T=4)
-    4.0
-    """
-    return (4 * sqrt(T) - 3) / (2 * step) + step * slope**2 * (2 * sqrt(T) - 1) / 2
-
-
-def adaptive_regret(step: float, slope: float, T: int) -> float:
-    """The same with step / sqrt(sum_{s <= t} |slope_s|^2) at round t (AdaGrad-Norm).
-
-    With n_t the root: 4 n_T / (2 step) by |w* - w_t| <= 2, plus (step / 2) sum_t |slope_t|^2 / n_t,
-    which is at most step n_T; and n_T <= slope sqrt(T): (2 / step + step) slope sqrt(T).
-
-    >>> adaptive_regret(step=1.0, slope=1.0, T=4)
-    6.0
-    """
-    return (2 / step + step) * slope * sqrt(T)
-
-
 def sampling_error(T: int, M: int, most: ArrayLike, *, tight: bool = False) -> float:
     """E |mean of costs paid - mean of expected costs| <= M |cbar| L sqrt(log(2d) / T), where
 

@@ -70,7 +70,7 @@ def play_numpy_omd(
             x = np.where(w > 0, rule.high, rule.low)
             x = np.where(w == 0, np.clip(u, rule.low, rule.high), x)
             gap = np.where(np.abs(u - x) > EDGE_ROUNDING * np.maximum(abs(u), abs(x)), u - x, 0.0)
-            w = w + rule.oco.step * np.where(w == 0, gap, u - x)
+            w = w + rule.dual_step * np.where(w == 0, gap, u - x)
             w /= max(1.0, float(np.linalg.norm(w)))
         if t % rule.batch == 0:
             support = np.where(w > 0, rule.high * w, rule.low * w).sum()

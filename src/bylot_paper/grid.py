@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple, cast, get_args
 
 from bylot.errors import BylotError
-from bylot.policies import POLICIES, Omd, Policy, find_policy
+from bylot.policies import Omd, Policy, find_policy
 from bylot.policies.validation import FeedbackKind
 from bylot_paper.policies.bandits import Cbwk, Cucb, Moe
 from bylot_paper.scenarios import ALL_LEVELS, BUILT_IN_SCENARIOS, PAPER_LEVELS, find_level_smoothing
@@ -46,7 +46,6 @@ ABLATED_PARTS = {
 ABLATED_POLICIES = [*GUARDED_POLICIES, *map(":".join, product(GUARDED_POLICIES, ABLATED_PARTS))]
 ABLATION_LABELS = {"": "complete", **ABLATED_PARTS}
 
-TUNING_FORM = "eta={},patience={},eps={},batch={}"
 PAPER_ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
 
 
@@ -70,33 +69,13 @@ def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Pol
     return cast(Policy, replace(found, **paper.get(type(found), {})))
 
 
-def list_tuning_policies() -> list[str]:
-    """The grid of tuned settings around the default, which is one of them."""
-    grid = product((0.5, 1.0, 2.0), (30.0, 100.0, 300.0), (0.005, 0.02, 0.08), (5, 10, 20))
-    written = [TUNING_FORM.format(*settings) for settings in grid]
-    return [f"{name}:{settings}" for name, settings in product(GUARDED_POLICIES, written)]
-
-
-def format_default_tuning(policy: str) -> str:
-    """Write the default settings of a policy as the tuning grid does.
-
-    >>> format_default_tuning("distinct")
-    'eta=1.0,patience=100.0,eps=0.02,batch=10'
-    """
-    made: Any = POLICIES[policy]
-    return TUNING_FORM.format(made.eta, made.patience, made.eps, made.batch)
-
-
 CROWD_ENVIRONMENTS = ("stochastic", "regime")
 PAPER_ROUNDS = 10_000
 SWEEP_STEP_ROUNDS = 10  # rounds between the points of a curve of `sweep`: the batch of OMD
 PERIOD_LENGTHS = (250, 1_000, 5_000)
 LIMITED_LEVELS = tuple(name for name, level in PAPER_LEVELS.items() if level is not None)
 BINDING_LEVELS = ("tight", "stress")
-"""The levels at which limits bind: ablations, tuning and periods are played at these."""
-
-SHARED_SCENARIO_EXPERIMENTS = {"ablation": "beyond", "settings": "beyond"}
-"""Experiments that are played in the scenarios of another one."""
+"""The levels at which limits bind: ablations and periods are played at these."""
 
 COMPARISON_EXPERIMENTS = ("default", "worlds", "spans")
 """The experiments that choose the default policy: on the crowd, in other scenarios, in periods."""
@@ -181,7 +160,6 @@ GRIDS = {
     "periods": Grid(
         5, place_on_crowd(BINDING_LEVELS), ["omd", "ts-bwk", *GUARDED_POLICIES], in_periods=True
     ),
-    "settings": Grid(4, place_on_crowd(BINDING_LEVELS), list_tuning_policies()),
     FEEDBACK_EXPERIMENT: Grid(20, [], FEEDBACK_POLICIES),
     "default": Grid(20, place_on_crowd(ALL_LEVELS), COMPARED_POLICIES),
     "worlds": Grid(6, OTHER_SCENARIOS, COMPARED_POLICIES),
@@ -191,9 +169,9 @@ GRIDS = {
 }
 """sweep: Figure 1. crowd: Figures 2 and 3. beyond: our policies beside the paper's best, at a
 harder level too. ablation: our policies without one of their parts. periods: no known end, limits
-must hold in every period. settings: a grid of settings, reported but not used. default, worlds,
-spans: all policies on the crowd, in other scenarios, and in periods. feedback: in the scenarios
-whose tables are given, with one score, with member scores and with the winner.
+must hold in every period. default, worlds, spans: all policies on the crowd, in other scenarios,
+and in periods. feedback: in the scenarios whose tables are given, with one score, with member
+scores and with the winner.
 """
 
 
@@ -251,11 +229,9 @@ def select_cells(
             meant = [cell.environment for cell in cells if fnmatchcase(cell.id, pattern)]
             if meant:
                 raise BylotError(reasons[meant[0]])
-            options = {"--variants": VARIANT_POLICIES, "--settings": ("settings/",)}
             remedy = f"ids look like {cells[0].id}, and patterns like '*/tight/*/omd/*'"
-            for flag, names in options.items():
-                if any(name in pattern for name in names):
-                    remedy += f"; add {flag} to include those"
+            if any(name in pattern for name in VARIANT_POLICIES):
+                remedy += "; add --variants to include those"
             raise BylotError(f"no cell matches --only {pattern!r}", remedy=remedy)
     some = patterns or ["*"]
     return [cell for cell in included if any(fnmatchcase(cell.id, one) for one in some)]
@@ -265,7 +241,9 @@ def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
     """Group cells by scenario, in the order in which scenarios first occur."""
     groups: dict[tuple[str, str, int, int, int], list[Cell]] = {}
     for cell in cells:
-        experiment = SHARED_SCENARIO_EXPERIMENTS.get(cell.experiment, cell.experiment)
+        experiment = cell.experiment
+        if experiment == "ablation":
+            experiment = "beyond"
         if experiment == "spans":
             experiment = "default" if cell.environment in CROWD_ENVIRONMENTS else "worlds"
         smoothing = find_level_smoothing(cell.level)

@@ -49,15 +49,12 @@ class ReproduceRequest:
     rounds: int = grid.PAPER_ROUNDS
     only: Sequence[str] = ()
     variants: bool = False
-    settings: bool = False
     hospital: HospitalPanel | None = None
     tables: Mapping[str, QuestionScenario] = field(default_factory=dict)
 
     def list_cells(self, data: Crowd) -> list[Cell]:
         """All requested cells on this crowd."""
-        names, excluded = [*self.experiments], {}
-        if self.settings and "beyond" in names:
-            names.append("settings")
+        excluded = {}
         if self.hospital is None:
             excluded["hospital"] = (
                 "the hospital scenario needs its files; add --hospital DIR, a folder with "
@@ -69,7 +66,7 @@ class ReproduceRequest:
                 "default/tight/stochastic/... here; give other --data"
             )
         cells = []
-        for name in names:
+        for name in self.experiments:
             if name == grid.FEEDBACK_EXPERIMENT:
                 cells += grid.list_feedback_cells(self.tables, self.seeds)
                 continue

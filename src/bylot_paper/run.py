@@ -17,7 +17,7 @@ from bylot.metrics import measure_distance_from_limits, measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sampling import compute_panel_costs
 from bylot.optima import IidOptimum, iid_optimum, optimum
-from bylot.policies.omd import PAPER_DUAL
+from bylot.policies.omd import PAPER_DUAL_STEP
 from bylot.problem import Problem
 from bylot.trace import Trace, running_mean
 from bylot_paper import grid, scenarios
@@ -182,7 +182,7 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
     T, N = scenario.rounds, scenario.dimensions
     bounds = {"r1_bound": N * theory.theorem_1(T, problem.size, PAPER_DRAWS, problem.floor)}
     if problem.limits:
-        regret = theory.fixed_step_regret(PAPER_DUAL.step, theory.slope_bound(problem), T)
+        regret = theory.fixed_step_regret(PAPER_DUAL_STEP, theory.slope_bound(problem), T)
         most = problem.rows.max(axis=1, initial=0.0)
         bounds["r2_bound"] = theory.theorem_2(T, PAPER_DRAWS, most, regret)
     return bounds
@@ -191,7 +191,7 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
 def sample_curves(
     scenario: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
 ) -> CellRecord:
-    """Sample the curves, and their last values; ablations and tuning runs record no curves.
+    """Sample the curves, and their last values; ablations record no curves.
 
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
     final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
@@ -204,7 +204,7 @@ def sample_curves(
     if cell.experiment == "sweep":
         proxy = running_mean(scenario.expected(play.record.distributions[-1]), t) - rewards
         ends["regret_proxy"] = float(proxy[-1])
-    if cell.experiment in grid.SHARED_SCENARIO_EXPERIMENTS:
+    if cell.experiment == "ablation":
         return ends
     return ends | {
         "curve_t": t,

@@ -16,7 +16,7 @@ OPTIMUM = {"tight": 3.0, "medium": 3.0, "loose": 3.0, "stress": 2.6}
 
 def make_beyond_records(good: bool = True, seeds: int = 4, **run: Any) -> Any:
     """Records of all experiments beyond the paper, with good or with bad results."""
-    names = ("beyond", "ablation", "periods", "settings")
+    names = ("beyond", "ablation", "periods")
     rows = [make_beyond_row(cell, good) for name in names for cell in list_cells(name, seeds)]
     return SimpleNamespace(
         cells=pl.DataFrame(rows, schema=RECORD_SCHEMA).sort("cell"), run={**RUN, **run}
@@ -30,7 +30,6 @@ def make_beyond_row(cell: Cell, good: bool) -> dict[str, Any]:
     guarded = name in GUARDED_POLICIES
     lost = LOST.get(name, -0.02 if cell.level == "stress" else 0.003) + 0.001 * rng.normal()
     lost += 0.05 if guarded and not good else 0.0
-    lost -= 0.001 if changes.startswith("eta=2.0,patience=30.0") else 0.0
     broken = not guarded or "guard" in changes or not good
     outside = 0.1 if broken and cell.seed % 2 else 0.0
     count = 20_000 // cell.period if cell.period else None

@@ -10,11 +10,9 @@ import pytest
 
 from beyond_records import make_beyond_records
 from bylot.reports.style import BEYOND_POLICY_STYLES
-from bylot_paper.analysis import GroupKey, RecordGroups
+from bylot_paper.analysis import GroupKey
 from bylot_paper.claims.judge import CHECKS, FAILS, HOLDS, UNKNOWN, JudgedClaim, judge_claims
-from bylot_paper.grid import GUARDED_POLICIES, format_default_tuning
 from bylot_paper.report import FIGURE_DRAWERS, write_report
-from bylot_paper.report.beyond import collect_sweeps
 from bylot_paper.report.figures import BEYOND_LEVEL_STYLES
 from paper_records import AS_WRITTEN, make_paper_records, write_report_without_figures
 from report_pages import Page, find_tables, is_rectangular
@@ -170,28 +168,11 @@ def test_the_sentences_of_the_report_follow_the_numbers(
     assert re.search(r"Periods outside a limit, all lengths and cases: omd [1-9]", beyond)
     assert "distinct 0 of" in beyond
     assert "no guard" in beyond
-    assert "best of these settings would have reduced" in beyond
     write_report_without_figures(bad_records, tmp_path)
     other = (tmp_path / "report.md").read_text()
     assert "Within all limits in every run: none." in other
     assert "## Sentence by sentence" not in other  # no experiment of the paper was run
     assert "SYNTHETIC" in other
-
-
-def test_the_sweep_over_settings_finds_the_best_and_its_gain(good_records: Any) -> None:
-    found = collect_sweeps(RecordGroups(good_records.cells))
-    assert [one.policy for one in found] == list(GUARDED_POLICIES)
-    for one in found:
-        assert one.lost.shape == (81, 4, 4)
-        assert one.settings[one.best].startswith("eta=2.0,patience=30.0")
-        assert one.settings[one.usual] == format_default_tuning(one.policy)
-        assert one.gain == pytest.approx(one.default - one.lost[one.best].mean())
-        assert 0 < one.gain_elsewhere < one.gain  # half of the gain is luck
-    without_default = good_records.cells.filter(
-        ~pl.col("policy").str.contains("eta=1.0,patience=100.0")
-    )
-    # Without the default there is nothing to compare with
-    assert collect_sweeps(RecordGroups(without_default)) == []
 
 
 @pytest.mark.parametrize("name", BEYOND_FIGURES)

@@ -27,10 +27,8 @@ from bylot_paper.grid import (
     VARIANT_POLICIES,
     Cell,
     ScenarioJob,
-    format_default_tuning,
     group_cells_by_scenario,
     list_cells,
-    list_tuning_policies,
     make_experiment_policy,
     select_cells,
 )
@@ -78,7 +76,6 @@ def test_the_grids_beyond_the_paper_are_complete() -> None:
     assert counts["beyond"] == 6 * 4 * 2 * 20
     assert counts["ablation"] == 2 * 6 * 2 * 2 * 20
     assert counts["periods"] == 4 * 4 * 2 * 2 * 5
-    assert counts["settings"] == 2 * 81 * 2 * 2 * 4
     assert counts["default"] == len(COMPARED_POLICIES) * 5 * 2 * 20
     assert counts["worlds"] == len(COMPARED_POLICIES) * 9 * 6
     assert counts["spans"] == len(COMPARED_POLICIES) * 5 * 3 * 6
@@ -98,13 +95,11 @@ def test_an_id_names_one_cell() -> None:
 
 
 def test_levels_with_smoothed_skills_have_their_own_jobs() -> None:
-    jobs = group_cells_by_scenario(
-        [*list_cells("beyond", 1), *list_cells("ablation", 1), *list_cells("settings", 1)]
-    )
+    jobs = group_cells_by_scenario([*list_cells("beyond", 1), *list_cells("ablation", 1)])
     assert len({str(one) for one in jobs}) == len(jobs) == 4
     for one in jobs:
         assert {cell.level == "stress" for cell in one.cells} == {one.smoothing == 10}
-        assert {cell.experiment for cell in one.cells} == {"beyond", "ablation", "settings"}
+        assert {cell.experiment for cell in one.cells} == {"beyond", "ablation"}
 
 
 def test_all_policies_are_compared_for_the_default() -> None:
@@ -262,16 +257,11 @@ def test_bad_periods_are_counted_one_by_one(period: int, rounds: int, seed: int)
     }
 
 
-def test_a_name_can_have_settings_and_the_sweep_includes_the_default() -> None:
+def test_a_name_can_have_settings() -> None:
     assert make_experiment_policy(
         "distinct:eta=2.0,batch=5,guard=False,pace=None", "beyond", 3
     ) == Distinct(eta=2.0, batch=5, guard=False, pace=None)
     for name in GUARDED_POLICIES:
-        assert f"{name}:{format_default_tuning(name)}" in list_tuning_policies()
-        assert (
-            make_experiment_policy(f"{name}:{format_default_tuning(name)}", "settings", 3)
-            == POLICY_CLASSES[name]()
-        )
         for part in ABLATED_PARTS:
             assert make_experiment_policy(f"{name}:{part}", "ablation", 3) != POLICY_CLASSES[name]()
     for name in BEYOND_POLICIES:

@@ -335,7 +335,6 @@ def test_an_experiment_runs_on_user_files(tmp_path: Path) -> None:
         (["--crowd", "x", "--truth", "y", "--data", "synthetic"], "give one of them"),
         (["--data", "synthetic", "--only", "tigt"], "no cell matches"),
         (["--data", "synthetic", "--only", "*/omd-sum/*"], "add --variants"),
-        (["--data", "synthetic", "--only", "settings/tight/*"], "add --settings"),
         (["--data", "synthetic", "--rounds", "9"], "invalid --rounds 9: expected at least 10"),
         (["--data", "synthetic", "--out", "/dev/null/x"], "cannot be written"),
         (["--data", "synthetic", "--engine", "ray", "--address", "127.0.0.1:9"], "nothing answers"),

@@ -99,13 +99,11 @@ def add_reproduce(verbs: Any) -> None:
     verb.add_argument("what", nargs="?", choices=list(RESULT_FOLDERS), default="all", help=text)
     add_crowd_options(verb)
     text = "number of seeds, from 0 on (default: 5 for sweep, 20 for crowd, 20 for beyond, 5 for "
-    text += "its periods, 4 for its settings, 20 for default on the crowd and for its feedback, 6 "
+    text += "its periods, 20 for default on the crowd and for its feedback, 6 "
     verb.add_count("--seeds", None, f"{text}elsewhere); verdicts need at least 3")
     verb.add_count("--rounds", 10_000, "rounds per run, at least 10")
     text = "cbwk-instant, ts-bwk-instant, omd-sum, omd-frozen, omd-plain"
     verb.add_flag("--variants", f"also run five other readings of the paper: {text}")
-    text = "also run a grid of settings of our policies, to report what tuning would gain"
-    verb.add_flag("--settings", text)
     text = "for default: folder with outcomes.csv, questions.csv and experts.csv of a panel of "
     text += "language models (default: $BYLOT_HOSPITAL; without either it is left out)"
     verb.add_path("--hospital", text)
@@ -188,7 +186,6 @@ def run_reproduce(given: argparse.Namespace) -> int:
         rounds=given.rounds,
         only=tuple(given.only),
         variants=given.variants,
-        settings=given.settings,
         hospital=hospital,
         tables=read_question_scenarios(*folders),
     )

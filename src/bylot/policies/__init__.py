@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from bylot.policies.distinct import Distinct
     from bylot.policies.noisy_or import NoisyOr
-    from bylot.policies.omd import Adaptive, Anytime, Fixed, Omd
+    from bylot.policies.omd import Omd
     from bylot.policies.plain import PlainPolicy
     from bylot.policies.registry import (
         Auto,
@@ -37,7 +37,7 @@ PUBLIC_HOMES = {
     "catalog": CATALOG,
     "distinct": ("Distinct",),
     "noisy_or": ("NoisyOr",),
-    "omd": ("Adaptive", "Anytime", "Fixed", "Omd"),
+    "omd": ("Omd",),
     "plain": ("PlainPolicy",),
     "tangent": ("Tangent",),
 }
@@ -47,11 +47,8 @@ __all__ = [
     "POLICIES",
     "POLICY_CLASSES",
     "POLICY_NAMES",
-    "Adaptive",
-    "Anytime",
     "Auto",
     "Distinct",
-    "Fixed",
     "NoisyOr",
     "Omd",
     "PlainPolicy",

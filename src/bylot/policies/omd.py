@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from bylot.errors import PolicyError, SurrogateWarning
+from bylot.errors import SurrogateWarning
 from bylot.limits.records import LimitRule
 from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.box import box_support, clip_to_unit_ball, dual_slope_at
-from bylot.numerics.dispatch import dispatch_by_type, step
+from bylot.numerics.dispatch import step
 from bylot.numerics.iid_sets import add_expected_costs, iid_inclusion
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_inline
 from bylot.numerics.philox import RngKey
@@ -34,93 +34,37 @@ from bylot.problem.change import ProblemChange
 from bylot.theory import context_rate, eta_star
 
 
-class Fixed(NamedTuple):
-    """Online gradient descent with one step size, as in the paper's experiments."""
-
-    step: float = 0.05
-
-
-class Anytime(NamedTuple):
-    """Step size step / sqrt(n) at the n-th step: no horizon to know."""
-
-    step: float = 1.0
-
-
-class Adaptive(NamedTuple):
-    """Step size step / sqrt(sum of squared slopes so far): no scale to know either (AdaGrad)."""
-
-    step: float = 2.0**0.5
-
-
-DualStep = Fixed | Anytime | Adaptive
-DUAL_STEPS: dict[str, type[DualStep]] = {"fixed": Fixed, "anytime": Anytime, "adaptive": Adaptive}
-
-
 class DualPlayer(NamedTuple):
     """The dual player: online gradient ascent on the unit ball, which weighs the limits.
 
     It maximises f_t(w) = w.u_t - h_S(w), whose best value in hindsight is the distance of the mean
-    surrogate cost from S (paper, Lemma 4). The step rule is the only choice.
+    surrogate cost from S (paper, Lemma 4). Its steps have one size, as in the paper.
     """
 
     w: Floats  # its point in the unit ball, one coordinate a limit
     u: Floats  # surrogate cost of the policies played since its last step, summed
     rounds: Ints  # how many of them
-    steps: Ints  # steps taken so far
-    energy: Floats  # sum of squared slopes so far
 
     def migrate(self, new: "DualPlayer", change: ProblemChange) -> None:
-        """The point and the steps; charges that were not answered yet are dropped."""
+        """Keep the point; charges that were not answered yet are dropped."""
         change.copy_by_limit(self.w, new.w)
-        new.steps[:], new.energy[:] = self.steps, self.energy
 
     def is_valid(self, rule: Any) -> bool:
-        counted = self.rounds[0] >= 0 and self.steps[0] >= 0
-        return bool(counted and (np.abs(self.w) <= 1 + 1e-9).all())
-
-
-def dual_step_length(oco: Any, dual: Any) -> float:
-    """The length of the step about to be taken; compiled code picks it by the type of `oco`."""
-    raise NotImplementedError("compiled code only")
-
-
-dispatch_by_type(dual_step_length)
-
-
-@step(dual_step_length, Fixed)
-def fixed_step_length(oco: Fixed, dual: DualPlayer) -> float:
-    return oco.step
-
-
-@step(dual_step_length, Anytime)
-def anytime_step_length(oco: Anytime, dual: DualPlayer) -> float:
-    return float(oco.step / np.sqrt(dual.steps[0]))
-
-
-@step(dual_step_length, Adaptive)
-def adaptive_step_length(oco: Adaptive, dual: DualPlayer) -> float:
-    energy = dual.energy[0]
-    return float(oco.step / np.sqrt(energy)) if energy > 0.0 else 0.0
+        return bool(self.rounds[0] >= 0 and (np.abs(self.w) <= 1 + 1e-9).all())
 
 
 @jit_inline
-def step_dual_player(oco: Any, dual: DualPlayer, low: Floats, high: Floats) -> None:
-    """One step up f at the mean of what was charged: w <- project(w + stride * slope)."""
-    energy = 0.0
+def step_dual_player(length: float, dual: DualPlayer, low: Floats, high: Floats) -> None:
+    """One step up f at the mean of what was charged: w <- project(w + length * slope)."""
     for j in range(dual.w.size):  # in place: a temporary array costs more than all of this
-        dual.u[j] = dual_slope_at(low[j], high[j], dual.u[j] / dual.rounds[0], dual.w[j])
-        energy += dual.u[j] * dual.u[j]
-    dual.steps[0] += 1
-    dual.energy[0] += energy
-    length = dual_step_length(oco, dual)
-    for j in range(dual.w.size):
-        dual.w[j] += length * dual.u[j]
+        slope = dual_slope_at(low[j], high[j], dual.u[j] / dual.rounds[0], dual.w[j])
+        dual.w[j] += length * slope
         dual.u[j] = 0.0
     clip_to_unit_ball(dual.w)
     dual.rounds[0] = 0
 
 
-PAPER_DUAL = Fixed(0.05)
+PAPER_DUAL_STEP = 0.05
 PLAIN_SETTINGS: Mapping[str, Any] = {"eta_mult": 1.0, "batch": 1, "baseline": False}
 
 
@@ -138,7 +82,7 @@ class OmdRule(NamedTuple):
     weight: float  # of one reward in a batch's gradient: 1/batch for the mean, 1 for the sum
     baseline: bool
     freeze: bool  # the dual too moves only when q does
-    oco: DualStep
+    dual_step: float
 
 
 class OmdState(NamedTuple):
@@ -231,7 +175,7 @@ def propose_omd(rule: OmdRule, state: OmdState, view: View, rng: RngKey) -> Prop
     due = visits[x] % rule.batch == 0
     # (a, b) w follows the costs of what was played; it moves even if no reward comes.
     if dual.rounds[0] > 0 and (due or not rule.freeze):
-        step_dual_player(rule.oco, dual, rule.low, rule.high)
+        step_dual_player(rule.dual_step, dual, rule.low, rule.high)
     if due:  # (c)
         move_omd(rule, state, x)
     visits[x] += 1
@@ -325,7 +269,7 @@ class Omd(base.Policy):
     baseline:        subtract the running mean of the rewards from each reward
     freeze_dual_in_batch: hold the dual too, so that (in one context) every q played satisfies its
                      constraint
-    dual:            the dual player's step rule
+    dual:            the step size of the dual player
     """
 
     eta: float | None = None
@@ -334,7 +278,7 @@ class Omd(base.Policy):
     batch_gradient: Literal["mean", "sum"] = "mean"
     baseline: bool = True
     freeze_dual_in_batch: bool = False
-    dual: DualStep = PAPER_DUAL
+    dual: float = PAPER_DUAL_STEP
 
     name = "omd"
     label = "OMD"
@@ -353,14 +297,10 @@ class Omd(base.Policy):
             lambda value: value is None or is_positive_number(value),
         ),
         "batch_gradient": one_of("mean", "sum"),
-        "dual": SettingKind(
-            "Fixed, Anytime or Adaptive with a positive step",
-            lambda value: isinstance(value, DualStep) and is_positive_number(value.step),
-        ),
     }
 
     @classmethod
-    def plain(cls, dual: DualStep = PAPER_DUAL) -> "Omd":
+    def plain(cls, dual: float = PAPER_DUAL_STEP) -> "Omd":
         """Algorithm 1 to the letter, as in the theorems."""
         return cls(dual=dual, **PLAIN_SETTINGS)
 
@@ -392,7 +332,7 @@ class Omd(base.Policy):
             weight=1.0 / self.batch if self.batch_gradient == "mean" else 1.0,
             baseline=self.baseline,
             freeze=self.freeze_dual_in_batch,
-            oco=type(self.dual)(float(self.dual.step)),
+            dual_step=float(self.dual),
         )
 
     def proximal(self, problem: Problem, horizon: int | None) -> float:
@@ -418,8 +358,6 @@ class Omd(base.Policy):
                 w=np.zeros(d),  # it constrains nothing
                 u=np.zeros(d),
                 rounds=np.zeros(1, np.int64),
-                steps=np.zeros(1, np.int64),
-                energy=np.zeros(1),
             ),
             paid=np.zeros(d),
             moves=np.zeros(1, np.int64),
@@ -449,20 +387,13 @@ class Omd(base.Policy):
         per_round = per_row / (rule.weight * rule.batch)
         return np.where(problem.signs < 0, per_round / problem.draws, per_round)
 
-    def to_settings(self) -> dict[str, Any]:
-        """The settings as plain data; the dual's step rule by its kind."""
-        kind = next(name for name, kind in DUAL_STEPS.items() if isinstance(self.dual, kind))
-        return {**super().to_settings(), "dual": {"kind": kind, **self.dual._asdict()}}
-
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "Omd":
-        if not (dual := settings.get("dual")):
-            return cls(**settings)
-        if dual["kind"] not in DUAL_STEPS:
-            kind, expected = dual["kind"], f"one of {', '.join(DUAL_STEPS)}"
-            remedy = "if a later bylot wrote this, upgrade it"
-            raise PolicyError("step rule of the dual", got=kind, expected=expected, remedy=remedy)
-        return cls(**{**settings, "dual": DUAL_STEPS[dual["kind"]](dual["step"])})
+        """Return the settings of stored data, in which 0.1.0 wrote the dual's step as an object."""
+        dual = settings.get("dual")
+        if isinstance(dual, Mapping) and dual.get("kind") == "fixed":
+            return cls(**{**settings, "dual": dual.get("step")})
+        return cls(**settings)
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
         """Put q back on the simplex above the floor, by scaling what is above it; a step is due."""

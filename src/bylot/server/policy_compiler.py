@@ -163,7 +163,7 @@ class PolicyCompiler:
 
     def request(self, policy: Policy) -> tuple[float, "Future[None]"]:
         """Since when the code of a policy is wanted, and the work for it, which may be done."""
-        name = name_compiled_code(policy)
+        name = policy.name
         with self.lock:
             if name not in self.jobs:
                 work = self.pool.submit(self.compile, name, policy)
@@ -208,18 +208,6 @@ class PolicyCompiler:
             self.children.remove(child)
         if child.returncode and not self.closed:
             log.warning("the process that compiles %s has failed: %s", policy.name, said[-1000:])
-
-
-def name_compiled_code(policy: Policy) -> str:
-    """What the compiled code depends on: the policy and the kinds of its parts, no numbers.
-
-    >>> from bylot.policies import NoisyOr, Omd
-    >>> name_compiled_code(NoisyOr(explore=0.1)), name_compiled_code(Omd())
-    ('noisy-or', 'omd-fixed')
-    """
-    data = policy_to_data(policy)
-    kinds = [part["kind"] for part in data.values() if isinstance(part, dict)]
-    return "-".join([data["name"], *kinds])
 
 
 def load_from_cache(policy: Policy) -> bool:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,7 +21,6 @@ def build_beyond_section(
 ) -> list[Block]:
     """Checks, then each topic with its figures, sentences and tables, as far as records go."""
     groups = RecordGroups(cells)
-    sweeps = collect_sweeps(groups)
     by_policy = [
         *tabulate_overall(groups),
         *tabulate_by_case(groups, "regret-by-case", "regret_true", format_mean_error),
@@ -30,12 +28,10 @@ def build_beyond_section(
     ]
     by_part, by_period = tabulate_ablation(groups), tabulate_periods(groups)
     said = [*describe_ranking(groups), *describe_saturation(groups)]
-    tuning = "What a sweep over settings would have gained"
     parts: list[tuple[str, list[str], list[str], list[Block]]] = [
         ("Regret and limits", ["beyond", "beyond-rolling", "beyond-regret"], said, by_policy),
         ("Periods", ["beyond-periods"], describe_periods(groups), by_period),
         ("Ablation", ["beyond-ablation"], describe_ablation(groups), by_part),
-        (tuning, [], describe_tuning(sweeps), tabulate_settings(sweeps)),
         ("Optima", [], [], tabulate_optima(groups)),
     ]
     tested = [row for row in checks if row.verdict != UNKNOWN]
@@ -253,81 +249,3 @@ def tabulate_ablation(groups: RecordGroups) -> list[Block]:
             rows.append((policy, name, *lost, formatting.format_kept(outside), f"{rounds:.1f}"))
     cases = (f"{level} {environment}" for level, environment in HARD_CASES)
     return fill_table("ablation", rows, [*cases, "runs within all limits", "rounds replaced"])
-
-
-class SettingsSweep(NamedTuple):
-    """Regret of S settings of a policy in four cases on some seeds; the default is among them.
-
-    lost: (S, cases, seeds); feasible: share of all runs
-    usual, best: index of the default, and of the best setting over all cases and seeds
-    gain_elsewhere: by how much the best setting of all other seeds reduces the regret of the
-                    default on each seed (cross-validation)
-    """
-
-    policy: str
-    settings: list[str]
-    lost: Floats
-    feasible: float
-    usual: int
-    best: int
-    gain_elsewhere: float
-
-    @property
-    def default(self) -> float:
-        return float(self.lost[self.usual].mean())
-
-    @property
-    def gain(self) -> float:
-        """By how much the best setting reduces the regret of the default."""
-        return self.default - float(self.lost[self.best].mean())
-
-
-def collect_sweeps(groups: RecordGroups) -> list[SettingsSweep]:
-    """The sweep of every policy with records of several seeds and of its default."""
-    found = []
-    for policy in grid.GUARDED_POLICIES:
-        settings: dict[str, dict[tuple[str, str], GroupKey]] = {}
-        for key in groups:
-            name, _, setting = key.policy.partition(":")
-            if key.experiment == "settings" and name == policy:
-                settings.setdefault(setting, {})[key.level, key.environment] = key
-        whole = {name: keys for name, keys in settings.items() if len(keys) == len(HARD_CASES)}
-        default = grid.format_default_tuning(policy)
-        all_keys = [key for keys in whole.values() for key in keys.values()]
-        seeds = min((len(groups[key]) for key in all_keys), default=0)
-        if default not in whole or seeds < 2:
-            continue
-        rows = [[keys[case] for case in HARD_CASES] for keys in whole.values()]
-        lost = np.array([[groups.read(key, "regret_true")[:seeds] for key in row] for row in rows])
-        kept = np.concatenate([groups.read(key, "outside") <= 0 for key in all_keys])
-        usual, by_seed = list(whole).index(default), lost.mean(axis=1)  # (S, seeds)
-        picks = [np.delete(by_seed, n, axis=1).mean(axis=1).argmin() for n in range(seeds)]
-        gains = by_seed[usual] - by_seed[picks, np.arange(seeds)]
-        best = int(lost.mean(axis=(1, 2)).argmin())
-        numbers = float(kept.mean()), usual, best, float(np.mean(gains))
-        found.append(SettingsSweep(policy, list(whole), lost, *numbers))
-    return found
-
-
-def describe_tuning(sweeps: Sequence[SettingsSweep]) -> list[str]:
-    """What the best settings would have gained, and how much of that is hindsight."""
-    if not sweeps:
-        return []
-    gains = [f"{one.policy} {one.gain:.4f} of {one.default:.4f}" for one in sweeps]
-    elsewhere = [f"{one.policy} {format_change(one.gain_elsewhere)}" for one in sweeps]
-    return [
-        f"The best of these settings would have reduced the regret by: {', '.join(gains)}, chosen "
-        f"on the seeds it is judged by. Chosen on all seeds but one and judged on that one: "
-        f"{', '.join(elsewhere)}. Every other number here is for the one default."
-    ]
-
-
-def tabulate_settings(sweeps: Sequence[SettingsSweep]) -> list[Block]:
-    rows = []
-    for one in sweeps:
-        over_all, by_case = one.lost.mean(axis=(1, 2)), one.lost.mean(axis=2)
-        regrets = (one.default, over_all.min(), over_all.max(), by_case.min(axis=0).mean())
-        best, counts = one.settings[one.best].replace(",", ", "), one.lost.shape[::2]
-        numbers = *map(str, counts), *(f"{regret:.4f}" for regret in regrets)
-        rows.append((one.policy, best, *numbers, f"{one.feasible:.1%}"))
-    return fill_table("settings", rows)
