@@ -25,11 +25,6 @@ def test_a_scenario_is_read_as_it_is_published(tmp_path: Path) -> None:
     assert found.outcomes.questions == ("cnf/a.cnf", "cnf/b, 2.cnf", "cnf/c.cnf")
     # The second instance: solved at the cut-off, ok after it, and a crash; the last run is missing.
     assert_array_equal(found.outcomes.table, [[0, 1, 1], [0, 1, 0], [1, 0, BLANK]])
-    assert_array_equal(
-        found.runtimes, [[5000, 0.5, 12.25], [5000.5, 5000, BLANK], [100, 100, BLANK]]
-    )
-    assert found.feature_names == ("nvars", "ratio")
-    assert_array_equal(found.features, [[100, 0.25], [BLANK, BLANK], [7, BLANK]])
 
 
 def test_letter_case_comments_quotes_and_a_missing_cut_off(tmp_path: Path) -> None:
@@ -43,7 +38,6 @@ def test_letter_case_comments_quotes_and_a_missing_cut_off(tmp_path: Path) -> No
     found = read_aslib(folder)
     assert found.cutoff == float("inf")
     assert_array_equal(found.outcomes.table, [[0, 1, 1], [1, 1, 0], [1, 0, BLANK]])
-    assert found.features.shape == (3, 0)
 
 
 def test_repetitions_are_requests_of_their_own(tmp_path: Path) -> None:
@@ -64,7 +58,7 @@ def edit(file: str, old: str, new: str) -> Callable[[Path], None]:
     return apply
 
 
-RUNS, FEATURES, ABOUT = "algorithm_runs.arff", "feature_values.arff", "description.txt"
+RUNS, ABOUT = "algorithm_runs.arff", "description.txt"
 
 
 @pytest.mark.parametrize(
@@ -97,11 +91,6 @@ RUNS, FEATURES, ABOUT = "algorithm_runs.arff", "feature_values.arff", "descripti
         ),
         (edit(RUNS, "@ATTRIBUTE runtime", "@ATTRIBUTE algorithm"), "line 6: a second attribute"),
         (edit(RUNS, "@DATA", "DATA"), "line 9: 'DATA' is no header of an ARFF file"),
-        (edit(FEATURES, "100,0.25", "many,0.25"), f"{FEATURES}, line 10: invalid nvars 'many'"),
-        (
-            edit(FEATURES, "cnf/c.cnf,1,7,?", "cnf/c.cnf,1,7"),
-            "line 9: 3 fields, and the file has 4",
-        ),
         (edit(ABOUT, "5000", "soon"), f"{ABOUT}: invalid algorithm_cutoff_time 'soon'"),
         (
             edit(ABOUT, "type:\n    - runtime", "type:\n    - solution_quality"),
@@ -159,8 +148,6 @@ def test_published_scenarios_are_read_as_their_tables_say(name: str, tmp_path: P
     order = [1 + table[0][1:].index(expert) for expert in found.outcomes.experts]
     rows = {row[0]: [float(row[i]) for i in order] for row in table[1:]}
     assert_array_equal(found.outcomes.table, [rows[one] for one in found.outcomes.questions])
-    features = read_csv(SHARED_ASLIB / name / "features.csv")
-    assert found.features.shape == (len(table) - 1, len(features[0]) - 1)
 
 
 def read_csv(path: Path) -> list[list[str]]:

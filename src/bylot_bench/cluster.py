@@ -14,13 +14,12 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from statistics import median
 from typing import Any, NamedTuple
 
 from bylot._text import format_table, print_progress
-from bylot.problem import Problem, at_most
 from bylot.router.persistence import problem_to_data
 from bylot.router.router import Router
 from bylot.server.membership import list_moves
@@ -28,6 +27,7 @@ from bylot.store import open_store
 from bylot_bench import http_load
 from bylot_bench.http_load import AnnouncedServer, ServerProcess, drive_connections
 from bylot_bench.postgres_process import PostgresServer, make_schema, run_postgres
+from bylot_bench.stored_log import make_service_problem
 
 SERVER_COUNTS = (1, 2, 4)
 ROUTERS = [f"bench-{n}" for n in range(16)]
@@ -61,7 +61,7 @@ class BenchCluster:
         self, servers: Sequence[ServerProcess], store: str, postgres: PostgresServer | None
     ) -> None:
         self.servers, self.store, self.postgres = servers, store, postgres
-        problem = problem_to_data(make_cluster_problem())
+        problem = problem_to_data(make_service_problem())
         for n, name in enumerate(ROUTERS):
             body = {"name": name, "problem": problem, "policy": "distinct", "seed": n}
             servers[n % len(servers)].post("/v1/routers", body)
@@ -96,12 +96,6 @@ class BenchCluster:
         return sent - stored
 
 
-def make_cluster_problem() -> Problem:
-    """Ten experts, three per request, one limit."""
-    names, usd = [f"expert-{n}" for n in range(10)], [1.0 + n / 5 for n in range(10)]
-    return Problem(names, {"usd": usd}, [at_most("usd", 5.5)], draws=3)
-
-
 def wait_for_owners(server: ServerProcess, store_url: str, names: Sequence[str]) -> dict[str, str]:
     """The addresses of the owners of all routers, once none of them has to move any more."""
     end = time.monotonic() + SETTLE_TIMEOUT_S
@@ -130,9 +124,10 @@ async def drive_targets(targets: Targets, count: int, connections: int | None) -
     used = {port: names for port, names in targets.items() if names}
     if connections is None:
         used = dict([next(iter(used.items()))])
+    goes_on = {port: http_load.count_down(count // len(used)) for port in used}
     loads = await asyncio.gather(
         *(
-            drive_connections(port, connections or 1, *make_traffic(names, count // len(used)))
+            drive_connections(port, connections or 1, *http_load.make_traffic(names, goes_on[port]))
             for port, names in used.items()
         )
     )
@@ -140,28 +135,6 @@ async def drive_targets(targets: Targets, count: int, connections: int | None) -
     if errors:
         raise RuntimeError(f"{errors} of {count} answers were not 200 or 201")
     return median(one.p50_ms for one in loads)
-
-
-def make_traffic(
-    names: Sequence[str], count: int
-) -> tuple[Callable[[], bytes | None], Callable[[bytes], bool]]:
-    """Decisions of the routers in turns, and the reward of each; and the check of the answers."""
-    ids: list[str] = []
-    is_decision = http_load.make_answer_check(b" 201 ", ids)
-    is_reward = http_load.make_answer_check(b" 200 ")
-    paths = [f"/v1/routers/{name}/decisions" for name in names]
-    decides = [http_load.format_post(path, b'{"context":"chest pain"}') for path in paths]
-    left = iter(range(count))
-
-    def next_request() -> bytes | None:
-        n = next(left, None)
-        if n is None:
-            return None
-        if ids:
-            return http_load.format_post(f"/v1/decisions/{ids.pop()}/reward", b'{"value":0.5}')
-        return decides[n % len(decides)]
-
-    return next_request, lambda answer: is_decision(answer) or is_reward(answer)
 
 
 @contextmanager
@@ -184,7 +157,7 @@ def run(store: str | None = None, connections: int = CONNECTIONS_PER_SERVER) -> 
     store:       of a PostgreSQL that runs, instead of a new one
     connections: to each server
     """
-    Router(make_cluster_problem(), "distinct")  # compile once, here: the servers use the cache
+    Router(make_service_problem(), "distinct")  # compile once, here: the servers use the cache
     with ExitStack() as stack:
         postgres = stack.enter_context(run_postgres()) if store is None else None
         base = store if postgres is None else postgres.address

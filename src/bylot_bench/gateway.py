@@ -181,12 +181,13 @@ def measure_turns(
 
 def measure_one(server: ServerProcess, request: bytes, count: int) -> float:
     """Milliseconds of CPU per request."""
-    left, before = iter(range(count)), server.cpu()
+    goes_on = http_load.count_down(count)
+    before = server.cpu()
     load = asyncio.run(
         drive_connections(
             server.port,
             CONNECTIONS,
-            lambda: request if next(left, None) is not None else None,
+            lambda: request if goes_on() else None,
             http_load.make_answer_check(b" 200 "),
         )
     )

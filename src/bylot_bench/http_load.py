@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -204,3 +205,34 @@ def make_answer_check(status: bytes, ids: list[str] | None = None) -> Callable[[
         return status in answer[:20]
 
     return is_expected
+
+
+def make_traffic(
+    names: Sequence[str], goes_on: Callable[[], bool]
+) -> tuple[Callable[[], bytes | None], Callable[[bytes], bool]]:
+    """Return decisions of routers in turns, the reward of each, and the check of the answers."""
+    ids: list[str] = []
+    is_decision = make_answer_check(b" 201 ", ids)
+    is_reward = make_answer_check(b" 200 ")
+    decides = cycle([format_decide(name) for name in names])
+
+    def next_request() -> bytes | None:
+        if not goes_on():
+            return None
+        return format_reward(ids.pop()) if ids else next(decides)
+
+    return next_request, lambda answer: is_decision(answer) or is_reward(answer)
+
+
+def count_down(count: int) -> Callable[[], bool]:
+    """Return a function that is true for so many calls."""
+    left = iter(range(count))
+    return lambda: next(left, None) is not None
+
+
+def format_decide(name: str) -> bytes:
+    return format_post(f"/v1/routers/{name}/decisions", b'{"context":"chest pain"}')
+
+
+def format_reward(id: str) -> bytes:
+    return format_post(f"/v1/decisions/{id}/reward", b'{"value":0.5}')

@@ -11,20 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bylot._text import format_table, print_progress
-from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import CreateRouter, MakeDecision
-from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import RouterRepository
-from bylot.policies import find_policy, policy_to_data
-from bylot.router.config import RouterConfig
-from bylot.router.persistence import problem_to_data
-from bylot.store import open_store
+from bylot._text import format_table
 from bylot_bench import time_quickest
 from bylot_bench.http_load import ServerProcess, drive_connections, format_post, make_answer_check
-from bylot_bench.service import make_service_problem
+from bylot_bench.stored_log import fill_store
 
-FILL_BATCH_DECISIONS = 1_000
 TIMED_REQUESTS = 2_000
 TIMED_PAGES = 200  # repetitions; the quickest counts
 
@@ -44,24 +35,6 @@ def run(routers: int = 1_000, decisions: int = 10_000_000) -> dict[str, Any]:
             "empty": measure_server(small, 1),
             "full": measure_server(large, routers),
         }
-
-
-def fill_store(url: str, routers: int, decisions: int) -> None:
-    """Create routers and let each make its share of the decisions, in batches."""
-    handler = CommandHandler(RouterRepository(open_store(url), "bench"))
-    policy = policy_to_data(find_policy("distinct"))
-    problem = problem_to_data(make_service_problem())
-    for n in range(routers):
-        config = RouterConfig(problem=problem, policy=policy, seed=n)
-        decides = [MakeDecision(f"r{n}")] * (decisions // routers)
-        commands: list[Any] = [CreateRouter(f"r{n}", config), *decides]
-        for start in range(0, len(commands), FILL_BATCH_DECISIONS):
-            for answer in handler.perform(commands[start : start + FILL_BATCH_DECISIONS], now_us()):
-                if isinstance(answer, Exception):
-                    raise answer
-        if n % 50 == 49:
-            print_progress(f"... {n + 1:,} of {routers:,} routers")
-    handler.close()
 
 
 def measure_server(store: str, routers: int) -> dict[str, Any]:

@@ -18,20 +18,11 @@ import numpy as np
 from bylot._text import format_table, print_progress
 from bylot.errors import BylotError
 from bylot.eventlog.audit import audit_router
-from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import CreateRouter, MakeDecision, RecordReward
-from bylot.eventlog.events import now_us
-from bylot.eventlog.repository import RouterRepository
-from bylot.policies import find_policy, policy_to_data
-from bylot.router.config import RouterConfig
-from bylot.router.persistence import problem_to_data
 from bylot.store import open_store
 from bylot_bench.http_load import ServerProcess, format_post, read_answer
-from bylot_bench.service import make_service_problem
+from bylot_bench.stored_log import fill_store
 
 DAYS, KEPT_DAYS = 100, 10
-DAY_US = 86_400_000_000
-FILL_BATCH_DECISIONS = 500
 CONNECTIONS, REQUESTS_PER_S = 8, 200
 BASELINE_S, WARM_UP_S = 60.0, 10.0  # the first requests load the routers
 MAX_DROP_S = 3_600.0
@@ -44,7 +35,7 @@ def run(routers: int = 10, decisions: int = 10_000_000) -> dict[str, Any]:
         path = Path(folder, "bench.db")
         url = f"sqlite:///{path}"
         began = time.perf_counter()
-        fill_store(url, routers, decisions)
+        fill_store(url, routers, decisions, DAYS)
         filled_s, before = time.perf_counter() - began, path.stat().st_size
         print_progress(
             f"... {before / 2**30:.1f} GB written in {filled_s:.0f} s; load, keeping all"
@@ -72,33 +63,6 @@ def run(routers: int = 10, decisions: int = 10_000_000) -> dict[str, Any]:
             "p99_ratio": dropping["p99_ms"] / keeping["p99_ms"],
             **replays,
         }
-
-
-def fill_store(url: str, routers: int, decisions: int) -> None:
-    """Let routers make their share of the decisions, each rewarded, over a hundred days."""
-    handler = CommandHandler(RouterRepository(open_store(url), "bench"))
-    policy = policy_to_data(find_policy("distinct"))
-    problem = problem_to_data(make_service_problem())
-    now, rng = now_us(), np.random.default_rng(0)
-
-    def perform(commands: list[Any], at: int) -> list[Any]:
-        answers = handler.perform(commands, at)
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers
-
-    for n in range(routers):
-        config, at = RouterConfig(problem=problem, policy=policy, seed=n), now - DAYS * DAY_US
-        perform([CreateRouter(f"r{n}", config)], at)
-        batches = max(1, decisions // routers // FILL_BATCH_DECISIONS)
-        for batch in range(batches):
-            at = now - DAYS * DAY_US + batch * DAYS * DAY_US // batches
-            made = perform([MakeDecision(f"r{n}")] * FILL_BATCH_DECISIONS, at)
-            rewards = rng.random(len(made)).tolist()
-            perform([RecordReward(d.id, x) for d, x in zip(made, rewards, strict=True)], at)
-        print_progress(f"... {n + 1} of {routers} routers")
-    handler.close()
 
 
 async def drive_at_rate(port: int, routers: int, goes_on: Callable[[], bool]) -> dict[str, Any]:

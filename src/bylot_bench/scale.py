@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_table
-from bylot.environments import NO_DELAY
-from bylot.environments.call_costs import make_declared_costs
 from bylot.policies import POLICIES, Policy
-from bylot.policies.binding import bind_policy, point_to, start_policy
 from bylot.problem import Problem, at_least, at_most, share
-from bylot.simulation import NO_ARRIVALS, make_late_rewards, play_rounds
-from bylot.trace import make_play_record
+from bylot_bench.compiled_loop import CompiledLoop
 
 SCALED_POLICIES = ("omd", "distinct", "tangent", "strict", "noisy-or")
 POOL_SIZES = ((50, 5), (200, 5), (1_000, 5), (10_000, 5), (10_000, 50))  # K, M
@@ -71,40 +67,21 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
     """Measure `bind` in CPU-seconds; return it with a function that plays for some seconds."""
     policy.bind(make_scale_problem(K, M))  # compile first
     problem = make_scale_problem(K, M)  # a new one, because problems cache derived results
-    start = time.process_time()
-    rules = bind_policy(policy, problem, None, "panel")
-    bind_s = time.process_time() - start
-    N, rng = 3, np.random.default_rng(0)
+    N = 3
+    rng = np.random.default_rng(0)
     rounds = min(max(MAX_HELD_VALUES // (N * K), 64), 4_096)
     values = rng.random((N, K)) * rng.random((rounds, N, K)) / N  # experts differ; at most 1 in all
-    rows = np.array(problem.rows)
-    record = make_play_record(problem, len(values), keep_distributions=False)
-    contexts = np.zeros(len(values), np.int64)
+    start = time.process_time()
+    loop = CompiledLoop(policy, problem, values)
+    bind_s = time.process_time() - start
 
     def turn(seconds: float) -> float:
-        bound = start_policy(policy, problem, *rules, 1)
-        pointer, done, start = point_to(bound.limits, problem), 0, time.process_time()
+        loop.start()
+        done = 0
+        start = time.process_time()
         while done == 0 or time.process_time() - start < seconds:
-            # The same values and record with fresh randomness: the count serves as the seed.
-            calls = make_declared_costs(problem)
-            late = make_late_rewards(problem, NO_DELAY, len(values), done)
-            play_rounds(
-                bound.rule,
-                bound.state,
-                pointer,
-                rows,
-                values,
-                contexts,
-                done,
-                0,
-                0.0,
-                1.0,
-                late,
-                calls,
-                NO_ARRIVALS,
-                record,
-            )
-            done += len(values)
+            loop.play(seed=done)  # the same values with fresh randomness
+            done += rounds
         return done / (time.process_time() - start)
 
     turn(0.0)  # compile the loop, too

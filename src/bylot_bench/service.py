@@ -7,27 +7,20 @@ system time of the process, so it includes the disk's part.
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from bylot._text import format_table, print_progress
-from bylot.problem import Problem, at_most
 from bylot.router.persistence import problem_to_data
 from bylot.router.router import Router
 from bylot_bench import http_load
 from bylot_bench.http_load import LoadResult, ServerProcess, drive_connections
+from bylot_bench.stored_log import make_service_problem
 
-DECIDE_REQUEST = http_load.format_post("/v1/routers/bench/decisions", b'{"context":"chest pain"}')
 REQUEST_COUNT = 20_000
 CONNECTION_COUNTS = (1, 16, 64)
 HELLO_COMMAND = ("uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log")
-
-
-def make_service_problem() -> Problem:
-    """Ten experts, three per request, one limit."""
-    names, usd = [f"expert-{n}" for n in range(10)], [1.0 + n / 5 for n in range(10)]
-    return Problem(names, {"usd": usd}, [at_most("usd", 5.5)], draws=3)
 
 
 @contextmanager
@@ -73,18 +66,14 @@ def measure_cpu() -> tuple[dict[str, float], int]:
             first = len(ids)
             hellos = [http_load.format_post("/", b"{}")] * REQUEST_COUNT
             turns["hello"].append(measure_request_cpu(hello, hellos, b" 200 "))
-            decides = [DECIDE_REQUEST] * REQUEST_COUNT
+            decides = [http_load.format_decide("bench")] * REQUEST_COUNT
             turns["decide"].append(measure_request_cpu(server, decides, b" 201 ", ids))
-            rewards = [format_reward(id) for id in ids[first:]]
+            rewards = [http_load.format_reward(id) for id in ids[first:]]
             turns["reward"].append(measure_request_cpu(server, rewards, b" 200 "))
             lost += REQUEST_COUNT - (len(ids) - first)
         status = server.get("/v1/routers/bench/status")
         lost += abs(status["decisions"] - len(ids)) + abs(status["rewards"] - len(ids))
     return {name: min(values) for name, values in turns.items()}, lost
-
-
-def format_reward(id: str) -> bytes:
-    return http_load.format_post(f"/v1/decisions/{id}/reward", b'{"value":0.5}')
 
 
 def measure_request_cpu(
@@ -102,26 +91,9 @@ def measure_request_cpu(
 def measure_throughput(connections: int, *options: str) -> LoadResult:
     """Load of alternating decisions and rewards."""
     count = REQUEST_COUNT if connections > 1 else REQUEST_COUNT // 10
-    left = iter(range(count))
+    traffic = http_load.make_traffic(["bench"], http_load.count_down(count))
     with run_bylot_server(*options) as server:
-        load = drive_pairs(server.port, connections, lambda: next(left, None) is not None)
-        return asyncio.run(load)
-
-
-async def drive_pairs(port: int, connections: int, goes_on: Callable[[], bool]) -> LoadResult:
-    """Decide, then reward what was decided, as long as `goes_on()`."""
-    ids: list[str] = []
-    is_decision = http_load.make_answer_check(b" 201 ", ids)
-    is_reward = http_load.make_answer_check(b" 200 ")
-
-    def next_request() -> bytes | None:
-        if not goes_on():
-            return None
-        return format_reward(ids.pop()) if ids else DECIDE_REQUEST
-
-    return await drive_connections(
-        port, connections, next_request, lambda answer: is_decision(answer) or is_reward(answer)
-    )
+        return asyncio.run(drive_connections(server.port, connections, *traffic))
 
 
 def soak_server(seconds: float) -> dict[str, Any]:
@@ -131,7 +103,8 @@ def soak_server(seconds: float) -> dict[str, Any]:
 
         async def watch_memory() -> LoadResult:
             end = time.monotonic() + seconds
-            load = asyncio.create_task(drive_pairs(server.port, 64, lambda: time.monotonic() < end))
+            traffic = http_load.make_traffic(["bench"], lambda: time.monotonic() < end)
+            load = asyncio.create_task(drive_connections(server.port, 64, *traffic))
             while not load.done():
                 samples.append(server.memory())
                 await asyncio.sleep(min(1.0, seconds / 20))

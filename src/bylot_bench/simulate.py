@@ -13,18 +13,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bylot._text import format_table, print_progress
-from bylot.environments import NO_DELAY
-from bylot.environments.call_costs import make_declared_costs
 from bylot.environments.synthetic import make_crowd_problem
 from bylot.numerics.box import EDGE_ROUNDING
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import DRAW_STREAM, RngKey, draw_uniforms
-from bylot.policies import POLICIES, Omd, Policy
-from bylot.policies.binding import bind_policy, point_to, start_policy
+from bylot.policies import POLICIES, Omd
 from bylot.policies.omd import OmdRule
 from bylot.problem import Problem
-from bylot.simulation import NO_ARRIVALS, make_late_rewards, play_rounds
-from bylot.trace import make_play_record
+from bylot_bench.compiled_loop import CompiledLoop
 
 K, M, N = 50, 5, 3  # experts, panel size, dimensions
 TURN_S = 0.1  # of each policy, at least
@@ -88,42 +84,13 @@ def play_numpy_omd(
     return panels, drawn_with, rewards, spend
 
 
-class CompiledPlay:
-    """Plays a policy again and again, on the same values with the same randomness.
-
-    high: the reward that is mapped to 1; 1.0 leaves rewards as they are, as `play_numpy_omd` does
-    """
-
-    def __init__(self, policy: Policy, problem: Problem, values: Floats, high: float = 1.0) -> None:
-        self.policy, self.problem, self.values, self.high = policy, problem, values, high
-        self.rules = bind_policy(policy, problem, len(values), "panel")
-        self.rows, self.contexts = np.array(problem.rows), np.zeros(len(values), np.int64)
-        self.record = make_play_record(problem, len(values), keep_distributions=False)
-        self.play(1)  # compile first
-
-    def play(self, times: int) -> float:
-        """The CPU-seconds of so many plays."""
-        rounds, start = len(self.values), time.process_time()
-        for _ in range(times):
-            self.record.spend[:] = 0.0
-            bound = start_policy(self.policy, self.problem, *self.rules, 1)
-            play_rounds(
-                bound.rule,
-                bound.state,
-                point_to(bound.limits, self.problem),
-                self.rows,
-                self.values,
-                self.contexts,
-                0,
-                0,
-                0.0,
-                self.high,
-                make_late_rewards(self.problem, NO_DELAY, rounds, 0),
-                make_declared_costs(self.problem),
-                NO_ARRIVALS,
-                self.record,
-            )
-        return time.process_time() - start
+def time_plays(loop: CompiledLoop, times: int) -> float:
+    """Return the CPU-seconds of so many plays, each from the start with the same randomness."""
+    start = time.process_time()
+    for _ in range(times):
+        loop.start()
+        loop.play()
+    return time.process_time() - start
 
 
 def run(
@@ -137,10 +104,11 @@ def run(
     """
     problem, values = make_crowd_problem(K, M), np.random.default_rng(0).random((rounds, N, K))
     uniforms = np.array([draw_uniforms(RngKey(0, t), DRAW_STREAM, M) for t in range(numpy_rounds)])
-    omd = CompiledPlay(Omd(), problem, values)
+    omd = CompiledLoop(Omd(), problem, values, horizon=rounds)
+    time_plays(omd, 1)  # compile first
     record, fast, slow, same = omd.record, list[float](), list[float](), True
     for _ in range(turns):
-        fast.append(COMPILED_REPEATS * rounds / omd.play(COMPILED_REPEATS))
+        fast.append(COMPILED_REPEATS * rounds / time_plays(omd, COMPILED_REPEATS))
         start = time.process_time()
         trace = play_numpy_omd(omd.rules.policy, omd.rows, values[:numpy_rounds], uniforms)
         slow.append(numpy_rounds / (time.process_time() - start))
@@ -157,15 +125,16 @@ def run(
 
 def measure_policies(problem: Problem, values: Floats, turns: int) -> dict[str, float]:
     """Rounds per CPU-second of every policy, the best of alternating turns."""
-    players: dict[str, CompiledPlay] = {}
+    players: dict[str, CompiledLoop] = {}
     for name, policy in POLICIES.items():
         print_progress(f"... {name}, which is compiled first, unless that was done before")
-        players[name] = CompiledPlay(policy, problem, values, float(N))
-    times = {name: max(1, round(TURN_S / one.play(1))) for name, one in players.items()}
+        players[name] = CompiledLoop(policy, problem, values, len(values), float(N))
+        time_plays(players[name], 1)
+    times = {name: max(1, round(TURN_S / time_plays(loop, 1))) for name, loop in players.items()}
     best = dict.fromkeys(players, math.inf)
     for _ in range(turns):
-        for name, one in players.items():
-            best[name] = min(best[name], one.play(times[name]) / times[name])
+        for name, loop in players.items():
+            best[name] = min(best[name], time_plays(loop, times[name]) / times[name])
     return {name: len(values) / seconds for name, seconds in best.items()}
 
 

@@ -6,17 +6,18 @@ portfolios of algorithms (ASlib).
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bylot.environments import Given, Outcomes
 from bylot.environments.base import make_block_generator
 from bylot.optima import ValueStack, optimum
-from bylot.outcome_tables.aslib import FEATURES_FILE, RUNS_FILE, find_aslib_folders, read_aslib
+from bylot.outcome_tables.aslib import RUNS_FILE, find_aslib_folders, read_aslib
 from bylot.outcome_tables.outcomes import OutcomeTable, read_experts, read_outcomes
 from bylot.outcome_tables.recorded import read_recorded_answers
 from bylot.problem import Problem, at_most
@@ -86,9 +87,7 @@ def read_question_scenarios(
         found[f"{RECORDED_SCENARIO}{IGNORED}"] = replace(known, contexts="ignored")
     for folder in [] if aslib is None else find_aslib_folders(aslib):
         one = read_aslib(folder)
-        files = [folder / RUNS_FILE, folder / FEATURES_FILE]
-        files = [file for file in files if file.exists()]
-        found[one.name] = make_unlimited_scenario(one.outcomes, *files)
+        found[one.name] = make_unlimited_scenario(one.outcomes, folder / RUNS_FILE)
     return found
 
 
@@ -103,12 +102,12 @@ def read_hospital_questions(folder: Path) -> QuestionScenario:
     return QuestionScenario(problem, environment, digest_files(files))
 
 
-def make_unlimited_scenario(read: OutcomeTable, *files: Path) -> QuestionScenario:
+def make_unlimited_scenario(read: OutcomeTable, file: Path) -> QuestionScenario:
     """3 experts of a table a request, without limits."""
     problem = Problem(read.experts, draws=PANEL_DRAWS)
     environment = Outcomes(read.table, contexts=read.context)
-    return QuestionScenario(problem, environment, digest_files(files))
+    return QuestionScenario(problem, environment, digest_files([file]))
 
 
-def digest_files(files: Any) -> str:
+def digest_files(files: Sequence[Path]) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

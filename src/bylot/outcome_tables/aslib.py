@@ -1,8 +1,8 @@
 """Scenarios of the algorithm selection library (ASlib): which algorithm solved which instance.
 
-A scenario is a folder, as published at https://github.com/coseal/aslib_data: `description.txt`,
-`algorithm_runs.arff` and `feature_values.arff` are read. An algorithm is an expert, an instance is
-a question, and the outcome is 1 if the algorithm solved it within the cut-off. Nothing is bundled.
+A scenario is a folder, as published at https://github.com/coseal/aslib_data: `description.txt` and
+`algorithm_runs.arff` are read. An algorithm is an expert, an instance is a question, and the
+outcome is 1 if the algorithm solved it within the cut-off. Nothing is bundled.
 """
 
 import math
@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from bylot.errors import DataError
-from bylot.numerics.jit import Floats
 from bylot.outcome_tables.arff import MISSING, ArffTable, read_arff
 from bylot.outcome_tables.outcomes import OutcomeTable
 from bylot.outcome_tables.sheets import data_error, parse_decimal, quote_field, read_text, sort_ids
 from bylot.problem.validation import lock_array
 
-RUNS_FILE, FEATURES_FILE = "algorithm_runs.arff", "feature_values.arff"
+RUNS_FILE = "algorithm_runs.arff"
 DESCRIPTION_FILE = "description.txt"
 RUN_STATES = ("ok", "timeout", "memout", "not_applicable", "crash", "other")
 RUN_KEY = ("instance_id", "repetition", "algorithm")
@@ -32,9 +31,6 @@ class AslibScenario:
     name: str
     cutoff: float  # seconds; infinite if the scenario states none
     outcomes: OutcomeTable  # 1: solved within the cut-off; NaN: no run
-    runtimes: Floats  # (Q, K) seconds; NaN: no run
-    features: Floats  # (Q, F); NaN: not computed
-    feature_names: tuple[str, ...]
 
 
 def find_aslib_folders(folder: str | PathLike[str]) -> list[Path]:
@@ -67,23 +63,17 @@ def read_aslib(folder: str | PathLike[str]) -> AslibScenario:
     experts = tuple(sorted({algorithm for _, _, algorithm in keys}))
     repeated = len({(i, r) for i, r, _ in keys}) > len({i for i, _, _ in keys})
     names = {(i, r): f"{i}, repetition {r}" if repeated else i for i, r, _ in keys}
-    instances = {name: instance for (instance, _), name in names.items()}
-    questions = sort_ids(instances)
+    questions = sort_ids(names.values())
     row = {name: n for n, name in enumerate(questions)}
     column = {name: n for n, name in enumerate(experts)}
-    solved, seconds = np.full((2, len(questions), len(experts)), np.nan)
+    solved = np.full((len(questions), len(experts)), np.nan)
     states, times = runs.texts("runstatus"), runs.numbers(measure)
     for n, ((i, r, algorithm), state, time) in enumerate(zip(keys, states, times, strict=True)):
-        place = row[names[i, r]], column[algorithm]
-        seconds[place] = time
-        solved[place] = judge_run(runs, n, state, time, cutoff)
-    feature_names, features = read_features(root, [instances[name] for name in questions])
+        solved[row[names[i, r]], column[algorithm]] = judge_run(runs, n, state, time, cutoff)
     none = lock_array(np.zeros(len(questions), np.int64))
     outcomes = OutcomeTable(experts, questions, (), none, (), none, lock_array(solved), ())
     name = next(iter(about.get("scenario_id", [])), root.resolve().name)
-    return AslibScenario(
-        name, cutoff, outcomes, lock_array(seconds), lock_array(features), feature_names
-    )
+    return AslibScenario(name, cutoff, outcomes)
 
 
 def read_description(path: Path) -> dict[str, list[str]]:
@@ -134,21 +124,3 @@ def judge_run(runs: ArffTable, row: int, state: str, seconds: float, cutoff: flo
         what = "a run that is ok has no run time"
         raise data_error(runs.path, what, "give its run time, or another runstatus", line)
     return float(word == "ok" and seconds <= cutoff)
-
-
-def read_features(root: Path, instances: list[str]) -> tuple[tuple[str, ...], Floats]:
-    """The names of the features and their values for instances; none without the file."""
-    path = root / FEATURES_FILE
-    if not path.exists():
-        return (), np.empty((len(instances), 0))
-    table = read_arff(path)
-    names = tuple(name for name in table.attributes if name not in RUN_KEY[:2])
-    values = np.array([list(table.numbers(name)) for name in names]).reshape(len(names), -1)
-    place: dict[str, int] = {}
-    for n, instance in enumerate(table.texts("instance_id")):
-        place.setdefault(instance, n)  # of the first repetition
-    features = np.full((len(instances), len(names)), np.nan)
-    for n, instance in enumerate(instances):
-        if instance in place:
-            features[n] = values[:, place[instance]]
-    return names, features
