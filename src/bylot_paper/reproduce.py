@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from bylot._text import format_table, print_progress
@@ -16,7 +15,6 @@ from bylot_paper import grid, report
 from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
-from bylot_paper.feedback import run_feedback_job
 from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.question_scenarios import QuestionScenario
 from bylot_paper.records import (
@@ -114,13 +112,13 @@ def reproduce(
     records_only: bool = False,
 ) -> int:
     """Compute what is missing, then write the report; returns 130 if it was interrupted."""
-    setup = RunSetup(data, request.rounds, request.hospital)
+    setup = RunSetup(data, request.rounds, request.hospital, request.tables)
     cells = request.list_cells(data)
     if "default" in request.experiments and request.hospital is None:
         print_progress("... without the hospital scenario, whose files are missing: see --hospital")
     if grid.FEEDBACK_EXPERIMENT in request.experiments and not request.tables:
         print_progress("... without member scores: see --hospital, --recorded and --aslib")
-    with RecordStore(out, make_manifest(setup, request.tables), fresh) as store:
+    with RecordStore(out, make_manifest(setup), fresh) as store:
         known = store.list_known_cells()
         missing = [cell for cell in cells if cell.id not in known]
         print_progress(
@@ -132,8 +130,7 @@ def reproduce(
             print_progress(f"... verdicts need {needed} seeds, this run has {seeds}: see --seeds")
         work, interrupted = WorkSummary(request.rounds), False
         try:
-            run = partial(run_any_job, setup, request.tables)
-            compute_cells(run, missing, engine, store, work)
+            compute_cells(partial(run_job, setup), missing, engine, store, work)
         except KeyboardInterrupt:
             interrupted = True
         finally:  # finished cells are usable, however the run ended
@@ -153,11 +150,10 @@ def reproduce(
     return 130 if interrupted else 0
 
 
-def make_manifest(
-    setup: RunSetup, tables: Mapping[str, QuestionScenario] = MappingProxyType({})
-) -> dict[str, Any]:
+def make_manifest(setup: RunSetup) -> dict[str, Any]:
     """The settings that all records of a folder must share."""
     crowd = setup.crowd
+    tables = {name: scenario.digest for name, scenario in setup.tables.items()}
     return {
         "form": RUN_FORMAT,
         "version": RUN_FORMAT_VERSION,
@@ -166,25 +162,13 @@ def make_manifest(
         "window": setup.window,
         "code": code_digest(),
         **({"hospital": setup.hospital.digest} if setup.hospital else {}),
-        **({"tables": {x: y.digest for x, y in tables.items()}} if tables else {}),
+        **({"tables": tables} if tables else {}),
     }
 
 
 def find_compiled_level(cell: Cell) -> str | None:
     """The level of a cell if other code may be compiled for it: its kind of feedback."""
     return cell.level if cell.experiment == grid.FEEDBACK_EXPERIMENT else None
-
-
-def run_any_job(
-    setup: RunSetup,
-    tables: Mapping[str, QuestionScenario],
-    job: ScenarioJob,
-    rounds: int | None = None,
-) -> list[CellRecord]:
-    """Play the cells of a job; `rounds`: stop after so many, of the same horizon."""
-    if job.experiment == grid.FEEDBACK_EXPERIMENT:
-        return run_feedback_job(tables, job, rounds or setup.rounds, setup.rounds)
-    return run_job(setup, job, rounds)
 
 
 def compute_cells(

@@ -1,11 +1,13 @@
 """Run a job: build its scenario, play its cells, return their records.
 
 The paper's experiments are played on raw rewards and record curves; the comparison that chooses the
-default policy is played on rewards in [0, 1] in all scenarios and records only final results.
+default policy, and that of kinds of feedback, are played on rewards in [0, 1] in all scenarios and
+record only final results.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,17 +25,21 @@ from bylot.trace import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd, make_synthetic_crowd
 from bylot_paper.grid import Cell, ScenarioJob
+from bylot_paper.question_scenarios import QuestionReferences, QuestionScenario
 from bylot_paper.records import RECORD_SCHEMA, CellRecord
 from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, ComparisonScenario, CrowdScenario
+
+FIRST_REQUESTS = (250, 1_000)
 
 
 @dataclass(frozen=True)
 class RunSetup:
-    """What all cells of a run share."""
+    """What all cells of a run share; tables: the scenarios of `feedback` by name."""
 
     crowd: Crowd
     rounds: int
     hospital: scenarios.HospitalPanel | None = None
+    tables: Mapping[str, QuestionScenario] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.crowd.pool(seed=0)  # refuse a crowd that is too small before anything starts
@@ -52,6 +58,8 @@ def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> lis
     horizon = grid.count_rounds(job.experiment, setup.rounds)
     if job.experiment in grid.COMPARISON_EXPERIMENTS:
         return run_comparison_job(setup, job, rounds or horizon, horizon)
+    if job.experiment == grid.FEEDBACK_EXPERIMENT:
+        return run_feedback_job(setup, job, rounds or horizon, horizon)
     return run_crowd_job(setup, job, rounds or horizon, horizon)
 
 
@@ -135,7 +143,8 @@ def record_crowd_cell(
         bounds |= compute_theorem_bounds(problem, scenario)
     return make_record(
         cell,
-        **measure_play(play, outside, best, scenario.uniform),
+        **measure_play(play, outside),
+        **compare_with_optimum(play, best, scenario.uniform),
         workload=float(means[-1, 0]),
         expert=float(means[-1, 1]),
         **{name: float(bound) for name, bound in bounds.items()},
@@ -144,21 +153,26 @@ def record_crowd_cell(
     )
 
 
-def measure_play(play: Trace, outside: float, best: IidOptimum, uniform: float) -> CellRecord:
-    """The columns that every record has: reward, whether limits were kept, and the optimum."""
+def measure_play(play: Trace, outside: float) -> CellRecord:
+    """Return the columns that every record has: rewards, and whether limits were kept."""
     rewards = play.rewards
-    reward, late = float(rewards.mean()), rewards[-max(1, len(rewards) // 10) :]
     return {
-        "reward": reward,
-        "reward_late": float(late.mean()),
+        "reward": float(rewards.mean()),
+        "reward_late": float(rewards[-max(1, len(rewards) // 10) :].mean()),
         "outside": outside,
         "feasible": outside <= 0.0,
+        "replaced": int(play.record.replaced.sum()),
+    }
+
+
+def compare_with_optimum(play: Trace, best: IidOptimum, uniform: float) -> CellRecord:
+    """Return the columns about the best independent draws; uniform: what equal shares earn."""
+    return {
         "optimum": best.value,
         "optimum_gap": best.gap,
         "optimum_spread": best.spread,
         "uniform": uniform,
-        "regret_true": best.value - reward,
-        "replaced": int(play.record.replaced.sum()),
+        "regret_true": best.value - float(play.rewards.mean()),
     }
 
 
@@ -224,23 +238,85 @@ def run_comparison_job(
     scenario = make_scenario(setup, job, rounds)
     levels = dict.fromkeys(cell.level for cell in job.cells)
     references = {level: compute_references(scenario, level) for level in levels}
+
+    def measure(cell: Cell, trace: Trace) -> CellRecord:
+        reference, results = references[cell.level]
+        outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
+        play = trace.record  # a log of it can be evaluated if all propensities are known
+        known = np.isfinite(play.propensities) | np.isfinite(play.draw_probabilities).all(axis=1)
+        return {
+            **measure_play(trace, outside),
+            **compare_with_optimum(trace, *reference),
+            **results,
+            **count_bad_periods(trace.problem, trace.spend, cell.period),
+            "size": trace.problem.size,
+            "propensities": bool((known | play.replaced).all()),
+        }
+
+    return record_timed_cells(
+        job.cells, rounds, lambda cell: simulate_cell(cell, scenario, rounds, horizon), measure
+    )
+
+
+def record_timed_cells(
+    cells: Sequence[Cell],
+    rounds: int,
+    play: Callable[[Cell], Trace | PolicyError],
+    measure: Callable[[Cell, Trace], CellRecord],
+) -> list[CellRecord]:
+    """Play cells one after the other, and return their records with the CPU time of a round."""
     records = []
-    for cell in job.cells:
+    for cell in cells:
         start = time.thread_time()
-        trace = simulate_cell(cell, scenario, rounds, horizon)
+        trace = play(cell)
         micros = 1e6 * (time.thread_time() - start) / rounds
         if isinstance(trace, PolicyError):
             records.append(make_record(cell, refused=str(trace)))
-            continue
-        reference, results = references[cell.level]
-        outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
-        found = measure_play(trace, outside, *reference) | results
-        found |= count_bad_periods(trace.problem, trace.spend, cell.period)
-        play = trace.record  # a log of it can be evaluated if all propensities are known
-        known = np.isfinite(play.propensities) | np.isfinite(play.draw_probabilities).all(axis=1)
-        found |= {"size": trace.problem.size, "propensities": bool((known | play.replaced).all())}
-        records.append(make_record(cell, **found, micros=micros))
+        else:
+            records.append(make_record(cell, **measure(cell, trace), micros=micros))
     return records
+
+
+def run_feedback_job(
+    setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int
+) -> list[CellRecord]:
+    """Play the cells of a scenario and seed with some feedback, which is the level of a cell."""
+    scenario = setup.tables[job.environment]
+    given = scenario.draw_rounds(rounds, job.seed)
+    references = scenario.references
+
+    def play(cell: Cell) -> Trace | PolicyError:
+        return play_cell(
+            scenario.problem,
+            given,
+            grid.make_experiment_policy(cell.policy, cell.experiment, cell.dimensions),
+            rounds=rounds,
+            seed=cell.seed,
+            horizon=horizon,
+            feedback=cell.level,
+            keep_distributions=False,
+        )
+
+    return record_timed_cells(
+        job.cells, rounds, play, lambda _, trace: measure_feedback_play(trace, references)
+    )
+
+
+def measure_feedback_play(trace: Trace, references: QuestionReferences) -> CellRecord:
+    """Return the columns of a record: rewards, also of the first requests, and references."""
+    problem = trace.problem
+    outside = measure_worst_excess(problem, trace.mean_spend()[-1]) if problem.limits else 0.0
+    first = {f"reward_{n}": float(trace.rewards[:n].mean()) for n in FIRST_REQUESTS}
+    return {
+        **measure_play(trace, outside),
+        **first,
+        "size": problem.size,
+        "uniform": references.uniform,
+        "mixture": references.fixed,
+        "mixture_gap": references.gap,
+        "mixture_by_context": references.by_context,
+        "propensities": bool(np.isfinite(trace.record.propensities).all()),
+    }
 
 
 def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonScenario:

@@ -10,7 +10,6 @@ from bylot.numerics.jit import Floats
 from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
 from bylot_paper import grid
 from bylot_paper.default_rule import SeedEstimate, average_estimates, estimate_mean
-from bylot_paper.feedback import FIRST_REQUESTS
 from bylot_paper.question_scenarios import (
     HOSPITAL_SCENARIO,
     IGNORED,
@@ -19,6 +18,7 @@ from bylot_paper.question_scenarios import (
 )
 from bylot_paper.report import formatting
 from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
+from bylot_paper.run import FIRST_REQUESTS
 
 SCENARIO_LABELS = {
     HOSPITAL_SCENARIO: "hospital, by specialty",
