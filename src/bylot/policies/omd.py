@@ -126,12 +126,10 @@ def move_omd(rule: OmdRule, state: OmdState, x: int) -> None:
 @jit
 def fill_halfspace(a: Floats, rule: OmdRule, w: Floats) -> float:
     """Write the half-space of w, a.q <= b with a = w C and b = h_S(w); returns b."""
-    a[:], rows, last = 0.0, rule.rows, w.size - 1
-    for j in range(0, w.size, 3):  # three rows at a time; those after the last have no weight
-        j1, j2 = min(j + 1, last), min(j + 2, last)
-        w1, w2 = w[j1] if j + 1 <= last else 0.0, w[j2] if j + 2 <= last else 0.0
+    a[:] = 0.0
+    for j in range(w.size):
         for i in range(a.size):
-            a[i] = ((a[i] + w[j] * rows[j, i]) + w1 * rows[j1, i]) + w2 * rows[j2, i]
+            a[i] += w[j] * rule.rows[j, i]
     return box_support(rule.low, rule.high, w)
 
 
@@ -221,15 +219,14 @@ def fill_available_draws(
 
 @step(base.learn, OmdRule)
 def learn_omd(rule: OmdRule, state: OmdState, ticket: Ticket, feedback: Feedback) -> None:
-    """`learn`: the gradient estimate, unless a member was replaced: the draws are not the panel."""
-    if not ticket.replaced:
-        learn_draws(rule, state, ticket, feedback.reward)
+    """Add to the gradient, g += weight (r - baseline) (draws of i) / q_i, and to the baseline.
 
-
-@jit
-def learn_draws(rule: OmdRule, state: OmdState, ticket: Ticket, reward: float) -> None:
-    """g += weight (r - baseline) (draws of i) / q_i, and the baseline."""
+    Where a member was replaced, the draws are not the panel, and nothing is learned.
+    """
+    if ticket.replaced:
+        return
     x, rewards, total = ticket.context, state.rewards, state.total
+    reward = feedback.reward
     centred = reward
     if rule.baseline:  # the mean of earlier rewards; the first one says nothing yet
         centred = reward - total[x] / rewards[x] if rewards[x] > 0 else 0.0
