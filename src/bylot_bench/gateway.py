@@ -7,7 +7,6 @@ says for a model, so that the latency that the gateway adds is known exactly.
 import asyncio
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -245,7 +244,3 @@ def render(result: dict[str, Any]) -> str:
     ]
     lines = [*format_table(rows), "", *format_table(late), "", f"{result['lost']} lost"]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(render(run(*sys.argv[1:2])))

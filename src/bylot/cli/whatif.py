@@ -55,30 +55,49 @@ def add_simulate(verbs: Any) -> None:
     options.add_scenario_options(verb)
     verb.add_policies("policies to play", USUAL_POLICIES)
     verb.add_count("--seeds", 5, "runs of each policy")
-    text = "requests per run; policies know this horizon unless the file sets a period (default: "
-    text += f"10000; with limits per {WINDOW_WORDS} enough for several of these)"
-    verb.add_count("--rounds", None, text)
-    text = f"when requests arrive, which limits per {WINDOW_WORDS} need: flat, daily, "
-    text += "weekend, bursts or dead-days, and settings, e.g. "
-    text += "daily:per_day=2000,start=2026-03-01,zone=Europe/Berlin"
-    verb.add_option("--traffic", "SHAPE:SETTINGS", text)
+    verb.add_count(
+        "--rounds",
+        None,
+        "requests per run; policies know this horizon unless the file sets a period (default: "
+        f"10000; with limits per {WINDOW_WORDS} enough for several of these)",
+    )
+    verb.add_option(
+        "--traffic",
+        "SHAPE:SETTINGS",
+        f"when requests arrive, which limits per {WINDOW_WORDS} need: flat, daily, "
+        "weekend, bursts or dead-days, and settings, e.g. "
+        "daily:per_day=2000,start=2026-03-01,zone=Europe/Berlin",
+    )
     verb.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
-    text = "what calls really cost, e.g. noise=0.5,usd=1.3,usd:EXPERT=2,report=panel: NAME=FACTOR "
-    text += "times the declared cost on average, of all experts or of one; noise, the standard "
-    text += "deviation of a call relative to its mean, or tail, the exponent of a Pareto "
-    text += "distribution; report, what is reported: members, panel or nothing "
-    text += "(default: calls cost what is declared)"
-    verb.add_option("--call-costs", "SETTINGS", text)
-    text = "also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
-    text += "NAME.at_most or NAME.at_least if the cost is limited on both sides"
-    verb.add_option("--sweep", "NAME=FROM:TO:COUNT", text)
+    verb.add_option(
+        "--call-costs",
+        "SETTINGS",
+        "what calls really cost, e.g. noise=0.5,usd=1.3,usd:EXPERT=2,report=panel: NAME=FACTOR "
+        "times the declared cost on average, of all experts or of one; noise, the standard "
+        "deviation of a call relative to its mean, or tail, the exponent of a Pareto "
+        "distribution; report, what is reported: members, panel or nothing "
+        "(default: calls cost what is declared)",
+    )
+    verb.add_option(
+        "--sweep",
+        "NAME=FROM:TO:COUNT",
+        "also vary the bound of one limit, e.g. usd=0.5:3:10, in the unit of the file; use "
+        "NAME.at_most or NAME.at_least if the cost is limited on both sides",
+    )
     rate = verb.add_mutually_exclusive_group()
-    text = "requests per day, for totals per day (default: those of --traffic, or totals per 1,000 "
-    text += "requests)"
-    rate.add_argument("--per-day", type=options.parse_amount, metavar="REQUESTS", help=text)
-    text = "column with the time of a question, in the same table as --dimension: counts the "
-    text += "requests per day"
-    rate.add_argument("--time", metavar="COLUMN", help=text)
+    rate.add_argument(
+        "--per-day",
+        type=options.parse_amount,
+        metavar="REQUESTS",
+        help="requests per day, for totals per day (default: those of --traffic, or totals per "
+        "1,000 requests)",
+    )
+    rate.add_argument(
+        "--time",
+        metavar="COLUMN",
+        help="column with the time of a question, in the same table as --dimension: counts the "
+        "requests per day",
+    )
     verb.add_count("--jobs", os.cpu_count() or 1, "CPU cores (default: all)")
     verb.add_path("--out", "folder for results", "out/whatif")
     verb.add_json()
@@ -97,13 +116,19 @@ def add_optimum(verbs: Any) -> None:
     )
     options.add_scenario_options(verb)
     verb.add_traffic()
-    text = "every context keeps the limits by itself, as in the paper (default: all together)"
-    verb.add_flag("--each-context", text)
-    text = "draw every expert with at least the problem's floor, as the paper's policies do; "
-    verb.add_flag("--floor", f"{text}does not apply to panels")
+    verb.add_flag(
+        "--each-context",
+        "every context keeps the limits by itself, as in the paper (default: all together)",
+    )
+    verb.add_flag(
+        "--floor",
+        "draw every expert with at least the problem's floor, as the paper's policies do; "
+        "does not apply to panels",
+    )
     verb.add_count("--rounds", 10_000, "requests to sample if there is no table of outcomes")
-    text = "starting points of the search under exact costs, which has local optima"
-    verb.add_count("--starts", 8, text)
+    verb.add_count(
+        "--starts", 8, "starting points of the search under exact costs, which has local optima"
+    )
     verb.add_seed()
     verb.add_path("--csv", "also write the distributions into this file")
     verb.add_flag("--details", "also print all optima, costs, prices, and who is asked")
