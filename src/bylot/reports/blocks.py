@@ -56,6 +56,15 @@ class Figure(NamedTuple):
     caption: str
 
 
+def make_figure(
+    text: Mapping[str, str], paths: Sequence[Path], mark: str = "", **values: str
+) -> Figure:
+    """Return a figure of a file of texts, drawn as PNG and SVG; `mark` goes before its words."""
+    png, svg = paths
+    alt, caption = (mark + text[key].format(**values) for key in ("alt", "caption"))
+    return Figure(png, svg, alt, caption)
+
+
 class RenderedBlock(Protocol):
     """A block of another package, which renders itself."""
 

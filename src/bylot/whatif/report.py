@@ -16,10 +16,10 @@ from bylot.reports.blocks import (
     Banner,
     Block,
     Bullets,
-    Figure,
     Heading,
     Paragraph,
     TableBlock,
+    make_figure,
     make_table,
 )
 from bylot.scenario import describe_call_costs
@@ -342,8 +342,4 @@ def describe_sweep(results: WhatifResults) -> list[str]:
 
 def figure_blocks(paths: FigurePaths, name: str, **values: str) -> list[Block]:
     """A figure of texts.toml; nothing if it was not drawn."""
-    if name not in paths:
-        return []
-    alt, caption = (TEXTS["figures"][name][key].format(**values) for key in ("alt", "caption"))
-    png, svg = paths[name]
-    return [Figure(png, svg, alt, caption)]
+    return [make_figure(TEXTS["figures"][name], paths[name], **values)] if name in paths else []

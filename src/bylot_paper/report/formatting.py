@@ -12,7 +12,7 @@ import polars as pl
 from bylot.harness import seed_std
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import Block, Figure, TableBlock, make_table
+from bylot.reports.blocks import Block, TableBlock, make_figure, make_table
 from bylot.reports.pages import render_table_markdown
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims.judge import FAILS, HOLDS, UNKNOWN, JudgedClaim
@@ -83,12 +83,8 @@ def fill_table(
 
 def build_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Block]:
     """A figure with its description and caption; nothing if it was not drawn."""
-    if not paths:
-        return []
     mark = "SYNTHETIC. " if is_synthetic(run) else ""
-    texts = TEXTS["figures"][name]
-    png, svg = paths
-    return [Figure(png, svg, mark + texts["alt"], mark + texts["caption"])]
+    return [make_figure(TEXTS["figures"][name], paths, mark)] if paths else []
 
 
 def count_claim_verdicts(rows: Sequence[JudgedClaim], what: str) -> str:
