@@ -18,6 +18,7 @@ import pytest
 
 from bylot.errors import BylotError
 from bylot.numerics.compile_cache import PACKAGE_FOLDER
+from bylot.policies import POLICY_CLASSES
 from bylot_paper.records import (
     RECORD_SCHEMA,
     RECORD_SOURCES,
@@ -353,6 +354,13 @@ def test_the_code_digest_depends_only_on_contents_and_names(tmp_path: Path) -> N
 def test_every_source_of_records_exists() -> None:
     for part in RECORD_SOURCES:
         assert (PACKAGE_FOLDER.parent / part).exists(), part
+
+
+def test_the_modules_of_all_policies_and_limits_are_sources_of_records() -> None:
+    modules = [kind.__module__ for kind in POLICY_CLASSES.values()]
+    for module in [*modules, "bylot.limits.guard"]:
+        path = f"{module.replace('.', '/')}.py"
+        assert any(Path(path).is_relative_to(source) for source in RECORD_SOURCES), path
 
 
 def test_a_single_flipped_bit_of_the_table_is_detected(tmp_path: Path) -> None:
