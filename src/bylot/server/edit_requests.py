@@ -21,8 +21,8 @@ from bylot.router.config import RouterConfig
 from bylot.server.config_requests import check_limit_sizes
 
 
-def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
-    """The next configuration of a running router, validated outside the writer."""
+def edit_config(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:
+    """Return the next configuration of a running router, which may not be playable."""
     problem = dict(config.problem)
     if body.limits is not UNSET:
         problem["limits"] = read_new_limits(problem, body)
@@ -42,6 +42,12 @@ def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfi
     if changed.max_contexts < config.max_contexts:
         expected = f"at least {config.max_contexts:,}, as many as now"
         raise PolicyError("max_contexts", got=changed.max_contexts, expected=expected)
+    return changed
+
+
+def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
+    """The next configuration of a running router, validated outside the writer."""
+    changed = edit_config(config, body)
     try:
         prepared = prepare_config(changed)
     except (InfeasibleLimits, PolicyError) as error:

@@ -134,7 +134,7 @@ def build_declared(
     names = ("seed", "horizon", "rewards", "memory", "max_contexts")
     given = {one for one in names if getattr(entry, one) is not None}
     given |= {one for one in ("floor", "period", "rewards") if document.data.get(one) is not None}
-    given |= {"feedback"} if entry.feedback or scored else set()
+    given |= {"draws", "feedback"} if entry.feedback or scored else {"draws"}
     smaller = describe_smaller_panels(policy_from_body(filled.policy), file.problem)
     judge = entry.gateway and describe_own_judge(entry.gateway, file.problem.experts)
     warnings = tuple(f"routers.{name}: {one}" for one in (smaller, judge) if one is not None)

@@ -33,8 +33,9 @@ from bylot.server.config_changes import (
     format_value,
     list_changes,
     list_fixed_differences,
-    merge_configs,
+    request_edit,
 )
+from bylot.server.edit_requests import edit_config
 from bylot.server.provision import DeclaredRouter, build_declared
 from bylot.server.settings import ServerSettings
 from bylot.server.writer import make_command_handler
@@ -117,7 +118,7 @@ def plan_router(declared: DeclaredRouter, stored: Stored) -> RouterPlan:
         )
         if fixed:
             return RouterPlan(name, "refused", fixed, kept, error=make_refusal(declared, fixed))
-        new = merge_configs(declared, stored)
+        new = edit_config(stored, request_edit(declared, stored))
         changes = tuple(list_changes(stored, new))
         if not changes:
             return RouterPlan(name, "unchanged", kept=kept)
