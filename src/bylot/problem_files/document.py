@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import yaml
 from yaml.resolver import Resolver
 
-from bylot.errors import ProblemError, ProblemFileError
+from bylot.errors import LocatedError, ProblemError, ProblemFileError
 from bylot.outcome_tables.sheets import TABLE_SUFFIXES, quote_field, read_text, shorten
 
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # eight times as fast
@@ -60,6 +60,8 @@ class Document:
     max_depth: int = MAX_DEPTH
     is_private: bool = False  # it may contain secrets, so that no error shows a text of it
     anchors: dict[str, Any] | None = None  # values by anchor; None: there may be none
+    kind: type[LocatedError] = ProblemFileError
+    noun: str = "problem"  # what a file has one of
 
     def __repr__(self) -> str:
         return f"Document({str(self.path)!r})"  # the rest is long, and may have secrets
@@ -69,11 +71,11 @@ class Document:
         known = (self.lines.get(keys[:n]) for n in range(len(keys), -1, -1))
         return next((line for line in known if line is not None), None)
 
-    def error(self, keys: Keys, what: str, **parts: Any) -> ProblemFileError:
-        """The error for an entry; `parts` are those of `ProblemFileError`."""
+    def error(self, keys: Keys, what: str, **parts: Any) -> LocatedError:
+        """The error for an entry; `parts` are those of its kind."""
         field = f"{self.parent if keys else ''}{format_keys(keys)}"
         place = {"path": self.path, "line": self.line(keys), "field": field}
-        return ProblemFileError(what, **{**place, **parts})
+        return self.kind(what, **{**place, **parts})
 
     def part(self, *keys: str | int) -> "Document":
         """An entry as a document of its own, with its lines in the same file."""
@@ -82,8 +84,8 @@ class Document:
             found = found[key]
         lines = {path[size:]: n for path, n in self.lines.items() if path[:size] == keys}
         texts = {path[size:]: x for path, x in self.texts.items() if path[:size] == keys}
-        parent = f"{format_keys(keys)}."
-        return replace(self, data=found, lines=lines, texts=texts, parent=parent)
+        inner = replace(self, data=found, lines=lines, texts=texts, kind=ProblemFileError)
+        return replace(inner, parent=f"{format_keys(keys)}.")
 
     @contextmanager
     def locate_errors(self, *keys: str | int) -> Iterator[None]:
@@ -146,7 +148,8 @@ def parse_yaml(document: Document, text: str) -> None:
     document.data = read_yaml_value(document, events, next(events), ())
     next(events)  # end of the document
     if not isinstance(more := next(events), yaml.StreamEndEvent):
-        line, remedy = more.start_mark.line + 1, "keep one problem per file, without `---`"
+        line = more.start_mark.line + 1
+        remedy = f"keep one {document.noun} per file, without `---`"
         raise document.error((), "a second YAML document", line=line, remedy=remedy)
 
 

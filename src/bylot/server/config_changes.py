@@ -1,7 +1,7 @@
 """What differs between a router as it is declared and as it is stored: what an edit can change, and
 what cannot be changed while a router runs.
 
-An edit is applied by `reconcile`; the edits of requests are in `edit_requests`.
+An edit is applied by `reconcile`; the edits of requests are in `config_requests`.
 """
 
 import math
@@ -16,9 +16,9 @@ from bylot.api import EditRouterRequest, ProblemPart
 from bylot.policies import Auto, find_policy, policy_to_data
 from bylot.problem import Limit, Share
 from bylot.router.config import RouterConfig
+from bylot.server.config_requests import EDITED_FIELDS
 from bylot.server.provision import DeclaredRouter
 
-EDITED_FIELDS = ("wait", "default", "aggregate", "max_contexts")
 FIXED_FIELDS = ("seed", "horizon", "rewards", "feedback", "memory")
 COST_TOLERANCE = 1e-9  # relative: of costs that are computed from prices
 

@@ -188,8 +188,6 @@ def locate_router_errors(name: str, entry: RouterEntry) -> Iterator[None]:
 def locate_error(name: str, entry: RouterEntry, keys: Keys, error: BylotError) -> LocatedError:
     """An error about an entry of a router, with its place in the file."""
     field = format_keys(("routers", name, *keys))
-    text = error.explain()
-    if entry.source is None:
-        return LocatedError(f"{field}: {text}")
-    path, line = entry.source.path, entry.source.line(keys)
-    return LocatedError(f"{field}: {text}", path=path, line=line, field=field)
+    source = entry.source or Document()
+    place = {"path": source.path, "line": source.line(keys), "field": field}
+    return LocatedError(f"{field}: {error.explain()}", **place)
