@@ -115,8 +115,8 @@ def read_document(path: Path) -> Document:
         if suffix in TABLE_SUFFIXES:
             remedy += "; name a table of experts in it (`experts: {csv: FILE}`), and give a table "
             remedy += "of outcomes with --outcomes"
-        parts = {"got": path.suffix, "expected": expected, "remedy": remedy}
-        raise Document(path).error((), "file name suffix", **parts)
+        what = "file name suffix"
+        raise Document(path).error((), what, got=path.suffix, expected=expected, remedy=remedy)
     shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
     text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
     return parse_document(Document(path), text, suffix)
@@ -126,8 +126,9 @@ def parse_document(document: Document, text: str, suffix: str) -> Document:
     """Parse the text of a problem file in the format of a suffix, and complete its document."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if found := CONTROL_CHARACTERS.search(text):
-        what, line = f"control character U+{ord(found[0]):04X}", text.count("\n", 0, found.start())
-        raise document.error((), what, line=line + 1, remedy="remove it")
+        what = f"control character U+{ord(found[0]):04X}"
+        line = text.count("\n", 0, found.start()) + 1
+        raise document.error((), what, line=line, remedy="remove it")
     if not text.strip():
         remedy = "start from the output of `bylot problem new`"
         raise document.error((), "empty file", remedy=remedy)
@@ -200,17 +201,19 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
         what = f"more than {document.max_entries:,} entries"
         raise document.error((), what, line=line, remedy="send JSON, which may have more")
     is_alias = isinstance(event, yaml.AliasEvent)
-    if event.anchor is not None and (document.anchors is None or is_alias):
-        if document.anchors is not None and event.anchor in document.anchors:
-            return document.anchors[event.anchor]
-        kind, name = "alias *" if is_alias else "anchor &", event.anchor
-        what = f"{kind}{'' if document.is_private else name} is not supported"
-        if document.anchors is not None:
-            what = "an alias without an anchor before it"
+    known = document.anchors
+    if event.anchor is not None and known is None:
+        name = "" if document.is_private else event.anchor
+        what = f"{'alias *' if is_alias else 'anchor &'}{name} is not supported"
         raise document.error(keys, what, line=line, remedy="write out what repeats")
+    if known is not None and is_alias:
+        if event.anchor not in known:
+            what = "an alias without an anchor before it"
+            raise document.error(keys, what, line=line, remedy="write out what repeats")
+        return known[event.anchor]
     value = read_yaml_content(document, events, event, keys)
-    if event.anchor is not None and document.anchors is not None:
-        document.anchors[event.anchor] = value
+    if known is not None and event.anchor is not None:
+        known[event.anchor] = value
     return value
 
 
@@ -218,8 +221,8 @@ def read_yaml_content(document: Document, events: Iterator[Any], event: Any, key
     """The value that starts with an event that is no alias."""
     line = event.start_mark.line + 1
     if event.tag is not None:
-        name = "!" if document.is_private else event.tag
-        what, remedy = f"tag {name} is not supported", "remove it; types follow from the key"
+        what = f"tag {'!' if document.is_private else event.tag} is not supported"
+        remedy = "remove it; types follow from the key"
         raise document.error(keys, what, line=line, remedy=remedy)
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
@@ -337,18 +340,19 @@ def parse_toml(document: Document, text: str) -> None:
     """Parse TOML; only syntax errors have a line."""
     try:
         document.data = tomllib.loads(text)
-        return
     except tomllib.TOMLDecodeError as error:
-        what, _, place = str(error).partition(" (at line ")
-        remedy = "check quotes, commas and brackets"
-        if "overwrite" in what or "twice" in what:
-            remedy = "keep one of them"
-        what, line = f"not valid TOML: {what[:1].lower()}{what[1:]}", re.match(r"\d+", place)
+        said, _, place = str(error).partition(" (at line ")
+        is_double = "overwrite" in said or "twice" in said
+        remedy = "keep one of them" if is_double else "check quotes, commas and brackets"
+        found = re.match(r"\d+", place)
+        line = int(found[0]) if found else None
+        what = f"not valid TOML: {said[:1].lower()}{said[1:]}"
+        raise document.error((), what, line=line, remedy=remedy) from None
     except RecursionError:
-        what, line, remedy = TOO_DEEP, None, "a problem needs five"
-    except ValueError:  # more digits than Python converts
-        what, line, remedy = "a number has too many digits", None, "write fewer digits"
-    raise document.error((), what, line=int(line[0]) if line else None, remedy=remedy)
+        raise document.error((), TOO_DEEP, remedy="a problem needs five") from None
+    except ValueError:
+        what = "a number has too many digits"  # for Python
+        raise document.error((), what, remedy="write fewer digits") from None
 
 
 DOCUMENT_PARSERS = {

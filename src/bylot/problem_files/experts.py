@@ -299,9 +299,14 @@ def members_by_column(
     for row, (name, field) in enumerate(zip(sheet.names, sheet.column(column), strict=True)):
         value = parse_decimal(field)
         if value is None and (field or not blank):
-            remedy = f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}"
-            parts = {"got": shorten(field), "expected": "a number", "remedy": remedy}
-            raise ProblemFileError(column, path=sheet.path, line=sheet.line(row), **parts)
+            raise ProblemFileError(
+                column,
+                path=sheet.path,
+                line=sheet.line(row),
+                got=shorten(field),
+                expected="a number",
+                remedy=f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}",
+            )
         if blank == "in" if value is None else low <= value <= high:
             members.append(name)
     if not members:

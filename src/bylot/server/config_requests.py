@@ -152,9 +152,12 @@ def check_limit_sizes(document: Document, limits: Sequence[Limit]) -> None:
         (sum(sum(map(len, one)) for one in members), MAX_MEMBER_CHARS, "characters of members"),
     ):
         if size > most:
-            remedy = "limit fewer groups"
-            parts = {"expected": f"at most {most:,}", "remedy": remedy}
-            raise document.error(("limits",), f"{size:,} {what} in all limits", **parts)
+            raise document.error(
+                ("limits",),
+                f"{size:,} {what} in all limits",
+                expected=f"at most {most:,}",
+                remedy="limit fewer groups",
+            )
 
 
 def edit_config(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:

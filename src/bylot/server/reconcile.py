@@ -182,8 +182,7 @@ def apply_declared(store: Store, settings: ServerSettings, declared: DeclaredRou
             raise plan.error
         if plan.command is None:
             return
-        with closing(make_command_handler(settings.store, settings.lease_s)) as handler:
-            (result,) = handler.perform([plan.command], now_us())
+        result = perform_plan(settings, plan.command)
         if not isinstance(result, Exception):
             log.info("router %s: %s, from %s", plan.name, plan, declared.source)
             return
@@ -199,3 +198,10 @@ def apply_declared(store: Store, settings: ServerSettings, declared: DeclaredRou
             )
             return
         time.sleep(RETRY_PAUSE_S)
+
+
+def perform_plan(settings: ServerSettings, command: CreateRouter | EditRouter) -> Any:
+    """Execute the command of a plan, and return the view of the router or the error."""
+    with closing(make_command_handler(settings.store, settings.lease_s)) as handler:
+        (result,) = handler.perform([command], now_us())
+    return result
