@@ -53,8 +53,10 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
     sheet = None
     if isinstance(entries, dict):
         if document.path is None:
-            remedy = "list the experts in the request, or create the router with "
-            remedy += "`bylot router create`, which reads the file"
+            remedy = (
+                "list the experts in the request, or create the router with "
+                "`bylot router create`, which reads the file"
+            )
             what = "a request cannot name a CSV file"
             raise document.error(("experts", "csv"), what, remedy=remedy)
         sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
