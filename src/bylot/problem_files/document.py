@@ -24,7 +24,6 @@ from bylot.outcome_tables.sheets import TABLE_SUFFIXES, quote_field, read_text, 
 
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # eight times as fast
 MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs five
-TOO_DEEP = f"more than {MAX_DEPTH} nested lists or mappings"
 MAX_PROBLEM_FILE_BYTES = 1_000_000  # ten thousand experts take half of it
 CONTROL_CHARACTERS = re.compile(
     "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
@@ -76,6 +75,11 @@ class Document:
         field = f"{self.parent if keys else ''}{format_keys(keys)}"
         place = {"path": self.path, "line": self.line(keys), "field": field}
         return self.kind(what, **{**place, **parts})
+
+    def depth_error(self, keys: Keys, **parts: Any) -> LocatedError:
+        """The error for too many levels."""
+        what = f"more than {self.max_depth} nested lists or mappings"
+        return self.error(keys, what, remedy=f"a {self.noun} needs fewer", **parts)
 
     def part(self, *keys: str | int) -> "Document":
         """An entry as a document of its own, with its lines in the same file."""
@@ -228,8 +232,7 @@ def read_yaml_content(document: Document, events: Iterator[Any], event: Any, key
         document.texts[keys] = event.value
         return resolve_scalar(event.value) if event.implicit[0] else event.value
     if len(keys) == document.max_depth:
-        what = f"more than {document.max_depth} nested lists or mappings"
-        raise document.error(keys, what, line=line, remedy="a problem needs five")
+        raise document.depth_error(keys, line=line)
     if isinstance(event, yaml.SequenceStartEvent):
         parts: list[Any] = []
         while not isinstance(part := next(events), yaml.CollectionEndEvent):
@@ -349,7 +352,7 @@ def parse_toml(document: Document, text: str) -> None:
         what = f"not valid TOML: {said[:1].lower()}{said[1:]}"
         raise document.error((), what, line=line, remedy=remedy) from None
     except RecursionError:
-        raise document.error((), TOO_DEEP, remedy="a problem needs five") from None
+        raise document.depth_error(()) from None
     except ValueError:
         what = "a number has too many digits"  # for Python
         raise document.error((), what, remedy="write fewer digits") from None
