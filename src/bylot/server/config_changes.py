@@ -19,6 +19,7 @@ from bylot.router.config import RouterConfig
 from bylot.server.config_requests import EDITED_FIELDS
 from bylot.server.provision import DeclaredRouter
 
+FIXED_PROBLEM_FIELDS = ("draws", "floor", "period", "traffic")  # a running router learns the last
 FIXED_FIELDS = ("seed", "horizon", "rewards", "feedback", "memory")
 COST_TOLERANCE = 1e-9  # relative: of costs that are computed from prices
 
@@ -54,66 +55,60 @@ def list_fixed_differences(declared: DeclaredRouter, stored: RouterConfig) -> It
     Those that the file does not give are not at fault: they were only used to create the router.
     """
     config = declared.config
-    old = dict(list_fixed_fields(stored))
-    new = dict(list_fixed_fields(config))
-    for field in dict.fromkeys([*old, *new]):
-        found = Difference(field, old.get(field), new.get(field))
-        is_cost = field.startswith(("costs.", "max_costs."))
-        joins_or_leaves = " of " in field and None in (found.was, found.now)
-        if not joins_or_leaves and not are_equal(found.was, found.now):
-            is_given = (
-                not is_harmless_price(declared, found) if is_cost else field in declared.given
-            )
-            yield found._replace(is_given=is_given)
+    old = stored.problem | {name: getattr(stored, name) for name in FIXED_FIELDS}
+    new = config.problem | {name: getattr(config, name) for name in FIXED_FIELDS}
+    for name in (*FIXED_PROBLEM_FIELDS, *FIXED_FIELDS):
+        if not are_equal(old.get(name), new.get(name)):
+            yield Difference(name, old.get(name), new.get(name), name in declared.given)
     if "max_contexts" in declared.given and config.max_contexts < stored.max_contexts:
         yield Difference("max_contexts", stored.max_contexts, config.max_contexts)
     yield from compare_policies(declared, stored)
-
-
-def list_fixed_fields(config: RouterConfig) -> Iterator[tuple[str, Any]]:
-    """List what cannot be changed while a router runs, but for its policy: names and values."""
-    problem = config.problem
-    for name in ("draws", "floor", "period", "traffic"):  # a running router has learned its traffic
-        yield name, problem.get(name)
-    for name in FIXED_FIELDS:
-        yield name, getattr(config, name)
     for key in ("costs", "max_costs"):
-        for cost, row in problem.get(key, {}).items():
-            yield f"{key}.{cost}", "declared"
-            for expert, value in zip(problem["experts"], row, strict=True):
-                yield f"{key}.{cost} of {expert!r}", value
+        for cost in dict.fromkeys([*old.get(key, {}), *new.get(key, {})]):
+            yield from compare_costs(declared, stored, key, cost)
 
 
-def is_harmless_price(declared: DeclaredRouter, found: Difference) -> bool:
-    """Whether a cost differs because a price has changed, which is learned from what calls cost. A
-    largest cost that rises is not harmless: limits are promised by it.
+def compare_costs(
+    declared: DeclaredRouter, stored: RouterConfig, key: str, cost: str
+) -> Iterator[Difference]:
+    """List how a cost, or a largest cost, of the experts that stay differs.
+
+    It is not at fault if a price has changed, which is learned from what calls cost. A largest cost
+    that rises is: limits are promised by it.
     """
-    key, _, rest = found.field.partition(".")
-    if not declared.is_priced or "declared" in (found.was, found.now):
-        return found.was is None and key == "max_costs" and declared.is_priced
-    cost, _, expert = rest.partition(" of ")
-    if key == "max_costs":
-        return bool(found.now < found.was)
-    return not declared.gives_cost(expert.strip("'"), cost)
+    was, now = (
+        dict(zip(problem["experts"], problem[key][cost], strict=True))
+        if cost in problem.get(key, {})
+        else None
+        for problem in (stored.problem, declared.config.problem)
+    )
+    if was is None or now is None:
+        is_priced = was is None and key == "max_costs" and declared.is_priced
+        before = None if was is None else "declared"
+        after = None if now is None else "declared"
+        yield Difference(f"{key}.{cost}", before, after, not is_priced)
+        return
+    for name in (name for name in was if name in now and not are_equal(was[name], now[name])):
+        is_given = now[name] > was[name] if key == "max_costs" else declared.gives_cost(name, cost)
+        field = f"{key}.{cost} of {name!r}"
+        yield Difference(field, was[name], now[name], is_given or not declared.is_priced)
 
 
 def compare_policies(declared: DeclaredRouter, stored: RouterConfig) -> Iterator[Difference]:
-    """How the policies differ; `auto`, and settings that are not given, stay what they were."""
+    """List how the policies differ; `auto`, and settings that are not given, stay as they were."""
     wanted = find_policy(declared.entry.policy)
-    mine, other = declared.config.policy, stored.policy
-    if mine == other:
-        return
-    if isinstance(wanted, Auto):
+    mine = declared.config.policy
+    other = stored.policy
+    if isinstance(wanted, Auto) and mine != other:
         yield Difference("policy", other["name"], f"{mine['name']} by auto", is_given=False)
-        return
-    if mine["name"] != other["name"]:
+    elif mine["name"] != other["name"]:
         yield Difference("policy", other["name"], mine["name"])
-        return
-    defaults = policy_to_data(policies.POLICIES.get(mine["name"], wanted))
-    for name, now in mine.items():
-        if now != other.get(name):
-            is_given = now != defaults.get(name)
-            yield Difference(f"policy.{name}", other.get(name), now, is_given)
+    else:
+        defaults = policy_to_data(policies.POLICIES.get(mine["name"], wanted))
+        for name, now in mine.items():
+            if now != other.get(name):
+                is_given = now != defaults.get(name)
+                yield Difference(f"policy.{name}", other.get(name), now, is_given)
 
 
 def are_equal(one: Any, two: Any) -> bool:
