@@ -18,8 +18,8 @@ from bylot.eventlog.commands import format_decision_id
 from bylot.problem import at_least, share
 from bylot.problem.validation import add_derived_costs
 from bylot.server.app import ServerApp
+from bylot.server.config_requests import change_experts
 from bylot.server.dashboard.session import SignIn
-from bylot.server.edit_requests import change_experts
 from bylot.server.http_errors import ApiError
 from bylot.server.lifecycle import GC_THRESHOLD_OBJECTS
 from bylot.server.personalizer import MAX_FEATURES, context_from_features

@@ -22,7 +22,7 @@ from bylot.eventlog.loading import read_stored_config
 from bylot.router.config import RouterConfig
 from bylot.server import reconcile
 from bylot.server.config_changes import describe_limit_changes
-from bylot.server.edit_requests import prepare_edit
+from bylot.server.config_requests import prepare_edit
 from bylot.server.reconcile import declare_routers, plan_routers, reconcile_routers
 from bylot.server.settings import RouterEntry, ServerSettings, load_settings
 from bylot.server.writer import make_command_handler

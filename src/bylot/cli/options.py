@@ -114,15 +114,20 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_problem(self) -> None:
         """Add the problem file, and the experts file that can replace the one it names."""
-        text = "problem file (.yaml, .toml or .json)"
-        self.add_argument("file", type=Path, metavar="PROBLEM", help=text)
+        self.add_argument(
+            "file", type=Path, metavar="PROBLEM", help="problem file (.yaml, .toml or .json)"
+        )
         self.add_path("--experts", "CSV file of experts, instead of the problem file's")
 
     def add_traffic(self) -> None:
         """Add the requests per day, for limits of the calendar."""
-        text = f"requests per day, for limits per {WINDOW_WORDS} (default: the traffic of "
-        text += "the problem file)"
-        self.add_option("--traffic", "REQUESTS", text, parse_amount)
+        self.add_option(
+            "--traffic",
+            "REQUESTS",
+            f"requests per day, for limits per {WINDOW_WORDS} (default: the traffic of "
+            "the problem file)",
+            parse_amount,
+        )
 
 
 class DefaultsFormatter(argparse.HelpFormatter):
@@ -258,22 +263,40 @@ def add_scenario_options(verb: VerbParser) -> None:
     """Add the problem file and the source of its experts' values."""
     verb.add_problem()
     values = verb.add_mutually_exclusive_group()
-    text = "CSV or Parquet table, one row per question and one column per expert: how well the "
-    text += "expert answered, from 0 to 1, blank if it did not"
-    values.add_argument("--outcomes", type=Path, metavar="PATH", help=text)
-    text = "table, one row per dimension and one column per expert: mean values from 0 to 1. "
-    text += "Without --outcomes or --skills, skills are made up and every result says so"
-    values.add_argument("--skills", type=Path, metavar="PATH", help=text)
-    text = "folder of a scenario of the algorithm selection library (ASlib); the experts are its "
-    text += "algorithms, and a request is solved if one of a panel solves it within the cut-off"
-    values.add_argument("--aslib", type=Path, metavar="FOLDER", help=text)
+    values.add_argument(
+        "--outcomes",
+        type=Path,
+        metavar="PATH",
+        help="CSV or Parquet table, one row per question and one column per expert: how well the "
+        "expert answered, from 0 to 1, blank if it did not",
+    )
+    values.add_argument(
+        "--skills",
+        type=Path,
+        metavar="PATH",
+        help="table, one row per dimension and one column per expert: mean values from 0 to 1. "
+        "Without --outcomes or --skills, skills are made up and every result says so",
+    )
+    values.add_argument(
+        "--aslib",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of a scenario of the algorithm selection library (ASlib); the experts are its "
+        "algorithms, and a request is solved if one of a panel solves it within the cut-off",
+    )
     verb.add_path("--questions", "table that describes the questions (default: that of --outcomes)")
-    text = "column with the dimension of a question; a request asks one question of each dimension "
-    text += "(default: the second column of --questions, or no dimensions)"
-    verb.add_option("--dimension", "COLUMN", text)
-    text = "column with the context of a question; a request asks questions of its own context "
-    text += "(default: questions do not depend on the context)"
-    verb.add_option("--context", "COLUMN", text)
+    verb.add_option(
+        "--dimension",
+        "COLUMN",
+        "column with the dimension of a question; a request asks one question of each dimension "
+        "(default: the second column of --questions, or no dimensions)",
+    )
+    verb.add_option(
+        "--context",
+        "COLUMN",
+        "column with the context of a question; a request asks questions of its own context "
+        "(default: questions do not depend on the context)",
+    )
 
 
 def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]:

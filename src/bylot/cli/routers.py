@@ -31,29 +31,56 @@ def add(verbs: Any) -> None:
     stores.add_router_verbs(kinds)
     decide = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
     decide.add_option("--context", None, "kind of request (default: none)")
-    text = "whose limits count the request too, if the router has limits for each tenant"
-    decide.add_option("--tenant", None, text)
-    text = "experts that can be asked now, comma-separated (default: all)"
-    decide.add_option("--available", "EXPERTS", text, options.parse_names)
-    text = "idempotency key: the same key returns the same decision"
-    decide.add_argument("--as", dest="key_name", metavar="NAME", help=text)
+    decide.add_option(
+        "--tenant",
+        None,
+        "whose limits count the request too, if the router has limits for each tenant",
+    )
+    decide.add_option(
+        "--available",
+        "EXPERTS",
+        "experts that can be asked now, comma-separated (default: all)",
+        options.parse_names,
+    )
+    decide.add_argument(
+        "--as",
+        dest="key_name",
+        metavar="NAME",
+        help="idempotency key: the same key returns the same decision",
+    )
     decide.add_flag("--defer", "start the waiting time for the reward on activation only")
     reward = add_verb(verbs, "reward", run_reward, "send the reward of a decision to its router")
     reward.add_argument("id", metavar="ID", help="id of the decision")
-    text = "a number in the router's reward range; pass, yes or true for 1, fail, no or false for 0"
-    text += " (default: the best of the scores of members; with --spend alone, the reward is still"
-    text += " to come)"
-    kind = options.parse_reward
-    reward.add_argument("value", type=kind, metavar="VALUE", nargs="?", help=text)
-    text = "score of a member, if the feedback of the router is members; repeatable"
-    reward.add_list("--member", "EXPERT=SCORE", text, parse_member_score)
-    text = "member that earned the reward, if the feedback of the router is winner"
-    reward.add_option("--winner", "EXPERT", text)
-    text = "what the panel really cost, or each member of it, as in usd=ann:1.2,bob:0.3; repeatable"
-    text += " (default: the costs of the problem)"
-    reward.add_list("--spend", "COST=AMOUNT", text, parse_spend)
-    text = "key of this report, if there are several"
-    reward.add_argument("--as", dest="key_name", metavar="NAME", help=text)
+    reward.add_argument(
+        "value",
+        type=options.parse_reward,
+        metavar="VALUE",
+        nargs="?",
+        help="a number in the router's reward range; pass, yes or true for 1, fail, no or false "
+        "for 0 (default: the best of the scores of members; with --spend alone, the reward is "
+        "still to come)",
+    )
+    reward.add_list(
+        "--member",
+        "EXPERT=SCORE",
+        "score of a member, if the feedback of the router is members; repeatable",
+        parse_member_score,
+    )
+    reward.add_option(
+        "--winner",
+        "EXPERT",
+        "member that earned the reward, if the feedback of the router is winner",
+    )
+    reward.add_list(
+        "--spend",
+        "COST=AMOUNT",
+        "what the panel really cost, or each member of it, as in usd=ann:1.2,bob:0.3; repeatable"
+        " (default: the costs of the problem)",
+        parse_spend,
+    )
+    reward.add_argument(
+        "--as", dest="key_name", metavar="NAME", help="key of this report, if there are several"
+    )
     reward.add_server()
 
 
@@ -66,13 +93,16 @@ def add_create(kinds: Any) -> None:
     create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
     create.add_range("range of rewards (default: that of the file, or 0 1)")
     create.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
-    text = "how long to wait for a reward (default: any)"
-    create.add_option("--wait", "SECONDS", text, float)
-    text = "reward if none arrives (default: none)"
-    create.add_option("--default", "VALUE", text, options.parse_reward)
+    create.add_option("--wait", "SECONDS", "how long to wait for a reward (default: any)", float)
+    create.add_option(
+        "--default", "VALUE", "reward if none arrives (default: none)", options.parse_reward
+    )
     create.add_choice("--aggregate", AGGREGATES, "how to combine several rewards of one decision")
-    text = "contexts to create on first use (default: 1000, or what the policy allows)"
-    create.add_count("--max-contexts", None, text)
+    create.add_count(
+        "--max-contexts",
+        None,
+        "contexts to create on first use (default: 1000, or what the policy allows)",
+    )
     create.add_count("--memory", 100_000, "open decisions to keep for their rewards")
     create.add_server()
 
@@ -88,20 +118,30 @@ def add_edit(kinds: Any) -> None:
     )
     text = (
         "new bound of a limit on this side, or a new limit on a cost; with /hour, /day, /week or "
+        "/month, of the limit per such window of the calendar, as in usd=500/day; with /tenant "
+        "after that, of the limit for each tenant, as in usd=20/month/tenant; with @CONTEXTS, of "
+        "the limit on the requests of these contexts, as in usd=3@icu,er"
     )
-    text += "/month, of the limit per such window of the calendar, as in usd=500/day; with /tenant "
-    text += "after that, of the limit for each tenant, as in usd=20/month/tenant; with @CONTEXTS, "
-    text += "of the limit on the requests of these contexts, as in usd=3@icu,er"
     for side in ("--at-most", "--at-least"):
         edit.add_list(side, BOUND_FORM, text, parse_bound)
-    text = f"time zone of the limits per {WINDOW_WORDS} that are given (default: as it "
-    text += "is; of a new one UTC)"
-    edit.add_option("--zone", "ZONE", text)
-    text = "what happens as the budgets that are given run out (default: as it is; of a new one "
-    text += f"{WHEN_SPENT[0]})"
-    edit.add_argument("--when-spent", choices=WHEN_SPENT, help=text)
-    text = "add an expert with all its costs, and the limited groups it belongs to"
-    edit.add_list("--add", "NAME:COST=AMOUNT,GROUP", text, parse_expert)
+    edit.add_option(
+        "--zone",
+        "ZONE",
+        f"time zone of the limits per {WINDOW_WORDS} that are given (default: as it "
+        "is; of a new one UTC)",
+    )
+    edit.add_argument(
+        "--when-spent",
+        choices=WHEN_SPENT,
+        help="what happens as the budgets that are given run out (default: as it is; of a new one "
+        f"{WHEN_SPENT[0]})",
+    )
+    edit.add_list(
+        "--add",
+        "NAME:COST=AMOUNT,GROUP",
+        "add an expert with all its costs, and the limited groups it belongs to",
+        parse_expert,
+    )
     for option, metavar, text in (
         ("--drop", BOUND_FORM.replace("=BOUND", ""), "drop all limits on a cost or group, or one"),
         ("--remove", "EXPERT", "remove an expert for good"),

@@ -38,13 +38,20 @@ def add(verbs: Any) -> None:
         "accepts it within a second, and from then on requires a key for every request.",
     )
     create.add_argument("label", metavar="LABEL", help="purpose of the key, e.g. triage-frontend")
-    text = "what the key may do; repeatable (default: all but admin, which creates, edits and "
-    text += "deletes routers)"
-    create.add_argument("--scope", action="append", choices=SCOPES, help=text)
-    text = "restrict the key to this router; repeatable (default: all routers)"
-    create.add_list("--router", "NAME", text)
-    text = "do not store the key; print it, and the table of a configuration file that declares it"
-    create.add_flag("--for-config", text)
+    create.add_argument(
+        "--scope",
+        action="append",
+        choices=SCOPES,
+        help="what the key may do; repeatable (default: all but admin, which creates, edits and "
+        "deletes routers)",
+    )
+    create.add_list(
+        "--router", "NAME", "restrict the key to this router; repeatable (default: all routers)"
+    )
+    create.add_flag(
+        "--for-config",
+        "do not store the key; print it, and the table of a configuration file that declares it",
+    )
     listing = options.add_verb(kinds, "list", run_list_keys, "list all keys, without their secrets")
     revoke = options.add_verb(kinds, "revoke", run_revoke_key, "revoke a key")
     revoke.add_argument("id", metavar="ID", help="id of the key, as shown by `bylot keys list`")
@@ -64,9 +71,11 @@ def add_serve(verbs: Any) -> None:
         "keys (`bylot keys create`) it accepts requests from this machine only.",
     )
     serve.add_settings(*SETTINGS)
-    text = "print what a start would change in the store, the models, and each setting with its "
-    text += "origin, and exit; 1 if the server would not start"
-    serve.add_flag("--check", text)
+    serve.add_flag(
+        "--check",
+        "print what a start would change in the store, the models, and each setting with its "
+        "origin, and exit; 1 if the server would not start",
+    )
 
 
 def run_serve(given: argparse.Namespace) -> int:

@@ -86,7 +86,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
         return [("model_name", self.model_name)]
 
 
-class ScorerEntry(Struct, frozen=True, kw_only=True):
+class ScorerEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How answers are scored: exactly one kind, with its settings.
 
     exact:       1 if the answer, or what `extract` finds in it, is the expected text, which comes
@@ -129,7 +129,7 @@ class ScorerEntry(Struct, frozen=True, kw_only=True):
         return [(name, ...) for name in self.named_kinds]
 
 
-class GatewayEntry(Struct, frozen=True, kw_only=True):
+class GatewayEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the gateway asks the panel of a router, and what it answers.
 
     ask:        all members at once, one after the other until an answer is good, or staggered

@@ -217,15 +217,10 @@ def check_guarded(problem: Problem, fewest: int) -> dict[str, Any]:
 
 def check_tangent(problem: Problem) -> dict[str, Any]:
     """Check the policy that draws with replacement under a guard."""
-    if reason := find_iid_refusal(problem):
-        return policy_check_data(reason)
-    return check_guarded(problem, fewest=1)
-
-
-def find_iid_refusal(problem: Problem) -> str:
-    """Why draws with replacement are no panels of this problem; empty if they are."""
-    few = (problem.min_draws or 1) == 1
-    return "" if few else f"its panels may have fewer than {problem.min_draws} members"
+    fewest = problem.min_draws or 1
+    if fewest > 1:
+        return policy_check_data(f"its panels may have fewer than {fewest} members")
+    return check_guarded(problem, fewest)
 
 
 def check_noisy_or(file: ProblemFile) -> dict[str, Any]:

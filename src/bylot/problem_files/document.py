@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 import yaml
 from yaml.resolver import Resolver
 
-from bylot.errors import ProblemError, ProblemFileError
+from bylot.errors import LocatedError, ProblemError, ProblemFileError
 from bylot.outcome_tables.sheets import TABLE_SUFFIXES, quote_field, read_text, shorten
 
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # eight times as fast
 MAX_DEPTH = 16  # levels of nested lists and mappings; a problem needs five
-TOO_DEEP = f"more than {MAX_DEPTH} nested lists or mappings"
 MAX_PROBLEM_FILE_BYTES = 1_000_000  # ten thousand experts take half of it
 CONTROL_CHARACTERS = re.compile(
     "[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
@@ -60,6 +59,8 @@ class Document:
     max_depth: int = MAX_DEPTH
     is_private: bool = False  # it may contain secrets, so that no error shows a text of it
     anchors: dict[str, Any] | None = None  # values by anchor; None: there may be none
+    kind: type[LocatedError] = ProblemFileError
+    noun: str = "problem"  # what a file has one of
 
     def __repr__(self) -> str:
         return f"Document({str(self.path)!r})"  # the rest is long, and may have secrets
@@ -69,11 +70,16 @@ class Document:
         known = (self.lines.get(keys[:n]) for n in range(len(keys), -1, -1))
         return next((line for line in known if line is not None), None)
 
-    def error(self, keys: Keys, what: str, **parts: Any) -> ProblemFileError:
-        """The error for an entry; `parts` are those of `ProblemFileError`."""
+    def error(self, keys: Keys, what: str, **parts: Any) -> LocatedError:
+        """The error for an entry; `parts` are those of its kind."""
         field = f"{self.parent if keys else ''}{format_keys(keys)}"
         place = {"path": self.path, "line": self.line(keys), "field": field}
-        return ProblemFileError(what, **{**place, **parts})
+        return self.kind(what, **{**place, **parts})
+
+    def depth_error(self, keys: Keys, **parts: Any) -> LocatedError:
+        """The error for too many levels."""
+        what = f"more than {self.max_depth} nested lists or mappings"
+        return self.error(keys, what, remedy=f"a {self.noun} needs fewer", **parts)
 
     def part(self, *keys: str | int) -> "Document":
         """An entry as a document of its own, with its lines in the same file."""
@@ -82,8 +88,8 @@ class Document:
             found = found[key]
         lines = {path[size:]: n for path, n in self.lines.items() if path[:size] == keys}
         texts = {path[size:]: x for path, x in self.texts.items() if path[:size] == keys}
-        parent = f"{format_keys(keys)}."
-        return replace(self, data=found, lines=lines, texts=texts, parent=parent)
+        inner = replace(self, data=found, lines=lines, texts=texts, kind=ProblemFileError)
+        return replace(inner, parent=f"{format_keys(keys)}.")
 
     @contextmanager
     def locate_errors(self, *keys: str | int) -> Iterator[None]:
@@ -113,8 +119,8 @@ def read_document(path: Path) -> Document:
         if suffix in TABLE_SUFFIXES:
             remedy += "; name a table of experts in it (`experts: {csv: FILE}`), and give a table "
             remedy += "of outcomes with --outcomes"
-        parts = {"got": path.suffix, "expected": expected, "remedy": remedy}
-        raise Document(path).error((), "file name suffix", **parts)
+        what = "file name suffix"
+        raise Document(path).error((), what, got=path.suffix, expected=expected, remedy=remedy)
     shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
     text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
     return parse_document(Document(path), text, suffix)
@@ -124,8 +130,9 @@ def parse_document(document: Document, text: str, suffix: str) -> Document:
     """Parse the text of a problem file in the format of a suffix, and complete its document."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if found := CONTROL_CHARACTERS.search(text):
-        what, line = f"control character U+{ord(found[0]):04X}", text.count("\n", 0, found.start())
-        raise document.error((), what, line=line + 1, remedy="remove it")
+        what = f"control character U+{ord(found[0]):04X}"
+        line = text.count("\n", 0, found.start()) + 1
+        raise document.error((), what, line=line, remedy="remove it")
     if not text.strip():
         remedy = "start from the output of `bylot problem new`"
         raise document.error((), "empty file", remedy=remedy)
@@ -146,7 +153,8 @@ def parse_yaml(document: Document, text: str) -> None:
     document.data = read_yaml_value(document, events, next(events), ())
     next(events)  # end of the document
     if not isinstance(more := next(events), yaml.StreamEndEvent):
-        line, remedy = more.start_mark.line + 1, "keep one problem per file, without `---`"
+        line = more.start_mark.line + 1
+        remedy = f"keep one {document.noun} per file, without `---`"
         raise document.error((), "a second YAML document", line=line, remedy=remedy)
 
 
@@ -197,17 +205,19 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
         what = f"more than {document.max_entries:,} entries"
         raise document.error((), what, line=line, remedy="send JSON, which may have more")
     is_alias = isinstance(event, yaml.AliasEvent)
-    if event.anchor is not None and (document.anchors is None or is_alias):
-        if document.anchors is not None and event.anchor in document.anchors:
-            return document.anchors[event.anchor]
-        kind, name = "alias *" if is_alias else "anchor &", event.anchor
-        what = f"{kind}{'' if document.is_private else name} is not supported"
-        if document.anchors is not None:
-            what = "an alias without an anchor before it"
+    known = document.anchors
+    if event.anchor is not None and known is None:
+        name = "" if document.is_private else event.anchor
+        what = f"{'alias *' if is_alias else 'anchor &'}{name} is not supported"
         raise document.error(keys, what, line=line, remedy="write out what repeats")
+    if known is not None and is_alias:
+        if event.anchor not in known:
+            what = "an alias without an anchor before it"
+            raise document.error(keys, what, line=line, remedy="write out what repeats")
+        return known[event.anchor]
     value = read_yaml_content(document, events, event, keys)
-    if event.anchor is not None and document.anchors is not None:
-        document.anchors[event.anchor] = value
+    if known is not None and event.anchor is not None:
+        known[event.anchor] = value
     return value
 
 
@@ -215,15 +225,14 @@ def read_yaml_content(document: Document, events: Iterator[Any], event: Any, key
     """The value that starts with an event that is no alias."""
     line = event.start_mark.line + 1
     if event.tag is not None:
-        name = "!" if document.is_private else event.tag
-        what, remedy = f"tag {name} is not supported", "remove it; types follow from the key"
+        what = f"tag {'!' if document.is_private else event.tag} is not supported"
+        remedy = "remove it; types follow from the key"
         raise document.error(keys, what, line=line, remedy=remedy)
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
         return resolve_scalar(event.value) if event.implicit[0] else event.value
     if len(keys) == document.max_depth:
-        what = f"more than {document.max_depth} nested lists or mappings"
-        raise document.error(keys, what, line=line, remedy="a problem needs five")
+        raise document.depth_error(keys, line=line)
     if isinstance(event, yaml.SequenceStartEvent):
         parts: list[Any] = []
         while not isinstance(part := next(events), yaml.CollectionEndEvent):
@@ -334,18 +343,19 @@ def parse_toml(document: Document, text: str) -> None:
     """Parse TOML; only syntax errors have a line."""
     try:
         document.data = tomllib.loads(text)
-        return
     except tomllib.TOMLDecodeError as error:
-        what, _, place = str(error).partition(" (at line ")
-        remedy = "check quotes, commas and brackets"
-        if "overwrite" in what or "twice" in what:
-            remedy = "keep one of them"
-        what, line = f"not valid TOML: {what[:1].lower()}{what[1:]}", re.match(r"\d+", place)
+        said, _, place = str(error).partition(" (at line ")
+        is_double = "overwrite" in said or "twice" in said
+        remedy = "keep one of them" if is_double else "check quotes, commas and brackets"
+        found = re.match(r"\d+", place)
+        line = int(found[0]) if found else None
+        what = f"not valid TOML: {said[:1].lower()}{said[1:]}"
+        raise document.error((), what, line=line, remedy=remedy) from None
     except RecursionError:
-        what, line, remedy = TOO_DEEP, None, "a problem needs five"
-    except ValueError:  # more digits than Python converts
-        what, line, remedy = "a number has too many digits", None, "write fewer digits"
-    raise document.error((), what, line=int(line[0]) if line else None, remedy=remedy)
+        raise document.depth_error(()) from None
+    except ValueError:
+        what = "a number has too many digits"  # for Python
+        raise document.error((), what, remedy="write fewer digits") from None
 
 
 DOCUMENT_PARSERS = {

@@ -47,13 +47,17 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
     by_expert = [cost for cost in declared if cost not in rows]
     for key in EXPERT_KEYS:
         if key in declared:
-            what, remedy = f"a cost cannot be called {key!r}", "choose another name"
-            raise document.error(("costs", key), what, remedy=remedy)
-    source, sheet = document, None
+            what = f"a cost cannot be called {key!r}"
+            raise document.error(("costs", key), what, remedy="choose another name")
+    source = document
+    sheet = None
     if isinstance(entries, dict):
         if document.path is None:
-            what, remedy = "a request cannot name a CSV file", "list the experts in the request, "
-            remedy += "or create the router with `bylot router create`, which reads the file"
+            remedy = (
+                "list the experts in the request, or create the router with "
+                "`bylot router create`, which reads the file"
+            )
+            what = "a request cannot name a CSV file"
             raise document.error(("experts", "csv"), what, remedy=remedy)
         sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
         columns = {x: y for x, y in problem.get("max_costs", {}).items() if isinstance(y, str)}
@@ -78,8 +82,8 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
     for name in groups.keys() & costs.keys():
         members, path, line = groups[name]
         if costs[name].tolist() != share(name, members).row(names).tolist():
-            what, remedy = f"{quote_field(name)} is a cost and a group", "rename one of them"
-            raise ProblemFileError(what, path=path, line=line, remedy=remedy)
+            what = f"{quote_field(name)} is a cost and a group"
+            raise ProblemFileError(what, path=path, line=line, remedy="rename one of them")
     most = read_max_costs(source, entries, costs)
     for cost, row in problem.get("max_costs", {}).items():
         if isinstance(row, str) and sheet is None:
@@ -137,16 +141,18 @@ def document_from_sheet(
             if (first := columns.setdefault(group, column)) != column:  # of different meaning
                 what = f"group {quote_field(group)} is in the columns {first!r} and {column!r}"
                 raise source.error(("experts", n), what, remedy="rename one of them")
-        costs: dict[str, str | float] = {cost: row[cost] for cost in declared if row[cost]}
-        largest: dict[str, str | float] = {cost: row[most[cost]] for cost in most}
-        for amounts in (costs, largest):
-            for cost, field in amounts.items():
-                number = parse_decimal(str(field))
-                amounts[cost] = field if number is None else number
+        costs = {cost: read_number(row[cost]) for cost in declared if row[cost]}
+        largest = {cost: read_number(row[column]) for cost, column in most.items()}
         others = {"max_costs": largest} if most else {}
         experts.append({"name": fields[0], "group": list(named.values()), **others, **costs})
     source.data = {"experts": experts}
     return source
+
+
+def read_number(field: str) -> float | str:
+    """Return the number that a field of a table is, else its text."""
+    number = parse_decimal(field)
+    return field if number is None else number
 
 
 def as_list(given: str | list[str]) -> list[str]:
@@ -184,8 +190,8 @@ def read_expert_costs(
             raise source.error((key_of_list, n, key), what, remedy=remedy)
         for cost in costs:
             if cost not in entry:
-                what, remedy = f"{who} has no cost {cost!r}", "add it; write 0 if it costs nothing"
-                raise source.error((key_of_list, n), what, remedy=remedy)
+                remedy = "add it; write 0 if it costs nothing"
+                raise source.error((key_of_list, n), f"{who} has no cost {cost!r}", remedy=remedy)
     rows = {cost: np.array([float(entry[cost]) for entry in entries]) for cost in costs}
     for cost, row in rows.items():
         for n in np.flatnonzero(~validation.are_costs(row)).tolist():
@@ -230,21 +236,23 @@ def read_groups(
     sheet: Sheet | None,
 ) -> dict[str, Group]:
     """The groups that the experts name, and those under the key `groups`."""
-    groups: dict[str, Group] = {}
-    found: dict[str, list[str]] = {}
-    for n, entry in enumerate(entries):
-        keys: Keys = ("experts", n, "group")
-        for name in as_list(entry.get("group", [])):
-            if name not in groups:
-                groups[name], found[name] = Group((), source.path, source.line(keys)), []
-            members = found[name]
-            if entry["name"] in members[-1:]:
-                who = f"expert {quote_field(entry['name'])}"
-                what = f"{who} names the group {quote_field(name)} twice"
-                raise source.error(keys, what, remedy="name it once")
-            members.append(entry["name"])
-    groups = {name: one._replace(members=tuple(found[name])) for name, one in groups.items()}
     names = [entry["name"] for entry in entries]
+    places: dict[str, list[int]] = {}  # of the members of each group
+    for n, entry in enumerate(entries):
+        for name in as_list(entry.get("group", [])):
+            members = places.setdefault(name, [])
+            if n in members[-1:]:
+                what = f"expert {quote_field(names[n])} names the group {quote_field(name)} twice"
+                raise source.error(("experts", n, "group"), what, remedy="name it once")
+            members.append(n)
+    groups = {
+        name: Group(
+            tuple(names[n] for n in members),
+            source.path,
+            source.line(("experts", members[0], "group")),
+        )
+        for name, members in places.items()
+    }
     for name, given in problem.get("groups", {}).items():
         keys = ("groups", name)
         if name in groups:
@@ -293,12 +301,17 @@ def members_by_column(
     for row, (name, field) in enumerate(zip(sheet.names, sheet.column(column), strict=True)):
         value = parse_decimal(field)
         if value is None and (field or not blank):
-            remedy = f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}"
-            parts = {"got": shorten(field), "expected": "a number", "remedy": remedy}
-            raise ProblemFileError(column, path=sheet.path, line=sheet.line(row), **parts)
+            raise ProblemFileError(
+                column,
+                path=sheet.path,
+                line=sheet.line(row),
+                got=shorten(field),
+                expected="a number",
+                remedy=f"to allow blanks, add `blank: in` or `blank: out` to groups.{group}",
+            )
         if blank == "in" if value is None else low <= value <= high:
             members.append(name)
     if not members:
-        what, remedy = f"group {quote_field(group)} has no members", "change its rule, or remove it"
-        raise document.error(("groups", group), what, remedy=remedy)
+        what = f"group {quote_field(group)} has no members"
+        raise document.error(("groups", group), what, remedy="change its rule, or remove it")
     return tuple(members)

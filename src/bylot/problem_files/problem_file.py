@@ -170,15 +170,17 @@ def read_contexts(document: Document, given: dict[str, float] | list[str]) -> di
 def read_reward_range(document: Document, given: Any) -> tuple[float, float]:
     """The two ends of {from: 0, to: 1} or [0, 1]."""
     ends = [given["from"], given["to"]] if isinstance(given, dict) else given
-    low, high = float(ends[0]), float(ends[1])
+    low = float(ends[0])
+    high = float(ends[1])
     if len(ends) > 2 or not low < high:
-        expected, remedy = "a lower and a higher end", "write the lower end first"
-    elif max(-low, high) > MAX_COST:
-        expected, remedy = f"at most {MAX_COST:g}", "measure rewards in another unit"
-    else:
-        return low, high
-    parts = {"got": ends, "expected": expected, "remedy": remedy}
-    raise document.error(("rewards",), "rewards", **parts)
+        expected = "a lower and a higher end"
+        remedy = "write the lower end first"
+        raise document.error(("rewards",), "rewards", got=ends, expected=expected, remedy=remedy)
+    if max(-low, high) > MAX_COST:
+        expected = f"at most {MAX_COST:g}"
+        remedy = "measure rewards in another unit"
+        raise document.error(("rewards",), "rewards", got=ends, expected=expected, remedy=remedy)
+    return low, high
 
 
 @contextmanager

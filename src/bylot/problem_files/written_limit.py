@@ -156,8 +156,10 @@ def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
         remedy = "leave it out, or limit a cost of 1 for each member"
         raise document.error((*keys, "when_spent"), what, remedy=remedy)
     if "at_least" in entry and not is_share:
-        what = f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
-        what += "knows how many requests will come"
+        what = (
+            f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
+            "knows how many requests will come"
+        )
         remedy = f"ask for a share of them: {{share: ..., at_least: 0.1, per: {per}}}"
         raise document.error((*keys, "at_least"), what, remedy=remedy)
     names = (name for name in WINDOW_FIELDS if name in entry and name != "where")

@@ -200,14 +200,13 @@ def describe_routers(
 
 def describe_derived_costs(declared: DeclaredRouter) -> Iterator[str]:
     """The costs of the models of a router, and the call that they are of."""
-    problem, document = declared.config.problem, declared.entry.problem
+    document = declared.entry.problem
     typical = read_typical_tokens(document, document.data.get("typical_tokens"))
-    call = f"a typical call has {typical.input} input and {typical.output} output tokens"
-    for cost, row in problem["costs"].items():
-        pairs = zip(problem["experts"], row, strict=True)
-        words = ", ".join(f"{name} {format_value(x)}" for name, x in pairs)
-        yield f"{declared.name}: {cost} per call: {words} ({call})"
-    for cost, row in problem.get("max_costs", {}).items():
-        pairs = zip(problem["experts"], row, strict=True)
-        words = ", ".join(f"{name} {format_value(x)}" for name, x in pairs)
-        yield f"{declared.name}: {cost} per member at most, judge and substitutes included: {words}"
+    call = f" (a typical call has {typical.input} input and {typical.output} output tokens)"
+    problem = declared.config.problem
+    most = "member at most, judge and substitutes included"
+    for key, per, note in (("costs", "call", call), ("max_costs", most, "")):
+        for cost, row in problem.get(key, {}).items():
+            pairs = zip(problem["experts"], row, strict=True)
+            words = ", ".join(f"{name} {format_value(x)}" for name, x in pairs)
+            yield f"{declared.name}: {cost} per {per}: {words}{note}"

@@ -1,24 +1,25 @@
 """What differs between a router as it is declared and as it is stored: what an edit can change, and
 what cannot be changed while a router runs.
 
-An edit is applied by `reconcile`; the edits of requests are in `edit_requests`.
+An edit is applied by `reconcile`; the edits of requests are in `config_requests`.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec import UNSET
 
 from bylot import policies
 from bylot._text import join_words
+from bylot.api import EditRouterRequest, ProblemPart
 from bylot.policies import Auto, find_policy, policy_to_data
 from bylot.problem import Limit, Share
-from bylot.problem.limits import LimitKey
 from bylot.router.config import RouterConfig
+from bylot.server.config_requests import EDITED_FIELDS
 from bylot.server.provision import DeclaredRouter
 
-EDITED_FIELDS = ("wait", "default", "aggregate", "max_contexts")
+FIXED_PROBLEM_FIELDS = ("draws", "floor", "period", "traffic")  # a running router learns the last
 FIXED_FIELDS = ("seed", "horizon", "rewards", "feedback", "memory")
 COST_TOLERANCE = 1e-9  # relative: of costs that are computed from prices
 
@@ -49,82 +50,65 @@ def format_value(value: Any) -> str:
 
 
 def list_fixed_differences(declared: DeclaredRouter, stored: RouterConfig) -> Iterator[Difference]:
-    """What differs in fields that cannot be changed while a router runs.
+    """List what differs in fields that cannot be changed while a router runs.
 
     Those that the file does not give are not at fault: they were only used to create the router.
     """
-    config, given = declared.config, declared.given
-    mine, other = config.problem, stored.problem
-    if mine["draws"] != other["draws"]:
-        yield Difference("draws", other["draws"], mine["draws"])
-    for name in ("floor", "period"):
-        if not are_equal(mine.get(name), other.get(name)):
-            yield Difference(name, other.get(name), mine.get(name), name in given)
-    if mine.get("traffic") != other.get("traffic"):  # a running router has learned it
-        yield Difference("traffic", other.get("traffic"), mine.get("traffic"), is_given=False)
-    for name in FIXED_FIELDS:
-        was, now = getattr(stored, name), getattr(config, name)
-        if was != now:
-            yield Difference(name, was, now, name in given)
-    if "max_contexts" in given and config.max_contexts < stored.max_contexts:
+    config = declared.config
+    old = stored.problem | {name: getattr(stored, name) for name in FIXED_FIELDS}
+    new = config.problem | {name: getattr(config, name) for name in FIXED_FIELDS}
+    for name in (*FIXED_PROBLEM_FIELDS, *FIXED_FIELDS):
+        if not are_equal(old.get(name), new.get(name)):
+            yield Difference(name, old.get(name), new.get(name), name in declared.given)
+    if "max_contexts" in declared.given and config.max_contexts < stored.max_contexts:
         yield Difference("max_contexts", stored.max_contexts, config.max_contexts)
     yield from compare_policies(declared, stored)
-    for name in ("costs", "max_costs"):
-        for one in compare_costs(name, mine, other):
-            yield one._replace(is_given=not is_harmless_price(declared, one))
-
-
-def is_harmless_price(declared: DeclaredRouter, found: Difference) -> bool:
-    """Whether a cost differs because a price has changed, which is learned from what calls cost. A
-    largest cost that rises is not harmless: limits are promised by it.
-    """
-    key, _, rest = found.field.partition(".")
-    if not declared.is_priced or "declared" in (found.was, found.now):
-        return found.was == "none" and key == "max_costs" and declared.is_priced
-    cost, _, expert = rest.partition(" of ")
-    if key == "max_costs":
-        return bool(found.now < found.was)
-    return not declared.gives_cost(expert.strip("'"), cost)
-
-
-def compare_policies(declared: DeclaredRouter, stored: RouterConfig) -> Iterator[Difference]:
-    """How the policies differ; `auto`, and settings that are not given, stay what they were."""
-    wanted = find_policy(declared.entry.policy)
-    mine, other = declared.config.policy, stored.policy
-    if mine == other:
-        return
-    if isinstance(wanted, Auto):
-        yield Difference("policy", other["name"], f"{mine['name']} by auto", is_given=False)
-        return
-    if mine["name"] != other["name"]:
-        yield Difference("policy", other["name"], mine["name"])
-        return
-    defaults = policy_to_data(policies.POLICIES.get(mine["name"], wanted))
-    for name, now in mine.items():
-        if now != other.get(name):
-            is_given = now != defaults.get(name)
-            yield Difference(f"policy.{name}", other.get(name), now, is_given)
+    for key in ("costs", "max_costs"):
+        for cost in dict.fromkeys([*old.get(key, {}), *new.get(key, {})]):
+            yield from compare_costs(declared, stored, key, cost)
 
 
 def compare_costs(
-    key: str, mine: Mapping[str, Any], other: Mapping[str, Any]
+    declared: DeclaredRouter, stored: RouterConfig, key: str, cost: str
 ) -> Iterator[Difference]:
-    """How the costs of the experts that stay differ."""
-    rows, old_rows = mine.get(key, {}), other.get(key, {})
-    for cost in dict.fromkeys([*old_rows, *rows]):
-        old, new = (
-            dict(zip(problem["experts"], problem[key][cost], strict=True))
-            if cost in problem.get(key, {})
-            else None
-            for problem in (other, mine)
-        )
-        if old is None or new is None:
-            words = ("none", "declared") if old is None else ("declared", "none")
-            yield Difference(f"{key}.{cost}", *words)
-            continue
-        for name in old.keys() & new.keys():
-            if not are_equal(old[name], new[name]):
-                yield Difference(f"{key}.{cost} of {name!r}", old[name], new[name])
+    """List how a cost, or a largest cost, of the experts that stay differs.
+
+    It is not at fault if a price has changed, which is learned from what calls cost. A largest cost
+    that rises is: limits are promised by it.
+    """
+    was, now = (
+        dict(zip(problem["experts"], problem[key][cost], strict=True))
+        if cost in problem.get(key, {})
+        else None
+        for problem in (stored.problem, declared.config.problem)
+    )
+    if was is None or now is None:
+        is_priced = was is None and key == "max_costs" and declared.is_priced
+        before = None if was is None else "declared"
+        after = None if now is None else "declared"
+        yield Difference(f"{key}.{cost}", before, after, not is_priced)
+        return
+    for name in (name for name in was if name in now and not are_equal(was[name], now[name])):
+        is_given = now[name] > was[name] if key == "max_costs" else declared.gives_cost(name, cost)
+        field = f"{key}.{cost} of {name!r}"
+        yield Difference(field, was[name], now[name], is_given or not declared.is_priced)
+
+
+def compare_policies(declared: DeclaredRouter, stored: RouterConfig) -> Iterator[Difference]:
+    """List how the policies differ; `auto`, and settings that are not given, stay as they were."""
+    wanted = find_policy(declared.entry.policy)
+    mine = declared.config.policy
+    other = stored.policy
+    if isinstance(wanted, Auto) and mine != other:
+        yield Difference("policy", other["name"], f"{mine['name']} by auto", is_given=False)
+    elif mine["name"] != other["name"]:
+        yield Difference("policy", other["name"], mine["name"])
+    else:
+        defaults = policy_to_data(policies.POLICIES.get(mine["name"], wanted))
+        for name, now in mine.items():
+            if now != other.get(name):
+                is_given = now != defaults.get(name)
+                yield Difference(f"policy.{name}", other.get(name), now, is_given)
 
 
 def are_equal(one: Any, two: Any) -> bool:
@@ -133,55 +117,42 @@ def are_equal(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def merge_configs(declared: DeclaredRouter, stored: RouterConfig) -> RouterConfig:
-    """The next configuration: what can be edited as it is declared, all else as it is stored."""
-    config, mine, old = declared.config, declared.config.problem, stored.problem
-    kept = [name for name in old["experts"] if name in set(mine["experts"])]
-    experts = [*kept, *(name for name in mine["experts"] if name not in set(kept))]
-    problem = {**old, "experts": experts, "limits": mine["limits"]}
-    if have_same_limits(mine["limits"], old["limits"]):
-        problem["limits"] = old["limits"]
-    problem.pop("min_draws", None)
-    if mine.get("min_draws") is not None:
-        problem["min_draws"] = mine["min_draws"]
-    for key in ("costs", "max_costs"):
-        if key in old:
-            problem[key] = {
-                cost: merge_rows(experts, (old, row), (mine, mine[key][cost]))
-                for cost, row in old[key].items()
-            }
-    paused = stored.paused if declared.entry.paused is None else declared.entry.paused
+def request_edit(declared: DeclaredRouter, stored: RouterConfig) -> EditRouterRequest:
+    """Return the edit after which a stored router is as it is declared, as far as it can be."""
+    config = declared.config
+    mine = config.problem
+    old = stored.problem
+    added, removed = compare_names(old["experts"], mine["experts"])
+    differ = any(describe_limit_changes(old["limits"], mine["limits"]))
+    paused = declared.entry.paused
+    others = () if paused is None else set(mine["experts"]).difference(paused)
     given = declared.given | {"wait", "default", "aggregate"}
-    fields = {name: getattr(config, name) for name in EDITED_FIELDS if name in given}
-    paused = tuple(name for name in experts if name in set(paused))
-    return structs.replace(stored, problem=problem, paused=paused, **fields)
+    return EditRouterRequest(
+        limits=tuple(mine["limits"]) if differ else UNSET,
+        add=tuple(copy_expert(mine, name, old) for name in added),
+        remove=tuple(removed),
+        pause=paused or (),
+        resume=tuple(others),
+        min_draws=mine.get("min_draws"),
+        **{name: getattr(config, name) for name in EDITED_FIELDS if name in given},
+    )
 
 
-def merge_rows(
-    experts: Sequence[str], *rows: tuple[Mapping[str, Any], Sequence[float]]
-) -> list[float]:
-    """A cost of each expert, of the first of some rows that has it."""
-    known: dict[str, float] = {}
-    for problem, row in reversed(rows):
-        known |= dict(zip(problem["experts"], row, strict=True))
-    return [known[name] for name in experts]
-
-
-def index_limits(data: Sequence[Any]) -> dict[LimitKey, Limit]:
-    limits = map(Limit.from_data, data)
-    return {limit.key: limit for limit in limits}
-
-
-def have_same_limits(one: Sequence[Any], two: Sequence[Any]) -> bool:
-    """Whether limits are the same, in whatever order."""
-    return not list(describe_limit_changes(one, two))
+def copy_expert(problem: ProblemPart, name: str, other: ProblemPart) -> ProblemPart:
+    """Return an expert as a file writes it, with the costs that another problem has."""
+    n = problem["experts"].index(name)
+    costs, most = (
+        {cost: problem[key][cost][n] for cost in other.get(key, {})}
+        for key in ("costs", "max_costs")
+    )
+    return {"name": name, **costs, "max_costs": most}
 
 
 def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
-    """What an edit changes, for people."""
-    was, now = old.problem, new.problem
-    added = [name for name in now["experts"] if name not in set(was["experts"])]
-    removed = [name for name in was["experts"] if name not in set(now["experts"])]
+    """List what an edit changes, for people."""
+    was = old.problem
+    now = new.problem
+    added, removed = compare_names(was["experts"], now["experts"])
     for verb, names in (("add", added), ("remove", removed)):
         if names:
             plural = "s" if len(names) > 1 else ""
@@ -191,9 +162,8 @@ def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
         yield f"limits: {', '.join(limits)}"
     if was.get("min_draws") != now.get("min_draws"):
         yield str(Difference("min_draws", was.get("min_draws"), now.get("min_draws")))
-    paused = [name for name in new.paused if name not in old.paused]
-    resumed = [name for name in old.paused if name not in new.paused and name not in removed]
-    for verb, names in (("pause", paused), ("resume", resumed)):
+    paused, resumed = compare_names(old.paused, new.paused)
+    for verb, names in (("pause", paused), ("resume", [x for x in resumed if x not in removed])):
         if names:
             yield f"{verb} {join_words(names, 'and')}"
     for name in EDITED_FIELDS:
@@ -201,38 +171,56 @@ def list_changes(old: RouterConfig, new: RouterConfig) -> Iterator[str]:
             yield str(Difference(name, getattr(old, name), getattr(new, name)))
 
 
+def compare_names(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names that are new, and those that are gone."""
+    known = set(old)
+    kept = set(new)
+    return [name for name in new if name not in known], [name for name in old if name not in kept]
+
+
+class LimitChange(NamedTuple):
+    """A field of a limit that an edit changes; field "limit": it is added, or dropped."""
+
+    limit: Limit
+    field: str
+    was: Any
+    now: Any
+
+
+def compare_limits(old: Iterable[Limit], new: Iterable[Limit]) -> Iterator[LimitChange]:
+    """List how limits differ, in whatever order they are."""
+    was, now = ({limit.key: limit for limit in limits} for limits in (old, new))
+    for key in dict.fromkeys((*was, *now)):
+        limit = was.get(key) or now[key]
+        if key not in was or key not in now:
+            yield LimitChange(limit, "limit", was.get(key), now.get(key))
+            continue
+        for field in ("bound", "zone", "when_spent", "cost"):
+            before = getattr(limit, field)
+            after = getattr(now[key], field)
+            if before != after:
+                yield LimitChange(limit, field, before, after)
+
+
 def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:
-    """How limits differ: "usd at most 0.002 -> 0.003", "usd at most per day 500 -> 600", "drop usd
-    at most 20 per month for each tenant".
+    """Say how limits differ: "usd at most 0.002 -> 0.003", "usd at most per day 500 -> 600", "drop
+    usd at most 20 per month for each tenant".
     """
-    was, now = index_limits(old), index_limits(new)
-    for key in dict.fromkeys([*was, *now]):
-        one, two = was.get(key), now.get(key)
-        limit = one or two
-        assert limit is not None
-        words = f"{limit.name} {limit.side.replace('_', ' ')}"
+    for limit, field, was, now in compare_limits(
+        map(Limit.from_data, old), map(Limit.from_data, new)
+    ):
+        side = f"{limit.name} {limit.side.replace('_', ' ')}"
         per = limit.words.removeprefix(limit.name)
-        if one is None:
-            yield f"add {words} {limit.bound:.6g}{per}"
-        elif two is None:
-            yield f"drop {words} {limit.bound:.6g}{per}"
+        if field == "limit":
+            yield f"{'drop' if was else 'add'} {side} {limit.bound:.6g}{per}"
+        elif field == "bound":
+            yield f"{side}{per} {was:.6g} -> {now:.6g}"
+        elif field != "cost":
+            yield f"{side}{per}, {Difference(field, was, now)}"
+        elif isinstance(was, Share) and isinstance(now, Share):
+            joined, left = compare_names(was.members, now.members)
+            names = [f"+{name}" for name in joined] + [f"-{name}" for name in left]
+            if names:  # else in another order
+                yield f"members of {side}{per} {' '.join(names)}"
         else:
-            if one.bound != two.bound:
-                yield f"{words}{per} {one.bound:.6g} -> {two.bound:.6g}"
-            for name in ("zone", "when_spent"):
-                if getattr(one, name) != getattr(two, name):
-                    change = Difference(name, getattr(one, name), getattr(two, name))
-                    yield f"{words}{per}, {change}"
-            yield from describe_member_changes(f"{words}{per}", one, two)
-
-
-def describe_member_changes(words: str, one: Limit, two: Limit) -> Iterator[str]:
-    """How the members of the group of a limit differ."""
-    old, new = one.cost, two.cost
-    if isinstance(old, Share) and isinstance(new, Share):
-        joined = [f"+{name}" for name in new.members if name not in set(old.members)]
-        left = [f"-{name}" for name in old.members if name not in set(new.members)]
-        if joined or left:
-            yield f"members of {words} {' '.join([*joined, *left])}"
-    elif old != new:
-        yield f"{words} is another quantity"
+            yield f"{side}{per} is another quantity"

@@ -5,17 +5,15 @@ No error shows a text that may be a secret. What the fields mean together is lef
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from bylot._text import join_words
-from bylot.errors import BylotError, LocatedError, ProblemFileError
-from bylot.gateway.config import GatewayEntry, ModelEntry, ScorerEntry
+from bylot.errors import BylotError, LocatedError
+from bylot.gateway.config import ModelEntry
 from bylot.gateway.router_models import SHORT_FIELDS
 from bylot.problem_files.document import (
     AmbiguousScalar,
@@ -24,11 +22,11 @@ from bylot.problem_files.document import (
     format_keys,
     parse_document,
 )
+from bylot.server.field_errors import explain_fault, find_struct, find_type
 from bylot.server.settings import (
     SETTINGS,
     TABLES,
     RouterEntry,
-    explain_msgspec_error,
     suggest_field,
 )
 
@@ -38,6 +36,7 @@ SECTIONS = tuple(dict.fromkeys(one.section for one in SETTINGS.values() if one.s
 ROUTER_FIELDS = tuple(name for name in RouterEntry.__struct_fields__ if name != "source")
 MODEL_FIELDS = tuple(name for name in ModelEntry.__struct_fields__ if name != "place")
 MODEL_LIST = "model_list"
+PROBLEM_KEYS = [(name,) for name in ("problem", *SHORT_FIELDS)]  # of a router
 TOP_NAMES = (*SECTIONS, *TABLES, MODEL_LIST)
 
 LITELLM_SECTIONS: Mapping[str, Mapping[str, str]] = {
@@ -91,29 +90,22 @@ def read_config_file(path: Path) -> ConfigFile:
 
 def parse_config(path: Path) -> Document:
     """Parse a file; a file without entries is an empty mapping."""
-    suffix = path.suffix.lower()
     document = Document(path, {}, max_depth=MAX_CONFIG_DEPTH, is_private=True, anchors={})
+    document.kind = LocatedError
+    document.noun = "configuration"
     try:
         text = path.read_text(encoding="utf-8-sig")
-        lines = (line.strip() for line in text.splitlines())
-        if suffix not in YAML_SUFFIXES:
-            document.data = tomllib.loads(text)
-        elif any(line and not line.startswith("#") for line in lines):
-            parse_document(document, text, suffix)
     except OSError as error:
         remedy = "give another file with --config or $BYLOT_CONFIG"
-        what = f"cannot be read: {error.strerror}"
-        raise LocatedError(what, path=path, remedy=remedy) from None
-    except ProblemFileError as error:
-        remedy = (error.remedy or "").replace("problem per file", "configuration per file")
-        raise LocatedError(error.what, path=path, line=error.line, remedy=remedy) from None
-    except (ValueError, RecursionError) as error:
-        kind = "UTF-8" if isinstance(error, UnicodeError) else "TOML"
-        said = "" if kind == "UTF-8" else f": {error}"
-        raise LocatedError(f"not valid {kind}{said}", path=path) from None
+        raise document.error((), f"cannot be read: {error.strerror}", remedy=remedy) from None
+    except UnicodeError:
+        raise document.error((), "not valid UTF-8") from None
+    if any(line.strip() and not line.strip().startswith("#") for line in text.splitlines()):
+        suffix = path.suffix.lower()
+        parse_document(document, text, suffix if suffix in YAML_SUFFIXES else ".toml")
     if not isinstance(document.data, dict):
         expected = "names of settings and their values"
-        raise LocatedError("the file", path=path, line=1, expected=expected)
+        raise document.error((), "the file", line=1, expected=expected)
     return document
 
 
@@ -122,6 +114,7 @@ class ConfigReader:
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self.folder = document.path.parent if document.path else Path()
         self.is_yaml = document.path is not None and document.path.suffix.lower() in YAML_SUFFIXES
         self.warnings: list[str] = []
 
@@ -129,6 +122,7 @@ class ConfigReader:
         """The settings, tables and models of the file."""
         data = dict(self.document.data)
         self.skip_litellm_sections(data)
+        data = self.settle_scalars((), data)
         parts = {name: data.pop(name) for name in TOP_NAMES if name in data}
         yield from self.read_section("", data)
         for name, part in parts.items():
@@ -140,12 +134,8 @@ class ConfigReader:
             if name in SECTIONS:
                 yield from self.read_section(name, table)
             else:
-                yield name, {label: self.read_entry(name, label) for label in table}
-
-    def fail(self, keys: Keys, what: str, **parts: Any) -> LocatedError:
-        """The error about an entry."""
-        path, line = self.document.path, self.document.line(keys)
-        return LocatedError(what, path=path, line=line, field=format_keys(keys), **parts)
+                entries = table.items()
+                yield name, {label: self.read_entry((name, label), x) for label, x in entries}
 
     def warn(self, keys: Keys, text: str) -> None:
         self.warnings.append(f"{self.locate(keys)}: {text}")
@@ -173,38 +163,34 @@ class ConfigReader:
         place: Keys = (section,) if section else ()
         self.check_names(place, table, known if section else [*known, *TOP_NAMES])
         for key, value in table.items():
-            self.check_scalars((*place, key), value)
             try:
                 what = f"{section}.{key}".strip(".")
                 yield key, SETTINGS[key].parse(value, what, strict=True)
             except BylotError as error:
-                raise self.fail((*place, key), **vars(error)) from None
+                raise self.document.error((*place, key), **vars(error)) from None
 
-    def read_entry(self, table: str, name: str) -> Any:
+    def read_entry(self, keys: tuple[str, str], data: Any) -> Any:
         """An entry of a table; files in it are relative to the configuration file."""
-        keys: Keys = (table, name)
-        data = self.document.data[table][name]
         self.check_mapping(keys, data)
-        if TABLES[table] is RouterEntry:
-            return self.read_router(keys, data)
-        self.check_names(keys, data, TABLES[table].__struct_fields__)
-        self.check_scalars(keys, data)
-        return self.convert(keys, data, TABLES[table])
+        kind = TABLES[keys[0]]
+        return (
+            self.read_router(keys, data) if kind is RouterEntry else self.convert(keys, data, kind)
+        )
 
     def read_router(self, keys: Keys, data: Mapping[str, Any]) -> RouterEntry:
         """A router: its problem is in another file, in a field, or in fields of its own."""
         self.check_names(keys, data, (*ROUTER_FIELDS, *SHORT_FIELDS))
-        source = self.document.part(*keys)
-        given, short = dict(data), [name for name in SHORT_FIELDS if name in data]
-        problem = given.pop("problem", None)
-        for name in short:
-            del given[name]
+        short = [name for name in SHORT_FIELDS if name in data]
+        given = {name: x for name, x in data.items() if name not in ("problem", *short)}
+        problem = data.get("problem")
         if problem is not None and short:
             what = f"{format_keys(keys)} has a problem and {short[0]}"
-            raise self.fail((*keys, short[0]), what, remedy=f"write {short[0]} in the problem")
+            raise self.document.error(
+                (*keys, short[0]), what, remedy=f"write {short[0]} in the problem"
+            )
         if problem is None and "models" not in data:
             remedy = "write problem: FILE, or models: [NAMES] of model_list"
-            raise self.fail(
+            raise self.document.error(
                 keys, f"{format_keys(keys)} has neither problem nor models", remedy=remedy
             )
         if problem is None:
@@ -216,104 +202,97 @@ class ConfigReader:
             found = self.folder / problem
         else:
             expected = "the path of a problem file, or a problem"
-            raise self.fail((*keys, "problem"), f"{format_keys(keys)}.problem", expected=expected)
+            raise self.document.error(
+                (*keys, "problem"), f"{format_keys(keys)}.problem", expected=expected
+            )
         if "gateway" in given:
             given["gateway"] = self.spread_gateway((*keys, "gateway"), given["gateway"])
-        self.check_scalars(keys, {name: x for name, x in given.items() if name != "gateway"})
         entry: RouterEntry = self.convert(keys, given, RouterEntry)
-        return structs.replace(entry, problem=found, source=source)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the file."""
-        return self.document.path.parent if self.document.path else Path()
+        return structs.replace(entry, problem=found, source=self.document.part(*keys))
 
     def spread_gateway(self, keys: Keys, given: Any) -> Any:
-        """The entry of a gateway with all its names checked; `scorer: exact` is written out."""
+        """The entry of a gateway in full: `scorer: exact` is written out."""
         if given is None:
             return {}
         self.check_mapping(keys, given)
-        self.check_names(keys, given, GatewayEntry.__struct_fields__)
-        self.check_scalars(keys, {name: one for name, one in given.items() if name != "scorer"})
         scorer = given.get("scorer")
         if isinstance(scorer, str):
             scorer = {scorer: {}}
         if scorer is None:
             return given
-        place = (*keys, "scorer")
-        self.check_mapping(place, scorer)
-        self.check_names(place, scorer, ScorerEntry.__struct_fields__)
+        self.check_mapping((*keys, "scorer"), scorer)
         kinds = {name: {} if settings is None else settings for name, settings in scorer.items()}
-        return {**given, "scorer": settle_scalars(kinds)}
+        return {**given, "scorer": kinds}
 
     def read_models(self, given: Any) -> Iterator[ModelEntry]:
         """The entries of `model_list`; fields that only LiteLLM has are ignored."""
         if given is None:
             return
         if not isinstance(given, list):
-            raise self.fail((MODEL_LIST,), MODEL_LIST, expected="a list of models")
+            raise self.document.error((MODEL_LIST,), MODEL_LIST, expected="a list of models")
         for n, data in enumerate(given):
             keys: Keys = (MODEL_LIST, n)
             self.check_mapping(keys, data)
-            known = MODEL_FIELDS
-            others = [name for name in data if name not in known]
+            others = [name for name in data if name not in MODEL_FIELDS]
             if others:
                 self.warn(keys, f"{MODEL_LIST}[{n}]: ignored fields: {', '.join(others)}")
-            given_fields = {
-                name: settle_scalars(value) for name, value in data.items() if name in known
-            }
-            if given_fields.get("model_info", {}) is None:
-                del given_fields["model_info"]
-            entry: ModelEntry = self.convert(keys, given_fields, ModelEntry)
+            fields = {name: value for name, value in data.items() if name in MODEL_FIELDS}
+            if fields.get("model_info", {}) is None:
+                del fields["model_info"]
+            entry: ModelEntry = self.convert(keys, fields, ModelEntry)
             if not entry.model_name.strip():
-                raise self.fail(keys, f"{MODEL_LIST}[{n}].model_name", expected="a name")
+                raise self.document.error(keys, f"{MODEL_LIST}[{n}].model_name", expected="a name")
             yield structs.replace(entry, place=self.locate(keys))
 
     def convert(self, keys: Keys, data: Mapping[str, Any], kind: Any) -> Any:
         """An entry of a type; the error names its field, and shows no value but a wrong choice."""
-        folder = self.folder
         try:
-            return msgspec.convert(data, kind, dec_hook=lambda _, text: folder / text)
+            return msgspec.convert(data, kind, dec_hook=lambda _, text: self.folder / text)
         except (msgspec.ValidationError, TypeError) as error:
-            said, _, path = str(error).partition(" - at `$")
-            inner = tuple(
-                int(index) if index else name for name, index in MSGSPEC_KEYS.findall(path)
-            )
+            text, path, unknown = explain_fault(error, kind)
+            inner = [int(index) if index else name for index, name in KEYS.findall(path)]
             place = (*keys, *inner)
-            said = explain_msgspec_error(said)
-            if choices := said.startswith("Invalid enum value") and list_words(kind, inner):
-                said = f"{said.replace('Invalid enum', 'invalid')}: expected {choices}"
-            raise self.fail(place, f"{format_keys(place)}: {said}") from None
+            if unknown:
+                known = find_struct(find_type(kind, path)).__struct_fields__
+                self.check_names(place, [unknown], known)
+            raise self.document.error(place, f"{format_keys(place)}: {text}") from None
 
     def check_mapping(self, keys: Keys, value: Any) -> None:
         """Refuse what is no mapping; the value is not shown, as it may be a secret."""
         if not isinstance(value, dict):
             name = format_keys(keys)
             expected = f"a mapping under {name}:" if self.is_yaml else f"a table [{name}]"
-            raise self.fail(keys, name, expected=expected)
+            raise self.document.error(keys, name, expected=expected)
 
-    def check_scalars(self, keys: Keys, value: Any) -> None:
-        """Refuse words that other YAML programs read as something else."""
-        if isinstance(value, dict | list):
-            for key, one in value.items() if isinstance(value, dict) else enumerate(value):
-                self.check_scalars((*keys, key), one)
-        elif isinstance(value, AmbiguousScalar):
-            what = f"{format_keys(keys)} is a number or date to some programs, text to others"
-            raise self.fail(keys, what, remedy="put it in quotes, or write a plain number")
+    def settle_scalars(self, keys: Keys, value: Any) -> Any:
+        """A value in which words that other YAML programs read as something else are texts, such as
+        the version of a model; they are refused where no text is expected, and left in problems.
+        """
+        if isinstance(value, dict):
+            return {key: self.settle_scalars((*keys, key), x) for key, x in value.items()}
+        if isinstance(value, list):
+            return [self.settle_scalars((*keys, n), x) for n, x in enumerate(value)]
+        if not isinstance(value, AmbiguousScalar) or keys[2:3] in PROBLEM_KEYS:
+            return value
+        if keys[0] == MODEL_LIST or keys[2:4] == ("gateway", "scorer"):
+            return value.text
+        what = f"{format_keys(keys)} is a number or date to some programs, text to others"
+        remedy = "put it in quotes, or write a plain number"
+        raise self.document.error(keys, what, remedy=remedy)
 
-    def check_names(self, place: Keys, table: Mapping[str, Any], known: Iterable[str]) -> None:
+    def check_names(self, place: Keys, names: Iterable[str], known: Iterable[str]) -> None:
         """Refuse an unknown field; it may be in another section."""
         known = list(known)
-        for name in table:
+        for name in names:
             if name not in known:
-                where = f" in {self.show_section(format_keys(place))}" if place else ""
+                section = format_keys(place) if self.is_yaml else f"[{format_keys(place)}]"
+                where = f" in {section}" if place else ""
                 remedy = suggest_field(name, known)
                 if name in SETTINGS and (not place or place[0] in SECTIONS):
                     remedy = f"move it {self.show_target(SETTINGS[name].section)}"
-                raise self.fail((*place, name), f"unknown field {name!r}{where}", remedy=remedy)
-
-    def show_section(self, name: str) -> str:
-        return name if self.is_yaml else f"[{name}]"
+                raise self.document.error(
+                    (*place, name), f"unknown field {name!r}{where}", remedy=remedy
+                )
 
     def show_target(self, section: str) -> str:
         """Where a setting belongs."""
@@ -322,24 +301,4 @@ class ConfigReader:
         return f"to [{section}]" if section else "above the first table"
 
 
-MSGSPEC_KEYS = re.compile(r"\.(\w+)|\[(\d+)\]")
-
-
-def settle_scalars(value: Any) -> Any:
-    """A value with ambiguous words as texts, such as a version that looks like a date."""
-    if isinstance(value, dict):
-        return {key: settle_scalars(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [settle_scalars(one) for one in value]
-    return value.text if isinstance(value, AmbiguousScalar) else value
-
-
-def list_words(kind: Any, keys: Keys) -> str:
-    """The words that a field of a type may have, for a message; empty if these are not all."""
-    for key in keys:
-        hint = get_type_hints(kind).get(str(key)) if isinstance(key, str) else None
-        inner = [one for one in (hint, *get_args(hint)) if isinstance(one, type)]
-        kind = next((one for one in inner if issubclass(one, msgspec.Struct)), hint)
-    kinds = [kind, *get_args(kind)]
-    words = [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
-    return join_words(map(repr, words), "or")
+KEYS = re.compile(r"\[(\d+)\]|(\w+)")  # of a path such as scopes[0]

@@ -134,7 +134,7 @@ def build_declared(
     names = ("seed", "horizon", "rewards", "memory", "max_contexts")
     given = {one for one in names if getattr(entry, one) is not None}
     given |= {one for one in ("floor", "period", "rewards") if document.data.get(one) is not None}
-    given |= {"feedback"} if entry.feedback or scored else set()
+    given |= {"draws", "feedback"} if entry.feedback or scored else {"draws"}
     smaller = describe_smaller_panels(policy_from_body(filled.policy), file.problem)
     judge = entry.gateway and describe_own_judge(entry.gateway, file.problem.experts)
     warnings = tuple(f"routers.{name}: {one}" for one in (smaller, judge) if one is not None)
@@ -188,8 +188,6 @@ def locate_router_errors(name: str, entry: RouterEntry) -> Iterator[None]:
 def locate_error(name: str, entry: RouterEntry, keys: Keys, error: BylotError) -> LocatedError:
     """An error about an entry of a router, with its place in the file."""
     field = format_keys(("routers", name, *keys))
-    text = error.explain()
-    if entry.source is None:
-        return LocatedError(f"{field}: {text}")
-    path, line = entry.source.path, entry.source.line(keys)
-    return LocatedError(f"{field}: {text}", path=path, line=line, field=field)
+    source = entry.source or Document()
+    place = {"path": source.path, "line": source.line(keys), "field": field}
+    return LocatedError(f"{field}: {error.explain()}", **place)

@@ -33,8 +33,9 @@ from bylot.server.config_changes import (
     format_value,
     list_changes,
     list_fixed_differences,
-    merge_configs,
+    request_edit,
 )
+from bylot.server.config_requests import edit_config
 from bylot.server.provision import DeclaredRouter, build_declared
 from bylot.server.settings import ServerSettings
 from bylot.server.writer import make_command_handler
@@ -56,8 +57,7 @@ class RouterPlan(NamedTuple):
 
     changes: what an edit changes, or what cannot be changed, for people
     kept:    what the router has and the file does not give
-    config:  the configuration to create it with, or the next one
-    version: the one that an edit changes
+    command: what creates or edits it
     error:   why the server does not start
     """
 
@@ -65,8 +65,7 @@ class RouterPlan(NamedTuple):
     action: Literal["create", "edit", "unchanged", "refused", "unreadable"]
     changes: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    config: RouterConfig | None = None
-    version: int | None = None
+    command: CreateRouter | EditRouter | None = None
     error: BylotError | None = None
 
     def __str__(self) -> str:
@@ -109,7 +108,7 @@ def plan_router(declared: DeclaredRouter, stored: Stored) -> RouterPlan:
     try:
         if isinstance(stored, str):
             check_playable(declared.config, is_new=True)
-            return RouterPlan(name, "create", config=declared.config)
+            return RouterPlan(name, "create", command=CreateRouter(name, declared.config))
         different = list(list_fixed_differences(declared, stored))
         fixed = tuple(str(one) for one in different if one.is_given)
         kept = tuple(
@@ -117,12 +116,12 @@ def plan_router(declared: DeclaredRouter, stored: Stored) -> RouterPlan:
         )
         if fixed:
             return RouterPlan(name, "refused", fixed, kept, error=make_refusal(declared, fixed))
-        new = merge_configs(declared, stored)
+        new = edit_config(stored, request_edit(declared, stored))
         changes = tuple(list_changes(stored, new))
         if not changes:
             return RouterPlan(name, "unchanged", kept=kept)
         check_playable(new, is_new=False)
-        return RouterPlan(name, "edit", changes, kept, new, stored.version)
+        return RouterPlan(name, "edit", changes, kept, EditRouter(name, new, stored.version))
     except BylotError as error:
         return RouterPlan(name, "refused", error=BylotError(f"router {name!r}: {error}"))
 
@@ -181,9 +180,9 @@ def apply_declared(store: Store, settings: ServerSettings, declared: DeclaredRou
         plan = plan_router(declared, read_stored(store, declared.name))
         if plan.error is not None:
             raise plan.error
-        if plan.config is None:
+        if plan.command is None:
             return
-        result = perform_plan(settings, plan, plan.config)
+        result = perform_plan(settings, plan.command)
         if not isinstance(result, Exception):
             log.info("router %s: %s, from %s", plan.name, plan, declared.source)
             return
@@ -201,11 +200,8 @@ def apply_declared(store: Store, settings: ServerSettings, declared: DeclaredRou
         time.sleep(RETRY_PAUSE_S)
 
 
-def perform_plan(settings: ServerSettings, plan: RouterPlan, config: RouterConfig) -> Any:
-    """The view of the router, or the error."""
-    command: Any = CreateRouter(plan.name, config)
-    if plan.version is not None:
-        command = EditRouter(plan.name, config, plan.version)
+def perform_plan(settings: ServerSettings, command: CreateRouter | EditRouter) -> Any:
+    """Execute the command of a plan, and return the view of the router or the error."""
     with closing(make_command_handler(settings.store, settings.lease_s)) as handler:
         (result,) = handler.perform([command], now_us())
     return result

@@ -5,18 +5,17 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from bylot._text import join_words
 from bylot.api import KEY_PATTERN, MAX_TEXT_CHARS, NAME_PATTERN, PRINTABLE_PATTERN
 from bylot.errors import DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.problem.validation import suggest_known_name
+from bylot.server.field_errors import explain_fault, find_struct, find_type
 from bylot.server.http_errors import ApiError
-from bylot.server.settings import explain_msgspec_error
 
 ParsedT = TypeVar("ParsedT")
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -159,38 +158,16 @@ PATTERN_WORDS = {
 
 def invalid_field_error(error: msgspec.ValidationError, kind: Any) -> ApiError:
     """JSON of the wrong shape; msgspec names the field at the end of its message."""
-    text, _, place = str(error).partition(" - at `")
-    path = place.rstrip("`").removeprefix("$").removeprefix(".")
-    _, _, unknown = text.rstrip("`").partition("unknown field `")
+    text, path, unknown = explain_fault(error, kind)
     for pattern, words in PATTERN_WORDS.items():
-        text = text.replace(f"Expected `str` matching regex {pattern}", f"expected {words}")
-    text = explain_msgspec_error(text)
-    if choices := text.startswith("Invalid enum value") and list_choices(kind, path):
-        text = f"{text.replace('Invalid enum', 'invalid')}: expected {join_words(choices, 'or')}"
+        text = text.replace(f"expected a text matching regex {pattern}", f"expected {words}")
     if path.startswith("members[") and text.endswith("got null"):
         text += "; leave out a member whose score is unknown"
     if unknown:
-        known = find_struct(kind, path).__struct_encode_fields__
+        known = find_struct(find_type(kind, path)).__struct_encode_fields__
         remedy = suggest_known_name(unknown, known, "fields", can_add=False)
         text = f"unknown field {unknown[:MAX_TEXT_CHARS]!r}; {remedy}"
     return ApiError(422, "invalid", text, field=path or None)
-
-
-def find_struct(kind: Any, path: str) -> Any:
-    """Return the type of the object at a path of a request, such as `decisions[...]`."""
-    for name in re.findall(r"[a-z_]+", path):
-        kinds = [get_type_hints(kind)[name]]
-        while not hasattr(kinds[0], "__struct_encode_fields__"):
-            kinds += get_args(kinds.pop(0))
-        kind = kinds[0]
-    return kind
-
-
-def list_choices(kind: Any, field: str) -> list[str]:
-    """The words that a field of a request may have; empty if these are not all it may have."""
-    hint = get_type_hints(kind).get(field) if isinstance(kind, type) else None
-    kinds = [hint] if get_origin(hint) is Literal else get_args(hint)
-    return [repr(word) for one in kinds if get_origin(one) is Literal for word in get_args(one)]
 
 
 def reject_duplicate_fields(pairs: list[tuple[str, Any]]) -> None:

@@ -11,8 +11,12 @@ from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, GetR
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.policies.registry import describe_smaller_panels
 from bylot.router.status import RouterStatus
-from bylot.server.config_requests import policy_from_body, prepare_create, request_from_file
-from bylot.server.edit_requests import prepare_edit
+from bylot.server.config_requests import (
+    policy_from_body,
+    prepare_create,
+    prepare_edit,
+    request_from_file,
+)
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response, route
 from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
 from bylot.server.state import ServerState

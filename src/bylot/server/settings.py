@@ -7,7 +7,6 @@ its fields here. How a file is read is in `config_file`.
 """
 
 import os
-import re
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from bylot._text import join_words
 from bylot.errors import BylotError
 from bylot.gateway.config import Count, GatewayEntry, ModelEntry, Seconds, list_model_variables
+from bylot.server.field_errors import explain_msgspec_error
 
 ENV_PREFIX = "BYLOT_"
 CONFIG_VARIABLE = f"{ENV_PREFIX}CONFIG"
@@ -38,7 +37,7 @@ Duration = Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,8}[smhd]$")]
 DURATION_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
-class KeyEntry(Struct, frozen=True, kw_only=True):
+class KeyEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An API key. Its secret is in a file, in an environment variable, or only its digest is known
     (as `bylot keys create --for-config` prints it).
     """
@@ -203,25 +202,6 @@ SETTINGS = {
     for meta in getattr(kind, "__metadata__", ())[-1:]
 }
 TABLES = {name: get_args(HINTS[name])[1] for name in ("keys", "routers")}
-
-
-MSGSPEC_WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "array": "a list"}
-MSGSPEC_WORDS |= {"object": "an object", "null": "null", "bool": "true or false"}
-MSGSPEC_TYPES = re.compile(rf"`((?:{'|'.join(MSGSPEC_WORDS)}| \| )+)`")
-
-
-def explain_msgspec_error(text: str) -> str:
-    """A message of msgspec with words for its types.
-
-    >>> explain_msgspec_error("Expected `bool | float | null`, got `str`")
-    'expected a number, null, true or false, got a text'
-    """
-
-    def name_types(found: re.Match[str]) -> str:
-        kinds = [words for kind, words in MSGSPEC_WORDS.items() if kind in found[1].split(" | ")]
-        return join_words([word for words in kinds for word in words.split(" or ")], "or")
-
-    return MSGSPEC_TYPES.sub(name_types, text.replace("Expected `", "expected `"))
 
 
 class LoadedSettings(NamedTuple):

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,9 +13,10 @@ from bylot.limits.gauge import LimitGauge
 from bylot.limits.status import CostStatus, LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
-from bylot.problem.limits import LimitKey, list_contexts
+from bylot.problem.limits import list_contexts
 from bylot.router.config import RouterConfig
 from bylot.router.status import RouterStatus
+from bylot.server.config_changes import compare_limits
 from bylot.server.dashboard.recent_log import ConfigChange
 from bylot.server.dashboard.window_views import (
     MINUTE_US,
@@ -27,7 +28,6 @@ from bylot.server.dashboard.window_views import (
 )
 
 HOUR_US = 3_600_000_000
-LimitsByKey = Mapping[LimitKey, Limit]
 MAX_EXPERT_ROWS = 200  # of a page; the status has all experts
 MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
 MAX_NAMED_CONTEXTS = 3  # in the heading of a card
@@ -226,7 +226,7 @@ def list_config_versions(
         config, (at, by) = change.config, (change.at, change.by)
         if before is not None or config.version == 1:
             lines = list(describe_changes(before, config))
-            known = limits_by_key(config)
+            known = {limit.key: limit for limit in read_limits(config)}
             bounds = [
                 known[limit.key].charted_bound if limit.key in known else None for limit in limits
             ]
@@ -246,7 +246,7 @@ def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[st
     changed = [one for one in old_costs if new_costs.get(one, old_costs[one]) != old_costs[one]]
     if changed:
         yield f"costs of {', '.join(changed)}"
-    yield from describe_limits(limits_by_key(old), limits_by_key(new))
+    yield from describe_limits(read_limits(old), read_limits(new))
     values, new_values = setting_values(old), setting_values(new)
     for name in dict.fromkeys((*values, *new_values)):
         value, new_value = values.get(name), new_values.get(name)
@@ -255,25 +255,16 @@ def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[st
     yield from describe_members("paused", "no longer paused", old.paused, new.paused)
 
 
-def describe_limits(old: LimitsByKey, new: LimitsByKey) -> Iterator[str]:
+def describe_limits(old: Iterable[Limit], new: Iterable[Limit]) -> Iterator[str]:
     """One line for each difference of a limit; one that is new or gone is told with all it says."""
-    for key in dict.fromkeys((*old, *new)):
-        was = old.get(key)
-        now = new.get(key)
-        limit = was or now
-        assert limit is not None
+    for limit, field, was, now in compare_limits(old, new):
         name = f"{limit.name} {limit.side.replace('_', ' ')} {limit.describe_unit()}".rstrip()
-        if was is None or now is None:
+        if field == "limit":
             yield f"{name}: {format_limit(was)} → {format_limit(now)}"
-            continue
-        if was.bound != now.bound:
-            yield f"{name}: {format_number(was.bound)} → {format_number(now.bound)}"
-        for word, value, new_value in (
-            ("zone", was.zone, now.zone),
-            ("when spent", was.when_spent, now.when_spent),
-        ):
-            if value != new_value:
-                yield f"{name}, {word}: {value} → {new_value}"
+        elif field == "bound":
+            yield f"{name}: {format_number(was)} → {format_number(now)}"
+        elif field != "cost":
+            yield f"{name}, {field.replace('_', ' ')}: {was} → {now}"
 
 
 def format_limit(limit: Limit | None) -> str:
@@ -296,10 +287,6 @@ def setting_values(config: RouterConfig) -> dict[str, Any]:
     values = {name: config.problem.get(name) for name in ("draws", "min_draws", "floor", "period")}
     kept = [one for one in config.__struct_fields__ if one not in ("version", "problem", "paused")]
     return values | {name: getattr(config, name) for name in kept}
-
-
-def limits_by_key(config: RouterConfig) -> LimitsByKey:
-    return {limit.key: limit for limit in read_limits(config)}
 
 
 def costs_by_expert(problem: dict[str, Any]) -> dict[str, dict[str, float]]:
