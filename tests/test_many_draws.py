@@ -41,5 +41,5 @@ def test_a_row_that_is_tiny_compared_with_its_bound_holds_for_all_or_for_no_poli
     row = np.array([[1e-300, 0.0, 0.0]])
     for bound, empty in ((1e10, False), (-1e10, True)):
         polytope = Polytope((1, 3), 0.0, row, np.array([bound]))
-        assert (polytope.face is None) == empty
+        assert (polytope.feasible is None) == empty
         assert polytope.find_least_violation() is not None

@@ -67,9 +67,3 @@ def test_limits_that_cross_are_infeasible() -> None:
     with pytest.raises(InfeasibleLimits, match=r"is above .*; swap the two bounds") as refusal:
         make_meeting_limits(1.6, apart=-0.1)
     assert {limit.side for limit in refusal.value.limits} == {"at_most", "at_least"}
-
-
-def test_widths_are_in_units_of_the_largest_cost() -> None:
-    limits = [at_least("usd", 1.0), at_most("usd", 1.5), at_most("junior", 1.0)]
-    costs = ExactCosts.of(make_problem(6, 3, limits), np.ones(1), floor=0.0)
-    assert_allclose(costs.widths(), [0.5 / costs.rows[0].max()])

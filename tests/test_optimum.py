@@ -98,7 +98,7 @@ def test_a_suboptimal_policy_has_a_large_gap() -> None:
     F = Objective((ValueStack(values),), problem.draws)
     polytope = Subproblem(problem, F, np.ones(1), 0.0, 1e-9).surrogate_program().polytope
     best = iid_optimum(problem, values, floor=False)
-    for q, wrong in ((best.policy, False), (polytope.face.centre[0], True)):  # type: ignore[union-attr]
+    for q, wrong in ((best.policy, False), (polytope.feasible[0], True)):  # type: ignore[index]
         value, slope = F.slope(q[None])
         certificate = polytope.certify(q[None], slope)
         assert (certificate.gap > 1e-3) == wrong

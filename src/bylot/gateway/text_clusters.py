@@ -1,4 +1,4 @@
-"""Clusters of prompts by what they are about: static embeddings, spherical k-means, a frozen file.
+"""Clusters of prompts by what they are about: static embeddings, k-means, a frozen file.
 
 The embedding is the mean of the token vectors that the package `wordllama` carries. Its two files
 are read directly: its own loader may download, and nothing here uses the network.
@@ -29,7 +29,7 @@ TOKENIZER_FILE = "tokenizers/l2_supercat_tokenizer_config.json"
 CLUSTERS_VERSION = 1
 MAX_PROMPT_CHARS = 4_000  # that are embedded
 MAX_CLUSTERS = 64
-RESTARTS, MAX_ITERATIONS = 4, 100
+RESTARTS = 20
 FILE_REMEDY = "restore the file that belongs to this router, or remove it together with the router"
 
 
@@ -173,41 +173,19 @@ def load_text_model() -> TextModel:
 
 
 def fit_spherical(vectors: Floats, clusters: int, seed: int) -> Floats:
-    """Centroids of length 1 that maximise the sum of cosines (Lloyd's steps from k-means++).
+    """Return centroids of length 1, the directions of the clusters that k-means finds.
 
-    Of several starts the best one counts. There are fewer centroids if vectors coincide; vectors of
-    length 0 are ignored. Centroids are in the order of the number of their vectors.
+    Vectors have length 1, so that distances order them as cosines do. Of several starts the best
+    one counts. There are fewer centroids if vectors coincide; vectors of length 0 are ignored.
+    Centroids are in the order of the number of their vectors.
     """
+    from scipy.cluster.vq import kmeans  # only a fit needs it
+
     vectors = vectors[vectors.any(axis=1)]
     if not len(vectors):
         raise BylotError("no prompt has a text", remedy="fit the clusters on other prompts")
-    rng = np.random.default_rng(seed)
-    fits = [climb(vectors, draw_centroids(vectors, clusters, rng)) for _ in range(RESTARTS)]
-    centroids = max(fits, key=lambda fit: (vectors @ fit.T).max(axis=1).sum())
+    most = min(clusters, len(np.unique(vectors, axis=0)))
+    means, _ = kmeans(vectors, most, iter=RESTARTS, thresh=0.0, rng=seed)
+    centroids: Floats = means / np.linalg.norm(means, axis=1, keepdims=True)
     sizes = np.bincount((vectors @ centroids.T).argmax(axis=1), minlength=len(centroids))
     return centroids[np.argsort(-sizes, kind="stable")]
-
-
-def draw_centroids(vectors: Floats, clusters: int, rng: np.random.Generator) -> Floats:
-    """Vectors drawn by k-means++: the next one by 1 - its cosine with the nearest so far."""
-    chosen = [vectors[rng.integers(len(vectors))]]
-    distances = np.maximum(1 - vectors @ chosen[0], 0)
-    while len(chosen) < clusters and distances.max() > 1e-9:
-        drawn = rng.choice(len(vectors), p=distances / distances.sum())
-        chosen.append(vectors[drawn])
-        distances = np.minimum(distances, np.maximum(1 - vectors @ chosen[-1], 0))
-    return np.array(chosen)
-
-
-def climb(vectors: Floats, centroids: Floats) -> Floats:
-    """Move each centroid to the mean direction of its vectors until no vector changes its own."""
-    nearest = None
-    for _ in range(MAX_ITERATIONS):
-        before, nearest = nearest, (vectors @ centroids.T).argmax(axis=1)
-        if before is not None and (before == nearest).all():
-            break
-        sums = np.zeros_like(centroids)
-        np.add.at(sums, nearest, vectors)
-        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        centroids = np.where(lengths > 1e-9, sums / np.maximum(lengths, 1e-9), centroids)
-    return centroids

@@ -33,7 +33,7 @@ from numba.cpython import hashing  # noqa: F401 (it adds symbols)
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 COMPILED_PARTS = (
     *("environments/base.py", "environments/call_costs.py", "limits", "numerics", "policies"),
-    *("optima/interior_point.py", "problem/polytope.py", "simulation.py", "trace.py"),
+    *("problem/polytope.py", "simulation.py", "trace.py"),
     "_windows.py",
 )
 """The parts of the package with compiled code, with types and constants that it uses, and with

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints
-from bylot.optima.newton import CertifiedMaximum, ConcaveProgram
+from bylot.optima.newton import CertifiedMaximum
 from bylot.optima.objective import Objective
 from bylot.optima.polytope import Polytope
 
@@ -24,23 +24,6 @@ GROWTH_PRECISION = 0.02  # the maximum of few experts is found to this fraction 
 def is_large_pool(F: Objective, floor: float) -> bool:
     """Whether leaving out experts saves time, and is possible: without a floor."""
     return floor == 0.0 and F.shape[1] >= MIN_LARGE_POOL
-
-
-def maximise_program(program: ConcaveProgram, F: Objective, start: Floats) -> CertifiedMaximum:
-    """The maximum of F over the program's polytope, from few experts if the pool is large."""
-    polytope, tolerance = program.polytope, program.tolerance
-    if is_large_pool(F, polytope.floor):
-
-        def solve(experts: Ints, q: Floats, precision: float) -> CertifiedMaximum | None:
-            few = polytope.restrict(experts)
-            if few.face is None:
-                return None
-            return ConcaveProgram(F.restrict(experts), few, precision).maximise(q)
-
-        found = grow_experts(F, start, solve, lambda _: polytope, tolerance)
-        if found is not None:
-            return found
-    return program.maximise(start)
 
 
 def list_first_experts(q: Floats, slope: Floats, polytope: Polytope) -> Ints:

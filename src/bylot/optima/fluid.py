@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array, eye_array, kron, vstack
 
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.optima.objective import RELATIVE_GAP, ValueStack, stack_values
-from bylot.optima.set_search import SetValues
+from bylot.optima.set_search import SetValues, sum_members
 from bylot.problem import Problem
 from bylot.problem.calendar import list_edges_until
 from bylot.problem.window_bounds import require_known_optimum
@@ -123,78 +123,58 @@ class FluidProgram:
     """
 
     def __init__(self, problem: Problem, sets: SetValues, requests: Ints, windows: Ints) -> None:
-        self.problem, self.requests, self.windows = problem, requests, windows
-        self.pricing, self.sets = sets.pricing_problem(), sets
+        self.problem, self.requests, self.sets = problem, requests, sets
+        self.pricing = sets.pricing_problem()
         self.tolerance = RELATIVE_GAP * float(sets.worth.max(axis=0).sum())
         self.members, self.f = sets.columns([tuple(range(sets.most))])
-        # One row for each window of a limit: (cost - bound of an average) in units of its peak.
-        self.counts = [int(one.max()) + 1 for one in windows]
-        self.first_rows = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
-        self.is_total = np.array([limit.is_total for limit in problem.limits], np.bool_)
+        self.away = -problem.signs / problem.peaks  # turns limits into "at most", in units
+        totals = np.array([limit.is_total for limit in problem.limits], np.bool_)
+        bounds = np.array([limit.bound for limit in problem.limits], np.float64)
+        self.averages = np.where(totals, 0.0, bounds)
+        # One row for each window of a limit, and in which intervals it is.
+        ones, intervals = np.ones(requests.size), np.arange(requests.size)
+        self.windows = [csr_array((ones, (numbers, intervals))) for numbers in windows]
+        counts = windows.max(axis=1) + 1
+        self.ends = np.cumsum(counts)
+        self.right = np.repeat(np.where(totals, bounds, 0.0) / problem.peaks, counts)
 
-    def compute_row_costs(self) -> Floats:
-        """(d, columns) what each column adds to the row of a limit, at most 0 or the bound."""
-        padded = np.hstack([self.problem.rows, np.zeros((len(self.problem.rows), 1))])
-        costs = padded[:, self.members].sum(axis=2)
-        bounds = np.where(self.is_total, 0.0, [one.bound for one in self.problem.limits])
-        return np.asarray(
-            -self.problem.signs[:, None] * (costs - bounds[:, None]) / self.problem.peaks[:, None]
-        )
-
-    def compute_right_side(self) -> Floats:
-        """What each row may be at most."""
-        right = np.zeros(self.first_rows[-1])
-        for j, limit in enumerate(self.problem.limits):
-            if limit.is_total:
-                rows = slice(self.first_rows[j], self.first_rows[j + 1])
-                right[rows] = limit.bound / self.problem.peaks[j]
-        return right
-
-    def solve_columns(self) -> tuple[Floats, Floats, Floats]:
-        """(I, columns) requests, (d, I) the prices of the limits in each interval, (I,) the prices
-        of a request.
-        """
-        intervals, columns, limits = self.requests.size, self.f.size, len(self.problem.limits)
-        costs = self.compute_row_costs()
-        variable = np.arange(intervals * columns).reshape(intervals, columns)
-        rows, places, numbers = [], [], []
-        for j in range(limits):
-            rows.append(np.repeat(self.first_rows[j] + self.windows[j], columns))
-            places.append(variable.ravel())
-            numbers.append(np.tile(costs[j], intervals))
-        rows.append(np.repeat(self.first_rows[-1] + np.arange(intervals), columns))
-        places.append(variable.ravel())
-        numbers.append(np.ones(variable.size))
-        shape = int(self.first_rows[-1]) + intervals, variable.size
-        matrix = coo_array(
-            (np.concatenate(numbers), (np.concatenate(rows), np.concatenate(places))), shape
-        ).tocsr()
-        right = np.concatenate([self.compute_right_side(), self.requests.astype(np.float64)])
-        slope = np.tile(-self.f, intervals)
+    def solve_columns(self) -> tuple[Floats, Floats]:
+        """Return the requests (I, columns) and the price of each window of a limit."""
+        shape = self.requests.size, self.f.size
+        costs = sum_members(self.problem.rows, self.members) - self.averages[:, None]
+        costs *= self.away[:, None]  # what each column adds to a row, at most 0 or the bound
+        pairs = zip(self.windows, costs, strict=True)
+        parts = [kron(window, cost[None]) for window, cost in pairs]
+        parts.append(kron(eye_array(shape[0]), np.ones((1, shape[1]))))
+        matrix = vstack(parts, format="csr")
+        slope, right = np.tile(-self.f, shape[0]), np.append(self.right, self.requests)
         found = linprog(slope, matrix, right, method="highs")  # type: ignore[call-overload]
         if found.x is None:  # nothing asked at all is feasible
             raise ValuesError(f"the solver failed: {found.message}")
-        duals = np.maximum(-found.ineqlin.marginals, 0.0)
-        prices = np.array(
-            [duals[self.first_rows[j] + self.windows[j]] for j in range(limits)]
-        ).reshape(limits, intervals)
-        return found.x.reshape(intervals, columns), prices, duals[self.first_rows[-1] :]
+        prices = np.maximum(-found.ineqlin.marginals, 0.0)
+        return found.x.reshape(shape), prices[: self.right.size]
 
     def find_charges(self, prices: Floats) -> tuple[Floats, Floats]:
         """(I, K) what each expert is charged, and (I,) what a request is paid by averages."""
-        scaled = -self.problem.signs[:, None] * prices / self.problem.peaks[:, None]
-        bounds = np.where(self.is_total, 0.0, [one.bound for one in self.problem.limits])
-        return scaled.T @ self.problem.rows, scaled.T @ bounds
+        charges, paid = (
+            np.zeros((self.requests.size, self.problem.size)),
+            np.zeros(self.requests.size),
+        )
+        parts = np.split(prices, self.ends)
+        for j, window in enumerate(self.windows):
+            price = self.away[j] * (window.T @ parts[j])
+            charges += price[:, None] * self.problem.rows[j]
+            paid += price * self.averages[j]
+        return charges, paid
 
     def add_columns(self, prices: Floats) -> bool:
         """Add sets that are better than all there are at some of the prices; False if none is."""
         charges, before = np.unique(self.find_charges(prices)[0].round(12), axis=0), self.f.size
         for charge in charges:
-            padded = np.append(charge, 0.0)
-            merits = self.f - padded[self.members].sum(axis=1)
+            merits = self.f - sum_members(charge, self.members)
             used = self.members[merits > merits.max() - self.tolerance]
             members, f = self.pricing.find_sets(charge, used)
-            gain = f - padded[members].sum(axis=1) - merits.max()
+            gain = f - sum_members(charge, members) - merits.max()
             best = int(gain.argmax())
             if gain[best] > self.tolerance:
                 self.members = np.concatenate([self.members, members[[best]]])
@@ -204,20 +184,16 @@ class FluidProgram:
     def solve(self, starts: Ints) -> FluidOptimum:
         """The optimum, and by how much it could be beaten at most."""
         for _ in range(MAX_ITERATIONS):
-            asked, prices, _ = self.solve_columns()
+            asked, prices = self.solve_columns()
             if not self.add_columns(prices):
                 break
         charges, paid = self.find_charges(prices)
         unique, place = np.unique(charges, axis=0, return_inverse=True)
         ceilings = np.array([self.pricing.prove(charge).ceiling for charge in unique])
         best = np.maximum(ceilings[place.ravel()] + paid, 0.0)  # or it is refused
-        duals = np.zeros(self.first_rows[-1])
-        for j in range(len(self.problem.limits)):
-            duals[self.first_rows[j] + self.windows[j]] = prices[j]
         rewards = asked @ self.f
         value = float(rewards.sum())
-        ceiling = float(self.requests @ best + duals @ self.compute_right_side())
-        padded = np.hstack([self.problem.rows, np.zeros((len(self.problem.rows), 1))])
+        ceiling = float(self.requests @ best + prices @ self.right)
         return FluidOptimum(
             value=value,
             gap=max(ceiling - value, 0.0),
@@ -225,5 +201,5 @@ class FluidProgram:
             requests=self.requests,
             rewards=rewards,
             refused=self.requests - asked.sum(axis=1),
-            spend=asked @ padded[:, self.members].sum(axis=2).T,
+            spend=asked @ sum_members(self.problem.rows, self.members).T,
         )

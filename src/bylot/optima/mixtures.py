@@ -23,7 +23,7 @@ from bylot.optima.objective import (
     split_values,
 )
 from bylot.optima.polytope import PricedPoint, maximise_linear
-from bylot.optima.set_search import SetValues
+from bylot.optima.set_search import SetValues, sum_members
 from bylot.problem import Problem
 from bylot.problem.feasibility import full_panels_polytope, reachable_polytope
 from bylot.problem.window_bounds import restate_per_request
@@ -234,8 +234,7 @@ class MixtureProgram:
         context, f = self.context, self.f
         if not f.size:
             return None
-        padded = np.hstack([rows, np.zeros((len(rows), 1))])
-        costs = self.shares[context] * padded[:, self.members].sum(axis=2)
+        costs = self.shares[context] * sum_members(rows, self.members)
         each = (context == np.arange(len(self.shares))[:, None]).astype(np.float64)
         low, high = np.zeros(len(f)), np.full(len(f), np.inf)
         vertex = maximise_linear(f, costs, bounds, each, np.ones(len(each)), low, high)
@@ -246,11 +245,11 @@ class MixtureProgram:
 
     def add_columns(self, charges: Floats, found: Sequence[tuple[Ints, Floats]]) -> bool:
         """Add those sets of each context that are better than all it has; False if none is."""
-        context, before = self.context, len(self.f)
-        padded = np.hstack([charges, np.zeros((len(charges), 1))])
-        merits = self.f - np.take_along_axis(padded[context], self.members, axis=1).sum(axis=1)
+        before = len(self.f)
         for x, (rows, values) in enumerate(found):
-            gain = values - padded[x][rows].sum(axis=1) - merits[context == x].max()
+            known = self.context == x
+            merits = self.f[known] - sum_members(charges[x], self.members[known])
+            gain = values - sum_members(charges[x], rows) - merits.max()
             better = gain > self.tolerance / len(self.pricing)
             self.append_columns(x, rows[better], values[better])
         return len(self.f) > before

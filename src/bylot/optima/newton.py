@@ -1,6 +1,6 @@
-"""Maximising a concave function over a polytope: Newton's method, with a vertex method behind it.
+"""Maximising a concave function over a polytope by Newton's method.
 
-Owns the iteration; `interior_point` solves the models, and the polytope certifies the result.
+Owns the iteration; the polytope maximises the models and certifies the result.
 """
 
 from typing import NamedTuple, Protocol
@@ -8,13 +8,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from bylot.numerics.jit import Floats
-from bylot.optima.interior_point import QuadraticProgram, solve_quadratic_program
-from bylot.optima.polytope import TIGHT_ROOM, Polytope, PricedPoint
+from bylot.optima.polytope import Polytope, PricedPoint
 
 PROXIMAL_WEIGHT = 1e-9  # ridge of every model, relative to its largest slope or curvature
-MODEL_PRECISION = 1e-3  # a model is solved to this fraction of the gap it is to close
-CURVATURE_REUSE_RATIO = 0.05  # curvature is reused after steps that leave less of the gap
-MAX_MODEL_STEPS, MAX_VERTEX_STEPS = 100, 60
+MAX_MODEL_STEPS = 100
 
 
 class ConcaveFunction(Protocol):
@@ -82,36 +79,12 @@ class QuadraticModel(NamedTuple):
     at: Point
     H: Floats
 
-    def maximise(self, polytope: Polytope, precision: float = 0.0) -> PricedPoint | None:
-        """A feasible p where the model is largest, up to precision unless numbers fail; None if no
-        feasible one was found.
-
-        In y = p - floor, over the free variables and with tight rows as equations, so that the
-        program has an interior whatever the polytope. Multipliers are of the rows not tight.
-        """
-        (q, _, slope), face = self.at, polytope.face
-        prices = np.zeros(len(polytope.rows))
-        if face is None:
-            return None
-        if face.pinned.all():
-            return PricedPoint(face.centre, prices)
-        inner, free = polytope.face_rows, ~face.pinned.reshape(q.shape)
+    def maximise(self, polytope: Polytope) -> PricedPoint | None:
+        """Return a feasible p where the model is largest, or None if none was found."""
+        q, _, slope = self.at
         ridge = PROXIMAL_WEIGHT * max(float(np.ptp(slope)), float(-self.H.min()))
-        B, y = ridge * np.eye(q.shape[1]) - self.H, q - polytope.floor
-        blocks, sizes = B[free[:, :, None] & free[:, None, :]], free.sum(axis=1)
-        c = (slope + (B @ y[:, :, None])[:, :, 0])[free]
-        program = QuadraticProgram(
-            blocks, sizes[sizes > 0], c, inner.rows, inner.ends, inner.limits
-        )
-        for away in (1.0, 0.0):
-            best = solve_quadratic_program(program, inner.inside, away, precision)
-            p = np.full_like(q, polytope.floor)
-            p[free] += best.y
-            near = polytope.restore(p)
-            if near is not None:
-                prices[~face.tight] = best.v / inner.scales
-                return PricedPoint(near, prices)
-        return None
+        B = ridge * np.eye(q.shape[1]) - self.H
+        return polytope.maximise_quadratic(B, slope + (B @ q[:, :, None])[:, :, 0])
 
 
 class ConcaveProgram(NamedTuple):
@@ -121,99 +94,47 @@ class ConcaveProgram(NamedTuple):
     polytope: Polytope
     tolerance: float
 
-    def maximise(
-        self, start: Floats, proxy: ConcaveFunction | None = None, prices: Floats | None = None
-    ) -> CertifiedMaximum:
-        """The maximum by Newton's method and, where that fails, over vertices from its end."""
-        best = self.maximise_by_newton(start, proxy, prices)
-        return best if best.gap <= self.tolerance else self.maximise_over_vertices(best)
+    def certify(self, q: Floats) -> CertifiedMaximum | None:
+        """Return q if it is the maximum; None if it is not, or is infeasible.
 
-    def maximise_by_newton(
-        self, start: Floats, proxy: ConcaveFunction | None = None, prices: Floats | None = None
-    ) -> CertifiedMaximum:
-        """Newton's method: go towards the maximum of the model as long as F itself rises.
-
-        An infeasible start is replaced by the maximum of the model made there. Slope and
-        certificate are those of F. To save time, curvature may come from a similar function
-        (`proxy`) and be kept for several steps, models are solved roughly, and their multipliers
-        (at first `prices`) serve as certificates. A step that does not halve the gap ends these
-        savings.
+        The maximum under looser limits often is, and then no limit has a price: zero prices are
+        tried before a linear program is solved for others.
         """
-        (F, polytope, tolerance), face = self, self.polytope.face
-        assert face is not None, "the polytope is not empty"
-        at = Point.of(F, start)
-        if not polytope.contains(start):
-            aim = QuadraticModel(at, (proxy or F).curvature(start)).maximise(polytope)
-            q, prices = (face.centre, None) if aim is None else aim
-            at = Point.of(F, q)
-        gap, prices = polytope.certify(at.q, at.slope, prices)
-        H, thrifty = None, not (face.tight.any() or face.pinned.any())
+        if not self.polytope.contains(q):
+            return None
+        value, slope = self.F.slope(q)
+        for prices in (np.zeros(len(self.polytope.rows)), None):
+            proof = self.polytope.certify(q, slope, prices)
+            if proof.gap <= self.tolerance:
+                return CertifiedMaximum(q, value, *proof, 0)
+        return None
+
+    def maximise(self, start: Floats) -> CertifiedMaximum:
+        """Go towards the maximum of the model as long as F itself rises: Newton's method.
+
+        An infeasible start is replaced by the nearest policy. The multipliers of a model serve as
+        certificates, and those of a linear program where they do not halve the gap.
+        """
+        F, polytope, tolerance = self
+        q = start if polytope.contains(start) else polytope.find_nearest(start)
+        q = polytope.feasible if q is None else q
+        assert q is not None, "the polytope is not empty"
+        at = Point.of(F, q)
+        gap, prices = polytope.certify(at.q, at.slope)
         for step in range(MAX_MODEL_STEPS + 1):
             if gap <= tolerance or step == MAX_MODEL_STEPS:
                 break
-            if H is None:
-                H = (proxy if thrifty and proxy else F).curvature(at.q)
-            precision = MODEL_PRECISION * max(gap, tolerance) if thrifty else 0.0
-            aim = QuadraticModel(at, H).maximise(polytope, precision)
-            if aim is not None:
-                rise = at.climb_towards(F, aim.x)
-                # If rounding hides the rise, the certificate decides.
-                there = rise or Point.of(F, aim.x)
-                proof = polytope.certify(there.q, there.slope, aim.prices if thrifty else None)
-                if proof.gap <= gap / 2 or (rise and not thrifty):
-                    H = H if thrifty and proof.gap <= CURVATURE_REUSE_RATIO * gap else None
-                    at, (gap, prices) = there, proof
-                    continue
-            if not thrifty:
+            aim = QuadraticModel(at, F.curvature(at.q)).maximise(polytope)
+            if aim is None:
                 break
-            H, thrifty = None, False
+            rise = at.climb_towards(F, aim.x)
+            # If rounding hides the rise, the certificate decides.
+            there = rise or Point.of(F, aim.x)
+            proof = polytope.certify(there.q, there.slope, aim.prices)
+            if proof.gap > max(tolerance, gap / 2):
+                proof = min(proof, polytope.certify(there.q, there.slope), key=lambda p: p.gap)
+            if rise is None and proof.gap > gap / 2:
+                break
+            at = there
+            gap, prices = proof
         return CertifiedMaximum(at.q, at.value, gap, prices, step)
-
-    def maximise_over_vertices(self, start: CertifiedMaximum) -> CertifiedMaximum:
-        """Simplicial decomposition (von Hohenbalken 1977): slower than Newton's method, and robust.
-
-        Add the vertex that the slope points to, maximise over the hull, drop vertices without
-        weight.
-        """
-        F, polytope, tolerance = self
-        best, q, vertices, weights = start, start.q, start.q[None], np.ones((1, 1))
-        for _ in range(MAX_VERTEX_STEPS):
-            vertex = polytope.find_vertex(F.slope(q)[1])
-            near = None if vertex is None else polytope.restore(vertex.x)
-            if near is None:
-                break
-            hull = VertexHull(F, np.concatenate([vertices, near[None]]))
-            k = len(hull.vertices)
-            simplex = Polytope((1, k), 0.0, np.zeros((0, k)), np.zeros(0))
-            mixed = ConcaveProgram(hull, simplex, tolerance / 10)
-            weights = mixed.maximise_by_newton(np.append(weights, [[0.0]], axis=1)).q
-            q = hull.mix(weights)
-            value, slope = F.slope(q)
-            gap, prices = polytope.certify(q, slope)
-            if gap < best.gap:
-                best = CertifiedMaximum(q, value, gap, prices, start.steps)
-            if gap <= tolerance:
-                break
-            used = weights[0] > TIGHT_ROOM
-            vertices, weights = hull.vertices[used], weights[:, used]
-        return best
-
-
-class VertexHull(NamedTuple):
-    """F as a concave function of the weights (1, k) of k policies."""
-
-    F: ConcaveFunction
-    vertices: Floats  # (k, X, K)
-
-    def mix(self, weights: Floats) -> Floats:
-        return np.tensordot(weights[0], self.vertices, axes=1)
-
-    def slope(self, weights: Floats) -> tuple[float, Floats]:
-        value, slope = self.F.slope(self.mix(weights))
-        return value, (self.vertices * slope).sum(axis=(1, 2))[None]
-
-    def curvature(self, weights: Floats) -> Floats:
-        H = self.F.curvature(self.mix(weights))
-        bent = (H @ self.vertices[..., None])[..., 0]
-        flat = self.vertices.reshape(len(self.vertices), -1)
-        return (flat @ bent.reshape(flat.shape).T)[None]

@@ -15,27 +15,16 @@ import numpy as np
 from bylot.errors import InfeasibleLimits
 from bylot.numerics import iid_sets
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.optima.expert_growth import (
-    grow_experts,
-    is_large_pool,
-    maximise_program,
-)
+from bylot.optima.expert_growth import grow_experts, is_large_pool
 from bylot.optima.newton import CertifiedMaximum, ConcaveProgram, Point, QuadraticModel
-from bylot.optima.objective import COARSE_ROUNDS, Objective
+from bylot.optima.objective import Objective
 from bylot.optima.polytope import Polytope
 from bylot.problem import Problem
 
-LIMIT_SLACK = 1e-9  # units by which a limit may be violated while cuts are added
+LIMIT_SLACK = 1e-9  # units by which a limit may be violated
 BOUND_MARGIN = 1e-10  # units by which bounds are tightened first, so that they are kept exactly
 MAX_LOCAL_STEPS = 300  # of one local search
-MODEL_FRACTION = 1e-4  # the model of a step is maximised to this fraction of the gap
-MAX_CUTS = 10  # cuts added for one step before the step is shortened instead
-NARROW_BAND = 1e-2  # units; opposite limits on one cost that are closer count as meeting
-MAX_HALVINGS = 20  # of a step between such limits until it improves the value
-
-COARSE_TOLERANCES = ((64, 3e4), (8, 3e3))
-"""With many rounds, maximise on every 64th and every eighth first. Tolerances are multiples of the
-final one: the maxima of such samples differ by as much."""
+MAX_HALVINGS = 20  # of a step until it improves the value
 
 
 class Subproblem(NamedTuple):
@@ -68,39 +57,21 @@ class Subproblem(NamedTuple):
 def maximise_surrogate(task: Subproblem, start: Floats | None = None) -> CertifiedMaximum:
     """The best policies under S; prices in the unit of each limit's own bound."""
     program = task.surrogate_program()
-    best = None if start is None else certify_start(program, start)
+    best = None if start is None else program.certify(start)
     if best is None:
-        face = program.polytope.face
-        if face is None:
+        q = program.polytope.feasible
+        if q is None:
             what = f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
             what += "{limits}, which is stricter than the limits"
             remedy = f"use exact=True for the exact limits, {task.floor_remedy}or looser limits"
             raise InfeasibleLimits(what, limits=task.problem.limits, remedy=remedy)
-        q, proxy, prices = face.centre if start is None else start, None, None
-        for step, ease in COARSE_TOLERANCES if task.F.rounds > COARSE_ROUNDS else ():
-            coarse = ConcaveProgram(task.F.thin(step), program.polytope, ease * task.tolerance)
-            prices = np.zeros(len(program.polytope.rows)) if prices is None else prices
-            best = coarse.maximise_by_newton(q, proxy, prices)
-            q, proxy, prices = best.q, coarse.F, best.prices
-        best = program.maximise(q, proxy, prices)
+        q = q if start is None else start
+        for F in task.F.stages():
+            best = program._replace(F=F).maximise(q)
+            q = best.q
+    assert best is not None, "there is at least one stage"
     unit = np.where(task.problem.signs < 0, 1.0 / task.problem.draws, -1.0)  # S has u/M for u
     return best._replace(prices=best.prices * unit)
-
-
-def certify_start(program: ConcaveProgram, q: Floats) -> CertifiedMaximum | None:
-    """q, if it is the maximum; None if it is not, or is infeasible.
-
-    The maximum under looser limits often is, and then no limit has a price: zero prices are tried
-    before a linear program is solved for others.
-    """
-    if not program.polytope.contains(q):
-        return None
-    value, slope = program.F.slope(q)
-    for prices in (np.zeros(len(program.polytope.rows)), None):
-        proof = program.polytope.certify(q, slope, prices)
-        if proof.gap <= program.tolerance:
-            return CertifiedMaximum(q, value, *proof, 0)
-    return None
 
 
 class ExactCosts(NamedTuple):
@@ -149,12 +120,6 @@ class ExactCosts(NamedTuple):
     def variants(self) -> tuple["ExactCosts", "ExactCosts"]:
         """What to search within: tightened bounds, then the bounds as they are."""
         return self.tighten(BOUND_MARGIN)._replace(slack=BOUND_MARGIN / 2), self
-
-    def widths(self) -> Floats:
-        """Distance in units of each upper limit from each lower one on the same cost."""
-        same = (self.rows[self.upper, None] == self.rows[None, ~self.upper]).all(axis=2)
-        apart = self.bounds[self.upper, None] - self.bounds[None, ~self.upper]
-        return np.asarray((apart / self.units[self.upper, None])[same])
 
     def excess(self, q: Floats) -> Floats:
         """By how many units q violates each limit; negative if there is room."""
@@ -250,9 +215,9 @@ def find_ceiling(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None
     for F in task.F.stages():
         polytope = costs.outer_polytope(q)
         for _ in range(3):  # a few tangents are enough for a start and a first ceiling
-            if polytope.face is None:
+            if polytope.feasible is None:
                 return None
-            best = maximise_program(ConcaveProgram(F, polytope, task.tolerance), F, q)
+            best = ConcaveProgram(F, polytope, task.tolerance).maximise(q)
             q, violated = best.q, costs.violated_lower(best.q)
             if not violated.any():
                 break
@@ -334,17 +299,15 @@ def find_feasible_policy(costs: ExactCosts, start: Floats, steps: int = 100) -> 
     lower ones by all tangents so far.
     """
     q = lift_above_floor(start, costs.floor)
-    around = Point(q, 0.0, np.zeros_like(q))
-    nearest = QuadraticModel(around, np.array([-np.eye(q.shape[1])] * len(q)))
     cuts, least = costs.simplex(), np.inf
     for _ in range(steps):
         if (costs.excess(q) <= costs.slack).all():
             return q
         cuts = cuts.with_rows(*costs.tangents(q, ~costs.upper))
         polytope = cuts.with_rows(*costs.tangents(q, costs.upper))
-        if polytope.face is not None:
-            aim = nearest.maximise(polytope)
-            q = polytope.face.centre if aim is None else aim.x
+        near = polytope.find_nearest(q)
+        if near is not None:
+            q = near
             continue
         last = polytope.find_least_violation()
         if last is None or last[1] > least - costs.slack:
@@ -361,7 +324,7 @@ def maximise_locally(
     The gap is that of the last tangents: it proves a stationary point, not a global maximum.
     """
     at = Point.of(F, start)
-    trail, narrow = [start], bool((costs.widths() < NARROW_BAND).any())
+    trail = [start]
     for step in range(MAX_LOCAL_STEPS + 1):
         around = costs.tangent_polytope(at.q)
         gap, prices = around.certify(at.q, at.slope)
@@ -369,11 +332,7 @@ def maximise_locally(
             break
         # A model that bends with the lower limits needs few cuts to stay within them.
         H = F.curvature(at.q) + costs.curvature(at.q, prices)[:, :, None] * np.eye(start.shape[1])
-        improve = step_between_limits if narrow else step_within_cuts
-        model, precision = QuadraticModel(at, H), MODEL_FRACTION * max(gap, tolerance)
-        further = improve(F, costs, model, around, precision)
-        if further is None:  # as precisely as numbers allow
-            further = improve(F, costs, model, around, 0.0)
+        further = step_uphill(F, costs, QuadraticModel(at, H), around)
         if further is None:
             break
         at = further
@@ -399,48 +358,24 @@ def extrapolate_steps(F: Objective, costs: ExactCosts, trail: list[Floats], at: 
     return there if there.value > at.value else at
 
 
-def step_between_limits(
-    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope, precision: float
+def step_uphill(
+    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope
 ) -> Point | None:
-    """A step between limits that (nearly) meet: to the model's maximum and back to feasibility,
-    half as far until the value rises; None if it never does.
+    """Go to the model's maximum within the tangents; if a lower limit does not hold there, back to
+    feasibility, half as far until the value rises. Returns None if it never does.
 
-    The tangent is above the cost, so a straight step that keeps `cost <= u` lowers the cost. If u
-    is also the lower limit, no straight step is feasible.
+    A tangent is above the cost, so a straight step that keeps `cost <= u` lowers the cost. If u is
+    also the lower limit, no straight step is feasible.
     """
-    at, aim = model.at, model.maximise(around, precision)
+    at = model.at
+    aim = model.maximise(around)
     if aim is None:
         return None
+    if not costs.violated_lower(aim.x).any():
+        return at.climb_towards(F, aim.x)
     for n in range(MAX_HALVINGS):
         p = find_feasible_policy(costs, at.q + 0.5**n * (aim.x - at.q), steps=10)
         there = at if p is None else Point.of(F, p)
         if there.value > at.value:
             return there
     return None
-
-
-def step_within_cuts(
-    F: Objective, costs: ExactCosts, model: QuadraticModel, around: Polytope, precision: float
-) -> Point | None:
-    """A step towards the model's maximum within the tangents, with cuts until the lower limits
-    hold there; None if F does not rise that way.
-    """
-    at, best = model.at, None
-    for _ in range(MAX_CUTS):
-        aim = model.maximise(around, precision)
-        if aim is None:
-            break
-        best, violated = aim.x, costs.violated_lower(aim.x)
-        if not violated.any():
-            return at.climb_towards(F, best)
-        around = around.with_rows(*costs.tangents(best, violated))
-    if best is None:
-        return None
-    low, high = 0.0, 1.0  # back to where the lower limits hold, as they do at the start: bisection
-    for _ in range(30):
-        far = (low + high) / 2
-        if costs.violated_lower(at.q + far * (best - at.q)).any():
-            high = far
-        else:
-            low = far
-    return at.climb_towards(F, at.q + low * (best - at.q))

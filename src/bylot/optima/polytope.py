@@ -8,15 +8,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
+import piqp
+from scipy.linalg import block_diag
 
-from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.numerics.jit import Floats
 from bylot.problem.polytope import SOLVER_TOLERANCE, attempt_linear_program
 
 SOLVER_TOLERANCES = (SOLVER_TOLERANCE, 1e-7)  # the finest of HiGHS, then its default
 TIGHT_ROOM = 1e-12  # less room, in units of a row's largest entry, counts as none
 OUT_OF_SCALE_RATIO = 1e6  # of a bound to the largest entry of its row
-AMPLE_ROOM = 0.1  # room of an interior point, in mean shares, that is good enough
+QP_TOLERANCE = 1e-13  # of PIQP, for the following
+QP_TOLERANCES = ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel")
 
 
 class PricedPoint(NamedTuple):
@@ -49,32 +51,6 @@ class Certificate(NamedTuple):
     prices: Floats
 
 
-class Face(NamedTuple):
-    """The affine hull of a polytope and a point in its relative interior.
-
-    `pinned` variables are at the floor and `tight` rows at their bound in every feasible policy;
-    at `centre` all others have room.
-    """
-
-    centre: Floats
-    pinned: Bools
-    tight: Bools
-
-
-class FaceRows(NamedTuple):
-    """The face in y = q - floor over the variables that are not pinned, where it has an interior.
-
-    The first rows are those not tight, at most their ends and in units of their scales; the others
-    are independent equations. `inside` is the centre.
-    """
-
-    rows: Floats
-    ends: Floats
-    limits: int  # how many rows are not tight
-    scales: Floats
-    inside: Floats
-
-
 @dataclass(frozen=True, eq=False)
 class Polytope:
     """{q (X, K): q >= floor, every row of q sums to 1, rows @ q.ravel() <= bounds}."""
@@ -83,7 +59,6 @@ class Polytope:
     floor: float
     rows: Floats
     bounds: Floats
-    inside: Floats | None = None  # a policy that may have room everywhere
 
     @cached_property
     def sums(self) -> Floats:
@@ -103,16 +78,12 @@ class Polytope:
         return np.where(unit > 0.0, unit, 1.0)
 
     def with_rows(self, rows: Floats, bounds: Floats) -> "Polytope":
-        rows, bounds = np.concatenate([self.rows, rows]), np.append(self.bounds, bounds)
-        known = self.__dict__.get("face")  # if it was computed
-        inside = self.inside if known is None else known.centre
-        return replace(self, rows=rows, bounds=bounds, inside=inside)
-
-    def restrict(self, experts: Ints) -> "Polytope":
-        """The policies of some of the experts; the others have probability 0."""
-        (X, K), few = self.shape, experts.size
-        rows = self.rows.reshape(-1, X, K)[:, :, experts].reshape(-1, X * few)
-        return replace(self, shape=(X, few), rows=rows, inside=None)
+        """Return the policies that keep these rows too."""
+        return replace(
+            self,
+            rows=np.concatenate([self.rows, rows]),
+            bounds=np.append(self.bounds, bounds),
+        )
 
     def contains(self, q: Floats, slack: float = 10 * TIGHT_ROOM) -> bool:
         """Whether q is feasible up to rounding, rows in units of their largest entry."""
@@ -121,26 +92,12 @@ class Polytope:
         return bool(np.concatenate([self.floor - q.ravel(), over, off]).max() <= slack)
 
     def restore(self, q: Floats) -> Floats | None:
-        """q if it is feasible, or a feasible policy near it; None if none is found.
-
-        Floors and sums are restored first. Then q goes towards the centre of the face until the
-        rows hold, which does nothing for tight ones.
-        """
-        if self.contains(q):
-            return q
-        if self.face is None or not np.isfinite(q).all():
-            return None
-        y, spare = np.maximum(q - self.floor, 0.0), 1.0 - self.shape[1] * self.floor
-        sums = y.sum(axis=1, keepdims=True)
-        if (sums <= 0.0).any():
-            return None
-        q = self.floor + y * (spare / sums)
-        centre = self.face.centre
-        over = (self.rows @ q.ravel() - self.bounds) / self.scales
-        room = (self.bounds - self.rows @ centre.ravel()) / self.scales
-        needed = [a / (a + max(b, 0.0)) for a, b in zip(over, room, strict=True) if a > 0.0]
-        q = q + max(needed, default=0.0) * (centre - q)
-        return q if self.contains(q) else None
+        """Return q with floors and sums kept to the last digit; None if it is not feasible then."""
+        over = np.maximum(q - self.floor, 0.0)
+        sums = over.sum(axis=1, keepdims=True)
+        spare = 1.0 - self.shape[1] * self.floor
+        near = self.floor + over * np.divide(spare, sums, out=np.zeros_like(sums), where=sums > 0.0)
+        return near if self.contains(near) else None
 
     def certify(self, q: Floats, slope: Floats, prices: Floats | None = None) -> Certificate:
         """How much better than q a feasible policy can be, for a concave F with this slope at q.
@@ -169,74 +126,40 @@ class Polytope:
         best = maximise_linear(c, A, b, self.sums, ones, low, np.ones(n))
         return best and PricedPoint(best.x.reshape(self.shape), best.prices * unit / scale)
 
-    @cached_property
-    def face(self) -> Face | None:
-        """The face, with a centre that has all the room there is; None if nothing is feasible.
-
-        Equal shares or a known policy, if it has ample room. If not, one linear program (Freund,
-        Roundy and Todd 1985): with y = (q - floor) * size,
-
-            maximise sum t   over   y >= t,  y_x sums to (1 - K floor) size,
-                                    rows.y + t <= (bounds - rows.floor) size,  0 <= t <= 1
-
-        for size >= 1000: as size may grow, a t that can be positive reaches 1, the others stay 0.
+    def maximise_quadratic(self, B: Floats, c: Floats) -> PricedPoint | None:
+        """Maximise c.p - p.B.p / 2, where B (X, K, K) has a block for each row of p; None if that
+        leads to no feasible p. PIQP, a proximal method, needs no p that has room.
         """
-        (X, K), m, n, most = self.shape, len(self.rows), self.rows.shape[1], 1e8
-        equal, scales = np.full(self.shape, 1.0 / K), self.scales
-        for q, ample in ((equal, AMPLE_ROOM), (self.inside, AMPLE_ROOM / 10)):
-            if q is not None:
-                room = np.append((self.bounds - self.rows @ q.ravel()) / scales, q - self.floor)
-                if room.min() > ample / K:
-                    return Face(q, np.zeros(n, np.bool_), np.zeros(m, np.bool_))
-        rows = self.rows / scales[:, None]
-        room = self.bounds / scales - self.floor * rows.sum(axis=1) + TIGHT_ROOM / 10  # rounding
-        spare = np.full((X, 1), -max(0.0, 1.0 - K * self.floor))
-        # Unknowns: t of the floors, the excess of y over them, t of the rows, size / most.
-        c = np.concatenate([np.ones(n), np.zeros(n), np.ones(m), [0.0]])
-        A = np.concatenate([rows, rows, np.eye(m), -most * room[:, None]], axis=1)
-        E = np.concatenate([self.sums, self.sums, np.zeros((X, m)), most * spare], axis=1)
-        low = np.concatenate([np.zeros(2 * n + m), [1e3 / most]])
-        high = np.concatenate([np.ones(n), np.full(n, np.inf), np.ones(m), [1.0]])
-        vertex = maximise_linear(c, A, np.zeros(m), E, np.zeros(X), low, high)
-        if vertex is not None:
-            t, over, t_rows, size = np.split(vertex.x, [n, 2 * n, 2 * n + m])
-            pinned, tight = t < TIGHT_ROOM * most, t_rows < TIGHT_ROOM * most
-            y = np.where(pinned, 0.0, (t + over) / (most * size))
-            q = self._polish((self.floor + y).ravel(), pinned, tight)
-            if self.contains(q):
-                return Face(q, pinned, tight)
+        unit = max(float(np.ptp(c)), float(np.abs(B).max())) or 1.0
+        slope = (c - c.mean(axis=1, keepdims=True)).ravel() / unit
+        rows = self.rows / self.scales[:, None]
+        bounds = self.bounds / self.scales
+        floors = np.full(c.size, self.floor)
+        solver = piqp.DenseSolver()
+        for name in QP_TOLERANCES:
+            setattr(solver.settings, name, QP_TOLERANCE)
+        ones = np.ones(self.shape[0])
+        solver.setup(block_diag(*B) / unit, -slope, self.sums, ones, rows, None, bounds, floors)
+        solver.solve()
+        near = self.restore(solver.result.x.reshape(self.shape))
+        if near is None:
+            return None
+        return PricedPoint(near, np.maximum(solver.result.z_u, 0.0) * unit / self.scales)
+
+    def find_nearest(self, q: Floats) -> Floats | None:
+        """Return the policy nearest to q, None if none was found."""
+        best = self.maximise_quadratic(np.tile(np.eye(self.shape[1]), (self.shape[0], 1, 1)), q)
+        return None if best is None else best.x
+
+    @cached_property
+    def feasible(self) -> Floats | None:
+        """A feasible policy: equal shares or the nearest to them; None if nothing is feasible."""
+        near = self.find_nearest(np.full(self.shape, 1.0 / self.shape[1]))
+        if near is not None:
+            return near
         # Less room than numbers can resolve: at most one policy.
         last = self.find_least_violation()
-        if last is None or not self.contains(last[0]):
-            return None
-        return Face(last[0], np.ones(n, np.bool_), np.zeros(m, np.bool_))
-
-    @cached_property
-    def face_rows(self) -> FaceRows:
-        """The rows of the face, which must exist and not be a single policy."""
-        assert self.face is not None, "the polytope is not empty"
-        centre, free, loose = self.face.centre.ravel(), ~self.face.pinned, ~self.face.tight
-        inside, scales = centre[free] - self.floor, self.scales[loose]
-        A = self.rows[loose][:, free] / scales[:, None]
-        room = (self.bounds - self.rows @ centre)[loose] / scales
-        E = self.sums[:, free]
-        E = E[E.any(axis=1)]
-        if not loose.all():
-            E = np.concatenate([E, self.rows[~loose][:, free]])
-            _, R, pivots = qr(E.T, mode="economic", pivoting=True)
-            size = np.abs(np.diag(R))
-            E = E[np.sort(pivots[: int((size > 1e-11 * size[0]).sum())])]  # independent rows
-        rows = np.ascontiguousarray(np.concatenate([A, E]))
-        ends = np.append(A @ inside + room, E @ inside)
-        return FaceRows(rows, ends, len(A), scales, inside)
-
-    def _polish(self, q: Floats, pinned: Bools, tight: Bools) -> Floats:
-        """q moved by rounding errors, so that sums and tight rows hold to the last digit."""
-        unit = np.append(np.ones(self.shape[0]), self.scales[tight])
-        equations = np.concatenate([self.sums, self.rows[tight]]) / unit[:, None]
-        wanted = np.append(np.ones(self.shape[0]), self.bounds[tight]) / unit
-        q[~pinned] += np.linalg.lstsq(equations[:, ~pinned], wanted - equations @ q)[0]
-        return q.reshape(self.shape)
+        return None if last is None else self.restore(last[0])
 
     def find_least_violation(self) -> tuple[Floats, float] | None:
         """The policy whose largest violation is least, and that violation; None if HiGHS fails."""

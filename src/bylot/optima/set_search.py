@@ -74,6 +74,16 @@ class SetValues(NamedTuple):
         return np.array(rows), np.array([self.value(members) for members in found])
 
 
+def sum_members(rows: Floats, members: Ints) -> Floats:
+    """Return the sums of rows (..., K) over the members of sets, where K stands for no expert.
+
+    >>> sum_members(np.array([1.0, 2.0]), np.array([[0, 2], [0, 1]]))
+    array([1., 3.])
+    """
+    padded = np.concatenate([rows, np.zeros((*rows.shape[:-1], 1))], axis=-1)
+    return np.asarray(padded[..., members].sum(axis=-1))
+
+
 class PricingProof(NamedTuple):
     """A set (a row), its f, and an upper bound on f(A) - charge(A) of all sets."""
 
@@ -109,7 +119,7 @@ class ListedSets(NamedTuple):
         return cls(np.concatenate(members), np.concatenate(f))
 
     def merits(self, charges: Floats) -> Floats:
-        return np.asarray(self.f - np.append(charges, 0.0)[self.members].sum(axis=1))
+        return np.asarray(self.f - sum_members(charges, self.members))
 
     def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
         """The sets of largest f(A) - charge(A), and their f."""
