@@ -24,7 +24,7 @@ from bylot.limits.settlement import settle_calls
 from bylot.limits.windows import count_requests
 from bylot.numerics.embedded import jit_embedded
 from bylot.numerics.jit import LINKED_OPTIONS, Bools, Floats, Ints, jit
-from bylot.numerics.scratch_arrays import no_floats
+from bylot.numerics.scratch_arrays import INLINED, no_floats
 from bylot.numerics.set_selection import choose_top_m, count_available, fill_draws_from_set
 
 
@@ -229,8 +229,12 @@ def choose_by_limits(kept: Callable[..., Any], unlimited: Callable[..., Any]) ->
         return (unlimited if isinstance(limits, Unlimited) else compiled)(limits, *given)
 
     @overload(run, jit_options=LINKED_OPTIONS, strict=False)  # type: ignore[untyped-decorator]
-    def find_body(limits: Any, *given: Any) -> Any:
-        return kept if isinstance(limits, LimitsType) else unlimited
+    def find_kept(limits: Any, *given: Any) -> Any:
+        return kept if isinstance(limits, LimitsType) else None
+
+    @overload(run, **INLINED)  # type: ignore[untyped-decorator]
+    def find_unlimited(limits: Any, *given: Any) -> Any:
+        return None if isinstance(limits, LimitsType) else unlimited
 
     return run
 
