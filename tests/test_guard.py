@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bylot import simulate
+from bylot.environments import Noisy
 from bylot.errors import InfeasibleLimits, PolicyError
 from bylot.limits.guard import guard_panel
+from bylot.limits.ledger import PANELS_IN_USE
 from bylot.limits.pacing import DEFAULT_PACE, fill_paced_bounds
 from bylot.limits.panel_replacement import compute_panel_cost
 from bylot.limits.records import LimitTables, point_to_limits
@@ -311,6 +314,30 @@ def test_pacing_loosens_after_saving_and_tightens_after_overspending() -> None:
         assert_allclose(state.bounds, expected)
         fill_paced_bounds(still)
         assert_allclose(state.bounds, rows.b)
+
+
+def test_an_expert_that_is_too_dear_to_be_asked_ties_up_no_budget() -> None:
+    prices = [0.5, 1.0, 1.5, 2.0, 150.0]
+    skills = np.array([[0.2, 0.4, 0.6, 0.8, 0.9]])
+    experts = [f"e{i}" for i in range(5)]
+    problem = Problem(experts, {"usd": prices}, [at_most("usd", 2.0)], draws=2, period=500)
+    trace = simulate(problem, Noisy(skills), "distinct", rounds=5_000, seed=3)
+    spend = trace.spend[:, 0].reshape(10, 500).mean(axis=1)
+    assert (spend <= 2.0 * (1 + 1e-9)).all()
+    assert spend[1:].min() > 0.97 * 2.0  # a reserve of the dearest panel would be .60 of a budget
+
+
+def test_the_dearest_panel_in_use_is_forgotten_little_by_little() -> None:
+    rows = ConstraintRows(np.array([[1.0, 5.0]]), np.array([6.0]))
+    plan = make_fallback_schedule(np.array([1.0, 0.0]), rows.A)
+    tables = open_rows(rows, plan, 10_000)
+    limits = point_to_limits(*tables)
+    learned = tables.state.learned
+    guard_panel(limits, np.array([1]), ALL)
+    assert learned["dearest"][0] == 5.0
+    for _ in range(int(PANELS_IN_USE)):
+        guard_panel(limits, np.array([0]), ALL)
+    assert learned["dearest"][0] == pytest.approx(1.0 + 4.0 * math.exp(-1.0), rel=1e-3)
 
 
 def test_the_maximum_entropy_distribution_keeps_the_limits_and_is_uniform_without_them() -> None:

@@ -14,7 +14,7 @@ from bylot.limits.costs import (
     MIN_COST_SCALE,
 )
 from bylot.limits.forecast import make_hours
-from bylot.limits.pacing import compute_kappa
+from bylot.limits.pacing import compute_cheapest_panel, compute_kappa
 from bylot.limits.records import (
     CLOCK,
     HOUR,
@@ -94,7 +94,9 @@ def bind_limits(
     largest, plan = plan_largest_costs(problem, rows, fewest, period, quota)
     most = min(problem.draws, problem.size)
     records = make_rows(problem, rows, largest.certain)
-    records["kappa"] = compute_kappa(rows.A, most, fewest == most if full is None else full)
+    full = fewest == most if full is None else full
+    records["kappa"] = compute_kappa(rows.A, most, full)
+    records["cheapest"] = compute_cheapest_panel(rows.A, most if full else fewest, most)
     if on:
         check_period(records, largest.worst, plan, period)
     caps = make_largest_cost_rows(problem, rows)
@@ -125,7 +127,7 @@ def get_rows(rule: LimitRule) -> ConstraintRows:
 
 
 def make_rows(problem: Problem, rows: ConstraintRows, certain: Bools) -> Records:
-    """Return (d,) the limits of a problem as records; `kappa` depends on the panels."""
+    """Return (d,) the limits of a problem as records, without what depends on the panels."""
     limits = problem.limits
     units = compute_row_units(problem)
     totals = mark_totals(problem)
@@ -327,6 +329,7 @@ def start_limits(rule: LimitRule, contexts: int) -> LimitState:
     learned["noise"] = FIRST_NOISE * squares
     learned["squares"] = squares
     learned["peak"] = 1.0
+    learned["dearest"] = rule.rows["cheapest"]
     plan = rule.schedule
     cycle, width = plan.sets.shape
     sets = np.zeros((max(cycle, SCHEDULE_ROUNDS), max(width, rule.most)), np.int64)

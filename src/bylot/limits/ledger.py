@@ -27,6 +27,7 @@ ARCHIVED = -1  # the slot of a tenant whose ledgers are gone
 UNKNOWN = -3  # the slot of a tenant that has none yet, whose rows are read from empty ledgers
 PRIOR_REQUESTS = 1.0  # that the mean of all tenants counts as in the share of one
 BEFORE_WEIGHT = 0.5  # of requests in the window before
+PANELS_IN_USE = 1_000.0  # the last ones, of which the dearest is known
 
 
 @jit
@@ -230,6 +231,14 @@ def wait_for_bill(limits: Limits, j: int, members: Ints) -> float:
 
 
 @jit_embedded
+def note_panel_cost(limits: Limits, j: int, cost: float) -> None:
+    """Note what a panel costs that is in use: the dearest one is forgotten little by little."""
+    learned = limits.learned[j]
+    faded = learned.dearest + (cost - learned.dearest) / PANELS_IN_USE
+    learned.dearest = max(cost, faded)
+
+
+@jit_embedded
 def book_round(limits: Limits, members: Ints, cost: Floats) -> None:
     """Charge a round; after the last of a period the next one begins with nothing spent."""
     clock = limits.clock[0]
@@ -237,6 +246,7 @@ def book_round(limits: Limits, members: Ints, cost: Floats) -> None:
         if limits.place[j] >= 0:
             ledger = limits.ledgers[limits.place[j]]
             ledger.spent += cost[j]
+            note_panel_cost(limits, j, cost[j])
             held = wait_for_bill(limits, j, members)
             if not limits.rows[j].planned:
                 ledger.requests += 1

@@ -91,6 +91,7 @@ def keep_learned_costs(change: ProblemChange, old: LimitState, new: LimitState) 
                 new.learned[name][b] = old.learned[name][a] * factor**2
             for name in ("reports", "peak"):
                 new.learned[name][b] = old.learned[name][a]
+        new.learned["dearest"][b] = old.learned["dearest"][a] * factor
     if old.waiting.shape[0] > 0:
         new.waiting[:, yours] = old.waiting[:, mine].max(axis=0)  # of a cost without a limit so far
         new.waiting[np.ix_(there, yours)] = old.waiting[np.ix_(here, mine)]

@@ -18,7 +18,7 @@ from bylot.limits.windows import (
     find_level,
     forecast_windows,
 )
-from bylot.numerics.embedded import jit_apart
+from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, jit
 
 LEAD = 0.5  # of the largest excess, in rounds
@@ -38,9 +38,19 @@ def compute_kappa(A: Floats, members: int, full: bool) -> Floats:
     return np.asarray(members * dearest)
 
 
+def compute_cheapest_panel(A: Floats, fewest: int, most: int) -> Floats:
+    """Return (d,) what a panel of `fewest` to `most` members costs at least, under each row.
+
+    >>> compute_cheapest_panel(np.array([[3.0, 1.0], [-3.0, -1.0]]), fewest=1, most=2)
+    array([ 1., -4.])
+    """
+    sums = np.sort(A, axis=1)[:, :most].cumsum(axis=1)
+    return np.asarray(sums[:, fewest - 1 :].min(axis=1))
+
+
 @jit_apart
 def fill_paced_bounds(limits: Limits) -> None:
-    """Write b'_j = (P b_j - kappa_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
+    """Write b'_j = (P b_j - range_j - spent_j) / n, clipped to b_j - margin/2 |b_j| and
     b_j + (high - 1) |b_j|, with n of P rounds left. Calls without a report count at their
     learned means, with a reserve. A minimum that this period has reached already no longer binds.
 
@@ -110,12 +120,13 @@ def compute_paced_bound(limits: Limits, j: int, known: Floats) -> float:
         return float(max(find_level(limits, known, j), row.low))
     if limits.high <= 0.0:
         return float(b)
-    fair = (P * b - row.kappa - spent) / n
+    kept = compute_cost_range(limits, j)
+    fair = (P * b - kept - spent) / n
     if not row.planned:
         ledger = get_ledger(limits, j)
         to_come = ledger.to_come if row.window >= 0 else P - ledger.requests
         rounds = min(max(to_come, 1.0), MEAN_ROUNDS)
-        fair = b + (ledger.requests * b - row.kappa - spent) / rounds
+        fair = b + (ledger.requests * b - kept - spent) / rounds
     margin = limits.margin
     if clock.plans > 0:
         margin = min(margin, max(clock.margin, 0.0))
@@ -131,6 +142,18 @@ def compute_paced_bound(limits: Limits, j: int, known: Floats) -> float:
             lead = min(LEAD * margin * limits.learned[j].peak, MAX_LEAD * P)
         fair *= n / max(n - lead, 1.0)
     return float(min(max(fair, low), high))
+
+
+@jit_embedded
+def compute_cost_range(limits: Limits, j: int) -> float:
+    """Return by how much the costs of two panels can differ, of which pacing keeps one aside.
+
+    With a guard, which lets no panel exceed the limit, it is that of panels in use: an expert that
+    is too dear to be asked ties up nothing. Without one it is that of all panels.
+    """
+    if not limits.on:
+        return float(limits.rows[j].kappa)
+    return float(limits.learned[j].dearest - limits.rows[j].cheapest)
 
 
 @jit

@@ -23,7 +23,8 @@ ROW = np.dtype(
         ("amount", F8),  # what a window may cost, of a total
         ("low", F8),  # the least bound in force, of a total
         ("aside", F8),  # what each request to come needs at least, of a total
-        ("kappa", F8),  # by which the costs of two rounds can differ
+        ("kappa", F8),  # by which the costs of two panels can differ
+        ("cheapest", F8),  # what a panel costs at least
         ("length", F8),  # microseconds of an average window
         ("window", I8),  # place among the calendars; -1: none
         ("column", I8),  # place among the rows that have a ledger for each tenant; -1: none
@@ -64,6 +65,7 @@ LEARNED = np.dtype(
         ("noise", F8),  # squared errors of reports
         ("squares", F8),  # and the squared means that they belong to
         ("peak", F8),  # the largest excess of a report over its mean, in sizes of the largest call
+        ("dearest", F8),  # what the dearest of the last panels costs; it fades
         ("reports", I8),  # decisions whose cost was reported
         ("missed", I8),  # windows that ended outside: by an outage, or by what calls cost
         ("since", I8),  # the first decision that the hourly history counts
