@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from bylot.limits.ledger import EVERYBODY
 from bylot.limits.records import LimitTables
 from bylot.limits.request import Ticket, View
 from bylot.numerics.jit import Bools, Ints
@@ -55,7 +54,7 @@ class PolicyAtWork:
         """Play a request."""
         costs = np.empty((2, len(self.problem.costs)))
         inclusion = np.empty(self.problem.draws)
-        request = context, EVERYBODY, 0, 0, key.seed, key.t, available
+        request = context, 0, key.seed, key.t, available
         drawn = compiled.draw_and_book(self.handle, *request, costs, inclusion)
         draws, q, pi, share, feasible, propensity, weight, replaced, _ = drawn
         none = np.empty(0)

@@ -145,7 +145,12 @@ class StateServer(DirectServer):
                 p = weights / weights.sum()
                 whose = [tenants[i] for i in self.rng.choice(len(tenants), size=number, p=p)]
             requests = zip(contexts, whose, strict=True)
-            answers = self.do(*(MakeDecision(name, x, names, tenant=y) for x, y in requests))
+            answers = self.do(
+                *(
+                    MakeDecision(name, x, names, keys={"tenant": y} if y else {})
+                    for x, y in requests
+                )
+            )
             made = self.check([one for one in answers if not isinstance(one, BudgetSpent)])
             self.panels.setdefault(name, []).extend(one.subset for one in made)
             rewards = []

@@ -68,9 +68,11 @@ class LoggedRouter:
             self.log.append(event)
         return event
 
-    def decide(self, at: int = 0, **options: Any) -> int:
+    def decide(self, at: int = 0, tenant: str | None = None, **options: Any) -> int:
         """Make a decision and return the seq of its event."""
-        self.append(event := self.aggregate.decide(at, MakeDecision("triage", **options)))
+        keys = {} if tenant is None else {"tenant": tenant}
+        command = MakeDecision("triage", keys=keys, **options)
+        self.append(event := self.aggregate.decide(at, command))
         return event.seq
 
     def reward(self, of: int, value: float | None = None, at: int = 0, **options: Any) -> str:
@@ -165,6 +167,6 @@ def make_log_with_every_event() -> LoggedRouter:
     logged.edit(make_problem_with_frank(3.0), 3 * SECOND)
     logged.append(logged.aggregate.seal_segment()[1])
     logged.decide(4 * SECOND, holder="gateway")
-    elsewhere = {"copied", "tenant"}  # the latter needs limits for each tenant
+    elsewhere = {"copied", "key"}  # the latter needs limits for each key
     assert {one.kind for one in logged.log} == set(EVENT_BODIES) - elsewhere
     return logged

@@ -71,7 +71,7 @@ def test_a_decision_equals_that_of_a_router_in_memory() -> None:
     assert isinstance(decision, bylot.Decision)
     (request,) = server.requests
     assert (request.method, request.path) == ("POST", "/v1/routers/triage/decisions")
-    expected = {"context": "chest pain", "available": ["ann", "eve"], "key": "k", "defer": False}
+    expected = {"context": "chest pain", "available": ["ann", "eve"], "key": "k"}
     assert request.body == expected
 
 

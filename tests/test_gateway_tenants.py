@@ -9,12 +9,13 @@ import pytest
 
 from bylot.errors import TenantError
 from bylot.gateway.config import GatewayEntry, ModelEntry
-from bylot.gateway.contexts import find_tenant
+from bylot.gateway.contexts import find_keys
 from bylot.server.settings import RouterEntry
 from chat_upstream import ChatUpstream, chat_upstream
 from live_server import ServerClient, live_server
 
 MODELS = ("plain1", "plain2")
+HEADER = b"x-bylot-tenant"
 LIMIT = {"cost": "calls", "at_most": 3.0, "per": "month", "scope": "tenant"}
 
 
@@ -99,9 +100,9 @@ def test_a_chat_without_a_tenant_is_refused_with_the_remedy(gateway: ServerClien
 @pytest.mark.parametrize("wrong", ["a\nb", "x" * 201, "\u200b", b"\xff", 3, ["acme"]], ids=repr)
 def test_a_name_that_no_tenant_has_is_refused(wrong: Any) -> None:
     with pytest.raises(TenantError, match=r"metadata\.bylot_tenant.*1 to 200 printable"):
-        find_tenant(None, {"metadata": {"bylot_tenant": wrong}})
+        find_keys({}, {"metadata": {"bylot_tenant": wrong}})
     if isinstance(wrong, str | bytes):
         with pytest.raises(TenantError, match=r"x-bylot-tenant.*1 to 200 printable"):
-            find_tenant(wrong, {})
-    assert find_tenant("cafe\u0301", {}) == "caf\u00e9"
-    assert find_tenant("", {"metadata": None}) is None
+            find_keys({HEADER: wrong if isinstance(wrong, bytes) else wrong.encode()}, {})
+    assert find_keys({HEADER: "cafe\u0301".encode()}, {}) == {"tenant": "caf\u00e9"}
+    assert find_keys({HEADER: b""}, {"metadata": None}) == {}

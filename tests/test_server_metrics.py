@@ -259,11 +259,11 @@ def test_limits_for_each_tenant_have_metrics_of_how_many_there_are(tmp_path: Pat
     assert before["bylot_refused_total", "shared", "tenant"] == 0
     server.play("shared", 40, tenants=["acme"], minutes=0.01)
     server.play("shared", 4, tenants=["bolt"], minutes=0.01)
-    (refused,) = server.do(MakeDecision("shared", tenant="acme"))
+    (refused,) = server.do(MakeDecision("shared", keys={"tenant": "acme"}))
     assert isinstance(refused, BudgetSpent)
-    count_failure(metrics, MakeDecision("shared", tenant="acme"), refused)
+    count_failure(metrics, MakeDecision("shared", keys={"tenant": "acme"}), refused)
     sent = to_api_error(refused)  # as another server of a cluster gets it
-    count_failure(metrics, MakeDecision("shared", tenant="acme"), sent)
+    count_failure(metrics, MakeDecision("shared", keys={"tenant": "acme"}), sent)
     after = read_samples(metrics.render([server.view("shared")]).decode())
     assert after["bylot_limit_tenants", *labels, "active"] == 2
     assert after["bylot_limit_tenants", *labels, "spent"] == 1

@@ -55,7 +55,7 @@ def read_tenant(server: ServerClient, router: str, tenant: str) -> dict[str, Any
 
 
 def test_one_tenant_is_refused_while_another_goes_on(server: ServerClient, router: str) -> None:
-    assert server.decide(router, tenant="ann", context="er")["tenant"] == "ann"
+    assert server.decide(router, tenant="ann", context="er")["keys"] == {"tenant": "ann"}
     refused = spend_all(server, router, "ann")
     error = assert_error(refused, 429)
     assert error["code"] == "budget_spent"
@@ -94,7 +94,7 @@ def test_a_tenant_can_have_bounds_of_its_own(server: ServerClient, router: str) 
     assert server.decide(router, tenant="carl")
     assert read_tenant(server, router, "dora")["bound"] == 7.0, "others keep theirs"
     events = server.get(f"{router}/events?limit=1000").json()["events"]
-    changed = [one["body"] for one in events if one["kind"] == "tenant"]
+    changed = [one["body"] for one in events if one["kind"] == "key"]
     assert changed[-1]["limits"] == [{**OWN, "scope": "tenant"}]
     again = server.put(path, json={"limits": []})
     assert (again.json()["windows"][0]["bound"], again.json()["windows"][0]["own"]) == (7.0, False)
@@ -111,13 +111,13 @@ def test_a_tenant_may_have_any_printable_name(
         remote = client.router(router.rpartition("/")[2])
         made = remote.decide(tenant=tenant)
         view = remote.tenant(tenant)
-    assert (made.tenant, view.tenant, view.windows[0].spent) == (tenant, tenant, 3.0)
+    assert (made.keys["tenant"], view.tenant, view.windows[0].spent) == (tenant, tenant, 3.0)
     path = f"{router}/tenants/{quote_segment(tenant)}"
     assert server.get(path).json()["windows"][0]["requests"] == 1
 
 
 def test_names_that_look_alike_are_one_tenant(server: ServerClient, router: str) -> None:
-    assert server.decide(router, tenant="cafe\u0301")["tenant"] == "caf\u00e9"
+    assert server.decide(router, tenant="cafe\u0301")["keys"] == {"tenant": "caf\u00e9"}
     batch = {"decisions": [{"tenant": "cafe\u0301"}, {"tenant": "caf\u00e9"}]}
     server.post(f"{router}/decisions:batch", json=batch)
     assert read_tenant(server, router, "cafe\u0301")["requests"] == 2, "the third was refused"
@@ -216,7 +216,7 @@ def test_clients_decide_for_tenants(server: ServerClient) -> None:
     with Client(str(server.base_url), retries=0) as client:
         remote = client.router(name)
         assert remote.set_tenant("ann", [own]).windows[0].bound == 4.0
-        assert remote.decide(tenant="ann").tenant == "ann"
+        assert remote.decide(tenant="ann").keys == {"tenant": "ann"}
         with pytest.raises(BudgetSpent, match=r"for tenant 'ann'.* UTC$") as caught:
             remote.decide(tenant="ann")
         (window,) = remote.tenant("ann")
@@ -245,7 +245,7 @@ def test_clients_decide_for_tenants(server: ServerClient) -> None:
             assert caught.value.resets_at == (await remote.tenant("poor")).windows[0].ends
             made = await remote.decide(tenant="bob")
             await remote.set_tenant("bob", [own])
-            return made.tenant, (await remote.tenant("bob")).windows[0].bound
+            return made.keys["tenant"], (await remote.tenant("bob")).windows[0].bound
 
     assert asyncio.run(ask()) == ("bob", 4.0)
 
@@ -298,7 +298,7 @@ def test_commands_about_tenants_travel_between_servers() -> None:
         SetTenant("triage", "acme/eu", (own,), by="k"),
         GetTenant("triage", "acme"),
         ListTenants("triage", "acme", 7),
-        MakeDecision("triage", "icu", tenant="acme"),
+        MakeDecision("triage", "icu", keys={"tenant": "acme"}),
     ):
         assert peers.decode_command(peers.encode_command(command)) == command
     end = now_us() + 3_000_000

@@ -12,7 +12,7 @@ from bylot.environments import Traffic
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, ProblemError
 from bylot.eventlog.commands import SetTenant
 from bylot.limits.binding import is_possible
-from bylot.limits.tenants import FIRST_SLOTS
+from bylot.limits.keys import FIRST_SLOTS
 from bylot.problem.calendar import Calendar, find_window
 from logged_aggregate import LoggedRouter, decode_decision
 from test_calendar_limits import COSTS, EXPERTS, MEANS, PARTNER, ZONE
@@ -132,10 +132,10 @@ def test_tenants_are_archived_and_their_slots_used_again() -> None:
     for n in range(30 * FIRST_SLOTS):
         clock.at = START + n * DAY_US // 40
         router.decide(tenant=f"t{n}")
-    known = router.core.get_tenants()
-    assert len(known.names) <= 4 * FIRST_SLOTS, "about 80 are of the last two days"
-    assert len(known.slots) + len(known.free) == len(known.names)
-    assert "t5" not in known.slots
+    known = router.core.get_keyed()
+    assert len(known.keys) <= 4 * FIRST_SLOTS, "about 80 are of the last two days"
+    assert len(known.slots) + len(known.free) == len(known.keys)
+    assert ("tenant", "t5") not in known.slots
     assert router.tenant("t5")[0].bound == 7.0, "an own bound outlasts the ledger"
     clock.at += 1
     router.decide(tenant="t5")
@@ -256,7 +256,7 @@ def test_a_refused_request_leaves_no_trace_not_even_of_a_new_tenant() -> None:
     with pytest.raises(BudgetSpent, match="for tenant 'new'"):
         logged.decide(at, tenant="new")
     assert logged.aggregate.fingerprint() == before
-    logged.aggregate.core.get_tenants().set_bounds("new", (PER_DAY.at(50.0),))
+    logged.aggregate.core.get_keyed().set_bounds(("tenant", "new"), (PER_DAY.at(50.0),))
     logged.decide(at, tenant="new")
 
 
@@ -282,13 +282,13 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
         at += int(rng.choice([60, 1_800, 20_000, 100_000], p=[0.6, 0.3, 0.08, 0.02])) * 1_000_000
         what, core = rng.random(), logged.aggregate.core
         if what < 0.8:
-            tenant = f"t{int(rng.integers(6))}" if core.tenants else None
+            tenant = f"t{int(rng.integers(6))}" if core.keyed else None
             try:
                 seq = logged.decide(at, defer=what < 0.1, tenant=tenant)
             except BudgetSpent:
                 continue
             made = decode_decision(logged.log[seq])
-            assert made.tenant == tenant
+            assert made.keys.get("tenant") == tenant
             paid[seq] = tenant or "", at, made.spend["usd"]
             if what < 0.1 and rng.random() < 0.7:
                 logged.append(logged.aggregate.cancel(at, seq))
@@ -297,8 +297,8 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
                 cost = float(made.spend["usd"] * rng.uniform(0.2, 1.0))
                 logged.reward(seq, 0.5, at, spend={"usd": cost})
                 paid[seq] = tenant or "", at, cost
-        elif what < 0.84 and core.tenants:
-            limits = tuple(core.tenants.limits.values())[:1]
+        elif what < 0.84 and core.keyed:
+            limits = tuple(core.keyed.limits.values())[:1]
             own = () if what < 0.81 else tuple(one.at(30.0) for one in limits)
             command = SetTenant("triage", "t1", own)
             logged.append(logged.aggregate.set_tenant(at, command))
@@ -312,7 +312,7 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
         assert core.policy.is_valid_state(core.rule, core.state)
         assert is_possible(core.limits)
         for tenant in (f"t{n}" for n in range(6)):
-            for now in core.measure_tenant(tenant, at) if core.tenants else ():
+            for now in core.measure_key("tenant", tenant, at) if core.keyed else ():
                 since = max(now.starts, edited)
                 least, most = (
                     sum(cost for whose, when, cost in paid.values() if whose == tenant and when > x)

@@ -7,9 +7,9 @@ import pytest
 
 from bylot import Problem, Router, at_least, at_most, share
 from bylot.errors import BudgetSpent
+from bylot.limits.keys import TenantsSummary, TenantUse
 from bylot.limits.report import LimitInPeriod
 from bylot.limits.status import LimitStatus
-from bylot.limits.tenants import TenantsSummary, TenantUse
 from bylot.limits.verdict import (
     BROKEN_VERDICTS,
     PeriodPosition,
@@ -226,7 +226,7 @@ def judge_summary(
     used = tuple(TenantUse(*one) for one in top)
     total = sum(one.spent for one in used)
     numbers = {"active": len(used), "spent": 0, "outside": 0} | counts
-    summary = TenantsSummary(per="month", starts=0, ends=1, total=total, top=used, **numbers)
+    summary = TenantsSummary(per="month", starts=0, ends=1, total=total, top=used, scope="tenant", **numbers)
     verdict = judge_tenants(limit, summary, missed)
     return verdict.name, verdict.sentence
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from bylot import errors
-from bylot.limits.tenants import TenantWindow
+from bylot.limits.keys import TenantWindow
 from bylot.policies.validation import FeedbackKind
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision
@@ -126,7 +126,7 @@ class EditRouterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     max_contexts: ContextCount | UnsetType = UNSET
 
 
-class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class DecisionRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A decision to make.
 
     available: the experts that are available now, all if omitted; key: idempotency key, also

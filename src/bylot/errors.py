@@ -173,7 +173,15 @@ class DecisionError(BylotError, ValueError):
 
 
 class TenantError(DecisionError, PolicyError):
-    """A request names no tenant, or one without limits for it; or it has no bound of its own."""
+    """A request names no tenant, or one without limits for it; or it has no bound of its own.
+
+    Attributes
+    ----------
+    field : str, optional
+        Of a request that names no key: the scope that it has to name one of, such as "tenant".
+    """
+
+    field: str | None = None
 
 
 class TooManyContexts(DecisionError):

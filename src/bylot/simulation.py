@@ -18,7 +18,6 @@ from bylot.environments.call_costs import (
 )
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
-from bylot.limits.ledger import EVERYBODY
 from bylot.limits.request import Ticket, admit, find_spent, note_refused, open_request
 from bylot.limits.windows import check_times
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
@@ -221,7 +220,7 @@ def play_rounds(
                 return n
             numbers[t] = number
         key: Any = LoopKey(seed, number, draws_at + t * draws_row, q_at + t * q_row)
-        view = open_request(limits, context, EVERYBODY, 0, at, everyone)
+        view = open_request(limits, context, at, everyone)
         ticket = admit(limits, view, propose(rule, state, view, key), number)
         note_played(rule, state, view, ticket)
         rewards[t] = sum_max(values[n], ticket.draws)

@@ -98,7 +98,7 @@ def measure_archive() -> dict[str, Any]:
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    slots = len(player.router.core.get_tenants().names)
+    slots = len(player.router.core.get_keyed().keys)
     return {"bytes_at_half": sizes[0], "bytes_at_end": sizes[1], "slots_at_end": slots}
 
 

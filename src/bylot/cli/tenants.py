@@ -10,7 +10,7 @@ from bylot.errors import AccessDenied, ProblemError
 
 if TYPE_CHECKING:
     from bylot.client import RemoteRouter
-    from bylot.limits.tenants import TenantWindow
+    from bylot.limits.keys import TenantWindow
 
 
 def add(kinds: Any) -> None:
@@ -56,7 +56,7 @@ def run_tenant(given: argparse.Namespace) -> None:
 
 
 def run_tenants(given: argparse.Namespace) -> None:
-    from bylot.limits.tenants import format_tenant
+    from bylot.limits.keys import format_tenant
 
     with connect_client(given) as client:
         router = client.router(given.name)

@@ -22,7 +22,7 @@ from bylot.errors import (
 from bylot.policies.registry import describe_smaller_panels
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
-from bylot.problem.limits import check_limit_list
+from bylot.problem.limits import KeyArguments, check_limit_list
 from bylot.router import persistence
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision, Receipt
@@ -209,7 +209,7 @@ class RouterCalls:
         *,
         key: str | None = None,
         defer: bool = False,
-        tenant: str | None = None,
+        **names: Unpack[KeyArguments],
     ) -> HttpCall[Decision]:
         """Draw a panel for one request.
 
@@ -223,8 +223,9 @@ class RouterCalls:
             Idempotency key: the same key returns the same decision.
         defer : bool
             The decision may be cancelled; it waits for its reward once it is activated.
-        tenant : str, optional
-            Whose limits with scope='tenant' count the request too; needed if there are any.
+        **names
+            Whose limits count the request too: ``tenant="acme"`` is needed if there are limits with
+            scope='tenant', and not allowed if there are none.
 
         Returns
         -------
@@ -240,9 +241,8 @@ class RouterCalls:
         if available is not None and not isinstance(available, str):  # the server rejects a str
             available = tuple(available)
         key = key or uuid4().hex  # sent again after a lost response, it returns the same decision
-        names: Any = available
-        request = decision_to_data(api.DecisionRequest(context, names, key, defer, tenant))
-        body = encode_body(request, DecisionError)
+        asked: Any = available
+        body = encode_body(api.DecisionRequest(context, asked, key, defer, **names), DecisionError)
         return HttpCall("POST", f"{self.path}/decisions", read_decision, body, DecisionError)
 
     def reward(
@@ -302,9 +302,7 @@ class RouterCalls:
         self, items: Iterable[api.DecisionRequest]
     ) -> HttpCall[list[Decision | BylotError]]:
         """Make several decisions at once; returns a decision or an error for each."""
-        keyed = [
-            decision_to_data(structs.replace(one, key=one.key or uuid4().hex)) for one in items
-        ]
+        keyed = [structs.replace(item, key=item.key or uuid4().hex) for item in items]
         return HttpCall(
             "POST",
             f"{self.path}/decisions:batch",
@@ -461,14 +459,6 @@ class RouterCalls:
     def list_events(self, after: int, limit: int = PAGE_ITEMS) -> HttpCall[api.EventList]:
         """A page of the event log."""
         return HttpCall("GET", f"{self.path}/events?after={after}&limit={limit}", read_events)
-
-
-def decision_to_data(request: api.DecisionRequest) -> dict[str, Any]:
-    """A request as data; without a tenant, as servers before tenants accept it."""
-    data = structs.asdict(request)
-    if request.tenant is None:
-        del data["tenant"]
-    return data
 
 
 def quote_segment(text: str) -> str:

@@ -162,15 +162,14 @@ class RouterAggregate:
         if context not in core.contexts:
             commands.check_storable_text("context", context)
         commands.check_storable_text("key", command.key)
-        commands.check_storable_text("tenant", command.tenant)
+        for scope, name in command.keys.items():
+            commands.check_storable_text(scope, name)
         refused, tables = tuple(self.refused.items()) if self.refused else (), None
         if replayed is not None:
             refused, tables = replayed.refused, replayed.tables
         else:
             self.check_budgets(now, mask, command)
-        booked = core.decide(
-            context, mask, now, tenant=command.tenant, refused=refused, tables=tables
-        )
+        booked = core.decide(context, mask, now, keys=command.keys, refused=refused, tables=tables)
         body = history.body_from_ticket(booked, core, self.config.version, command, refused)
         if refused:
             self.refused.clear()
@@ -205,7 +204,7 @@ class RouterAggregate:
     def check_budgets(self, now: int, available: Bools, command: commands.MakeDecision) -> None:
         """Refuse a request, and count it by the hour, if a budget leaves no panel."""
         try:
-            self.core.check_budgets(now, available, command.context, command.tenant)
+            self.core.check_budgets(now, available, command.context, command.keys)
         except errors.BudgetSpent:
             hour = now - now % FULL_HOUR_US
             self.refused[hour] = self.refused.get(hour, 0) + 1
@@ -530,9 +529,10 @@ class RouterAggregate:
     def set_tenant(self, at: int, command: commands.SetTenant) -> Event:
         """Give a tenant bounds of its own."""
         commands.check_storable_text("tenant", command.tenant)
-        self.core.get_tenants().set_bounds(command.tenant, command.limits)
+        key = "tenant", command.tenant
+        self.core.get_keyed().set_bounds(key, command.limits)
         limits = tuple(limit.to_data() for limit in command.limits)
-        return self.append(at, events.TenantChanged(command.tenant, limits, by=command.by))
+        return self.append(at, events.KeyChanged(*key, limits, by=command.by))
 
     def append(
         self, at: int, body: events.EventBody, of: int | None = None, key: str | None = None
@@ -601,7 +601,7 @@ class RouterAggregate:
         at, of, body = event.at, event.of, BODY_DECODERS[event.kind](event.body)
         match body:
             case DecisionMade():
-                inputs = body.context, body.available, event.key, body.defer, body.tenant
+                inputs = body.context, body.available, event.key, body.defer, body.keys
                 command = commands.MakeDecision(self.name, *inputs, by=body.by, holder=body.holder)
                 return self.decide(at, command, replayed=body)
             case events.DecisionClosed():
@@ -609,9 +609,9 @@ class RouterAggregate:
             case events.ConfigChanged():
                 edit = commands.EditRouter(self.name, body.config, by=body.by)
                 return self.edit(at, edit, replayed=body)
-            case events.TenantChanged():
+            case events.KeyChanged():
                 limits = tuple(Limit.from_data(one) for one in body.limits)
-                changed = commands.SetTenant(self.name, body.tenant, limits, by=body.by)
+                changed = commands.SetTenant(self.name, body.key, limits, by=body.by)
                 return self.set_tenant(at, changed)
             case events.SegmentSealed():
                 return self.seal_segment()[1]

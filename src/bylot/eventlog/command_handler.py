@@ -291,15 +291,16 @@ class CommandHandler:
     def list_tenants(self, command: commands.ListTenants) -> TenantList:
         """Tenants after a name: those with bounds of their own or a ledger."""
         router = self.repository.get(command.name, self.at)
-        known = router.core.get_tenants()
-        names = (name for name in {*known.slots, *known.own} if name > command.after)
+        known = router.core.get_keyed()
+        keys = {*known.slots, *known.own}
+        names = (name for scope, name in keys if scope == "tenant" and name > command.after)
         found = heapq.nsmallest(command.limit + 1, names)
         views = tuple(self.view_tenant(router, name) for name in found[: command.limit])
         return TenantList(views, views[-1].tenant if len(found) > command.limit else None)
 
     def view_tenant(self, router: RouterAggregate, tenant: str) -> TenantView:
         """A tenant of a router."""
-        windows = router.core.measure_tenant(tenant, router.local_time(self.at))
+        windows = router.core.measure_key("tenant", tenant, router.local_time(self.at))
         return TenantView(router=router.name, tenant=tenant, windows=tuple(windows))
 
     def find_decision(self, id: str) -> tuple[RouterAggregate, int]:
@@ -370,7 +371,7 @@ OWN_TRANSACTION_COMMANDS = (commands.CreateRouter, commands.DeleteRouter)
 def check_same_request(before: Event, command: commands.MakeDecision) -> None:
     """A key stands for one request: the decision made under it must be of the same."""
     body = BODY_DECODERS["decided"](before.body)
-    was = body.context, body.available, body.defer, body.tenant
-    if was != (command.context, command.available, command.defer, command.tenant):
+    was = body.context, body.available, body.defer, body.keys
+    if was != (command.context, command.available, command.defer, command.keys):
         what = f"key {command.key!r} was used for another request to router {command.name!r}"
         raise errors.IdempotencyKeyReused(what, remedy="use a new key for each request")

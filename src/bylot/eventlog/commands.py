@@ -8,6 +8,7 @@ from msgspec import Struct
 from bylot.api import NAME_CHARS, NAME_PATTERN
 from bylot.errors import DecisionError, StoreError
 from bylot.eventlog.config_validation import PreparedConfig
+from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.problem import Limit
 from bylot.router.config import RouterConfig
 from bylot.router.feedback import SpendReport
@@ -82,7 +83,7 @@ class MakeDecision(RouterCommand, frozen=True):
     available: tuple[str, ...] | None = None
     key: str | None = None
     defer: bool = False
-    tenant: str | None = None
+    keys: KeyNames = NO_KEYS
 
 
 class SetTenant(RouterCommand, frozen=True):

@@ -57,10 +57,11 @@ class ConfigChanged(ConfigRecorded, frozen=True):
     tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
 
 
-class TenantChanged(EventBody, frozen=True):
-    """A tenant has bounds of its own from here on; without limits, those of all apply again."""
+class KeyChanged(EventBody, frozen=True):
+    """A key has bounds of its own from here on; without limits, those of all apply again."""
 
-    tenant: str
+    scope: str
+    key: str
     limits: tuple[dict[str, Any], ...]
 
 
@@ -99,7 +100,7 @@ class DecisionMade(EventBody, frozen=True, omit_defaults=True):
     expected: dict[str, float]  # before the draw
     refused: tuple[tuple[int, int], ...] = ()  # requests since the last decision: hour, how many
     tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
-    tenant: str | None = None  # whose limits count it too
+    keys: dict[str, str] = {}  # whose limits count it too, by scope
     held: dict[str, float] = {}  # by cost: reserved beyond `spend` until that cost is reported
     holder: str | None = None  # the part of the server that made it, uses it and will settle it
 
@@ -157,7 +158,7 @@ EVENT_BODIES: Mapping[str, type[EventBody]] = {
     "cancelled": DecisionCancelled,
     "closed": DecisionClosed,
     "edited": ConfigChanged,
-    "tenant": TenantChanged,
+    "key": KeyChanged,
     "sealed": SegmentSealed,
 }
 EVENT_KINDS = {body: kind for kind, body in EVENT_BODIES.items()}

@@ -55,7 +55,7 @@ def body_from_ticket(
         expected=dict(zip(names, expected, strict=True)),
         refused=tuple(refused),
         tables=read_tables(core),
-        tenant=command.tenant,
+        keys=dict(command.keys),
         held=booked.held,
         holder=command.holder,
         by=command.by,
@@ -64,7 +64,7 @@ def body_from_ticket(
 
 def labels_from_body(body: DecisionMade) -> RequestLabels:
     """The labels of the request that a decision was made for."""
-    return RequestLabels(body.context, body.tenant)
+    return RequestLabels(body.context, body.keys)
 
 
 def read_tables(core: RouterCore) -> tuple[tuple[int, ...], ...] | None:
@@ -180,7 +180,7 @@ def decision_from_body(
         inclusion=None if p is None else dict(zip(draws, p, strict=True)),
         propensity=made.propensity,
         replaced=made.replaced,
-        tenant=made.tenant,
+        keys=made.keys,
         router=router,
         version=version,
         at=at,

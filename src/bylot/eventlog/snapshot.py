@@ -26,7 +26,7 @@ from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
 from bylot.store import Snapshot, Store
 
-SNAPSHOT_VERSION = 9
+SNAPSHOT_VERSION = 10
 MAX_STATE_BYTES = 2**32 - 1  # of an array in MessagePack
 SNAPSHOT_PART_BYTES = 16_000_000
 

@@ -18,6 +18,7 @@ from bylot.gateway.gateway import RouterGateway, log
 from bylot.gateway.judge import Judge
 from bylot.gateway.settlement import HOLDER, RouterFacts, compute_spend, make_report
 from bylot.gateway.upstream import CALLER_STATUSES, ChatBody
+from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.router.decision import Decision
 
 MAX_REASON_CHARS = 200  # of a scorer that failed
@@ -42,10 +43,10 @@ class ChatRun:
         request: ChatRequest,
         context: str | None,
         by: str | None,
-        tenant: str | None = None,
+        keys: KeyNames = NO_KEYS,
     ) -> None:
         self.route, self.request, self.context, self.by = route, request, context, by
-        self.tenant = tenant
+        self.keys = keys
         self.entry, self.port = route.entry, route.gateway.port
         allowed = {
             name: value for name, value in request.body.items() if name in self.entry.pass_fields
@@ -115,7 +116,7 @@ class ChatRun:
 
     async def decide_on_disk(self, available: list[str] | None) -> tuple[Decision, RouterFacts]:
         """A decision, and what is known of the router at its version or a later one."""
-        given = self.route.router, available, self.by, self.tenant
+        given = self.route.router, available, self.by, self.keys
         try:
             decision = await self.port.decide(self.context, *given)
         except TooManyContexts as error:

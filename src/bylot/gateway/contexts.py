@@ -1,4 +1,4 @@
-"""The context of a chat request: as the caller names it, or the cluster of its prompt; its tenant.
+"""The context of a chat request: as the caller names it, or the cluster of its prompt; its keys.
 
 Clusters are fitted once, on the first prompts, and never change afterwards: what a router learns
 about `cluster-07` stays about the same prompts. Until then these requests have no context. Of the
@@ -10,7 +10,7 @@ import threading
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -19,14 +19,12 @@ from bylot.api import MAX_TEXT_CHARS
 from bylot.errors import BylotError, DecisionError, TenantError
 from bylot.gateway.entry_settings import read_entry_settings
 from bylot.gateway.text_clusters import MAX_CLUSTERS, TextClusters, TextModel, load_text_model
+from bylot.limits.keys import list_given_keys
 from bylot.numerics.jit import Floats
+from bylot.problem.limits import SCOPE_NAMES
 
-LabelKind = Literal["context", "tenant"]
-LABEL_HEADERS: Mapping[LabelKind, str] = {
-    "context": "x-bylot-context",
-    "tenant": "x-bylot-tenant",
-}
-LABEL_FIELDS: Mapping[LabelKind, str] = {"context": "bylot_context", "tenant": "bylot_tenant"}
+LABEL_HEADERS = {kind: f"x-bylot-{kind}" for kind in ("context", *SCOPE_NAMES)}
+LABEL_FIELDS = {kind: f"bylot_{kind}" for kind in LABEL_HEADERS}
 """Of the metadata of a request."""
 PROMPTS_PER_CLUSTER = 4  # at least, to fit
 
@@ -149,13 +147,17 @@ def find_cluster_file(folder: Path | None, router: str) -> Path | None:
     return None if folder is None else folder / f"{router}.clusters.json"
 
 
-def find_tenant(header: str | bytes | None, body: Mapping[str, Any]) -> str | None:
-    """The tenant of a request: of its header, else of its metadata; None: it names none."""
-    return read_header_label("tenant", header) or read_field_label("tenant", body)
+def find_keys(headers: Mapping[bytes, bytes], body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the keys of a request by scope, from its headers, else from its metadata."""
+    found = {}
+    for scope in SCOPE_NAMES:
+        header = headers.get(LABEL_HEADERS[scope].encode())
+        found[scope] = read_header_label(scope, header) or read_field_label(scope, body)
+    return list_given_keys(found)
 
 
-def read_header_label(kind: LabelKind, header: str | bytes | None) -> str | None:
-    """The context or the tenant in a header; bytes are UTF-8."""
+def read_header_label(kind: str, header: str | bytes | None) -> str | None:
+    """Return the context or the key in a header; bytes are UTF-8."""
     place = LABEL_HEADERS[kind]
     if isinstance(header, bytes):
         try:
@@ -165,15 +167,15 @@ def read_header_label(kind: LabelKind, header: str | bytes | None) -> str | None
     return check_label(kind, place, header) if header else None
 
 
-def read_field_label(kind: LabelKind, body: Mapping[str, Any]) -> str | None:
-    """The context or the tenant in the metadata of a request."""
+def read_field_label(kind: str, body: Mapping[str, Any]) -> str | None:
+    """Return the context or the key in the metadata of a request."""
     metadata, field = body.get("metadata"), LABEL_FIELDS[kind]
     found = metadata.get(field) if isinstance(metadata, Mapping) else None
     return None if found in (None, "") else check_label(kind, f"metadata.{field}", found)
 
 
-def check_label(kind: LabelKind, place: str, value: Any) -> str:
-    """A context or a tenant in NFC, so that texts that look alike are one."""
+def check_label(kind: str, place: str, value: Any) -> str:
+    """Return a context or a key in NFC, so that texts that look alike are one."""
     if not isinstance(value, str):
         raise label_error(kind, place, value)
     text = unicodedata.normalize("NFC", value)
@@ -182,11 +184,11 @@ def check_label(kind: LabelKind, place: str, value: Any) -> str:
     return text
 
 
-def label_error(kind: LabelKind, place: str, value: Any) -> DecisionError:
+def label_error(kind: str, place: str, value: Any) -> DecisionError:
     """The error about a value that is no label."""
     got = value[:MAX_TEXT_CHARS] if isinstance(value, str | bytes) else value
     expected = f"1 to {MAX_TEXT_CHARS} printable characters"
-    error = TenantError if kind == "tenant" else DecisionError
+    error = TenantError if kind in SCOPE_NAMES else DecisionError
     return error(f"{kind} in {place}", got=got, expected=expected)
 
 

@@ -24,6 +24,7 @@ from bylot.gateway.member_stats import MemberStats, MemberView, StatsTable
 from bylot.gateway.scoring import make_scorer
 from bylot.gateway.settlement import RouterFacts
 from bylot.gateway.upstream import UpstreamClient
+from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.router.decision import Decision
 from bylot.router.state import PanelHealth, RecentCounts
 
@@ -54,7 +55,7 @@ class RouterPort(Protocol):
         router: str,
         available: list[str] | None,
         by: str | None,
-        tenant: str | None = None,
+        keys: KeyNames = NO_KEYS,
     ) -> Decision:
         """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         ...

@@ -14,10 +14,12 @@ from bylot.limits.costs import (
     MIN_COST_SCALE,
 )
 from bylot.limits.forecast import make_hours
+from bylot.limits.ledger import EVERYBODY
 from bylot.limits.pacing import compute_cheapest_panel, compute_kappa
 from bylot.limits.records import (
     CLOCK,
     HOUR,
+    KEY,
     LEARNED,
     LEDGER,
     NO_AMOUNT,
@@ -47,6 +49,7 @@ from bylot.limits.schedule import (
 from bylot.limits.windows import HISTORY_HOURS, TABLE_EDGES
 from bylot.numerics.jit import Bools, Floats
 from bylot.problem import Limit, Problem
+from bylot.problem.limits import SCOPE_NAMES
 from bylot.problem.window_bounds import DAYS_PER_WINDOW, find_least_costs, mark_totals
 
 DEFAULT_PERIOD_ROUNDS = 5_000  # without a horizon and a period of the problem
@@ -151,8 +154,12 @@ def make_rows(problem: Problem, rows: ConstraintRows, certain: Bools) -> Records
         row = records[j]
         row["length"] = US_PER_DAY * DAYS_PER_WINDOW.get(limit.per or "", 0.0)
         row["window"] = -1 if limit.calendar is None else calendars.index(limit.calendar)
-        row["column"] = columns if limit.scope else -1
-        columns += limit.scope is not None
+        if limit.scope is None:
+            row["column"] = -1
+        else:
+            row["scope"] = SCOPE_NAMES.index(limit.scope)
+            row["column"] = columns
+            columns += 1
         row["inner"] = find_inner_limit(limits, j)
         row["total"] = limit.is_total
         row["planned"] = limit.per is None and not limit.where
@@ -316,10 +323,17 @@ def make_ledgers(count: int) -> Records:
     return ledgers
 
 
+def make_keys() -> Records:
+    """Return the keys of a request that names none."""
+    keys = np.zeros(len(SCOPE_NAMES), KEY)
+    keys["slot"] = EVERYBODY
+    return keys
+
+
 def start_limits(rule: LimitRule, contexts: int) -> LimitState:
     """Return the state before the first request: no window has begun, and nothing was spent.
 
-    `Tenants.join` adds the ledgers of tenants.
+    `KeyLedgers.join` adds the ledgers of keys.
     """
     d, K = rule.A.shape
     calendars = int(rule.rows["window"].max(initial=-1)) + 1
@@ -343,6 +357,7 @@ def start_limits(rule: LimitRule, contexts: int) -> LimitState:
     clock["local_hour"] = clock["first_hour"] = -1
     return LimitState(
         ledgers=make_ledgers(2 * d),
+        keys=make_keys(),
         place=np.arange(d),
         counts=np.ones((contexts if rule.rows["filtered"].any() else 0, d), np.bool_),
         learned=learned,

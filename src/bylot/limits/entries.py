@@ -45,10 +45,10 @@ def takes(*others: Any) -> Callable[[Callable[..., Any]], Entry]:
     return lambda function: Entry(function, others)
 
 
-@takes(BOOLS, INT)
-def find_places(limits: Limits, counted: Bools, slot: int) -> None:
+@takes(BOOLS)
+def find_places(limits: Limits, counted: Bools) -> None:
     """Find the ledgers of a request (`ledger.find_places`)."""
-    ledger.find_places(limits, counted, slot)
+    ledger.find_places(limits, counted)
 
 
 @takes(INT, BOOLS)
@@ -98,7 +98,7 @@ def exchange_call(limits: Limits, t: int, failed: int, added: int, more: Floats)
 
 
 def compile_for_requests(limits: Limits) -> None:
-    """Compile what requests call under limits of windows, tenants or contexts, so that none waits
+    """Compile what requests call under limits of windows, keys or contexts, so that none waits
     for it.
     """
     for entry in (find_places, find_spent, note_refused):

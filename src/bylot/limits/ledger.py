@@ -1,7 +1,7 @@
 """Ledgers: what was spent under each limit in its current window, and when windows end.
 
-A limit has one ledger for everybody, or one for each tenant. `place` says which of them a request
-is booked in. A request that some limit does not count has no place there.
+A limit has one ledger for everybody, or one for each key, as for each tenant. `place` says which of
+them a request is booked in. A request that some limit does not count has no place there.
 """
 
 import numpy as np
@@ -22,23 +22,24 @@ from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_scalar
 from bylot.numerics.sampling import is_first_draw
 
-EVERYBODY = -2  # the slot of requests that name no tenant
-ARCHIVED = -1  # the slot of a tenant whose ledgers are gone
-UNKNOWN = -3  # the slot of a tenant that has none yet, whose rows are read from empty ledgers
-PRIOR_REQUESTS = 1.0  # that the mean of all tenants counts as in the share of one
+EVERYBODY = -2  # the slot of requests that name no key
+ARCHIVED = -1  # the slot of a key whose ledgers are gone
+UNKNOWN = -3  # the slot of a key that has none yet, whose rows are read from empty ledgers
+PRIOR_REQUESTS = 1.0  # that the mean of all keys counts as in the share of one
 BEFORE_WEIGHT = 0.5  # of requests in the window before
 PANELS_IN_USE = 1_000.0  # the last ones, of which the dearest is known
 
 
 @jit
-def find_places(limits: Limits, counted: Bools, slot: int) -> None:
-    """Write the ledger of each limit for a request of a tenant.
+def find_places(limits: Limits, counted: Bools) -> None:
+    """Write the ledger of each limit for a request with the keys in `limits.keys`.
 
     counted: (d,) the limits that count the request; empty: all do
     """
     d = limits.rows.size
     for j in range(d):
         column = limits.rows[j].column
+        slot = limits.keys[limits.rows[j].scope].slot
         if counted.size > 0 and not counted[j]:
             limits.place[j] = -1
         elif column < 0 or slot == EVERYBODY:
@@ -190,12 +191,12 @@ def close_window(limits: Limits, j: int, place: int) -> None:
 
 
 @jit
-def begin_tenant_windows(limits: Limits, tenants: int) -> None:
-    """Begin new windows of the tenant of this request where its last ones are over, and compute
-    what share of all requests it has.
+def begin_key_windows(limits: Limits) -> None:
+    """Begin new windows of the keys of this request where their last ones are over, and compute
+    what share of all requests they have.
 
-    With r requests of the tenant and R of all in this window, and r', R' in the one before, the
-    share is (r + r'/2 + 1) / (R + R'/2 + tenants): at first that of an average tenant.
+    With r requests of a key and R of all in this window, r', R' in the one before, and n keys, the
+    share is (r + r'/2 + 1) / (R + R'/2 + n): at first that of an average key.
     """
     d = limits.rows.size
     for j in range(d):
@@ -212,13 +213,14 @@ def begin_tenant_windows(limits: Limits, tenants: int) -> None:
         before = ledger.requests_before if ledger.start_before == window.previous else 0
         seen = ledger.requests + BEFORE_WEIGHT * before + PRIOR_REQUESTS
         all_seen = window.requests + BEFORE_WEIGHT * window.requests_before
-        ledger.share = min(seen / (all_seen + PRIOR_REQUESTS * tenants), 1.0)
+        known = limits.keys[limits.rows[j].scope].known
+        ledger.share = min(seen / (all_seen + PRIOR_REQUESTS * known), 1.0)
 
 
 @jit_embedded
 def wait_for_bill(limits: Limits, j: int, members: Ints) -> float:
     """Wait for the bill of a panel in row j, and return what it may cost more than declared. Calls
-    of each expert are not counted for single tenants.
+    of each expert are not counted for single keys.
     """
     held = 0.0
     for place in range(members.size):

@@ -125,7 +125,7 @@ def list_pairs(change: ProblemChange) -> list[tuple[int, int]]:
 def keep_reserves(change: ProblemChange, old: LimitState, new: LimitState) -> None:
     """Keep the reserves of decisions without a report, which no edit changes.
 
-    That of a new window is computed by `begin_windows`; those of tenants are in their ledgers.
+    That of a new window is computed by `begin_windows`; those of keys are in their ledgers.
     A new limit in periods, or the first largest costs of a limit, count all calls that are out.
     """
     units = compute_row_units(change.old)

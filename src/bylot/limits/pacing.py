@@ -68,9 +68,9 @@ def fill_paced_bounds(limits: Limits) -> None:
 
 
 @jit_apart
-def fill_tenant_bounds(limits: Limits) -> None:
-    """Write the bounds in force of the limits for each tenant, for the tenant of this request."""
-    known = np.zeros(limits.rows.size)  # of other limits: nothing, as none is inside a tenant's
+def fill_key_bounds(limits: Limits) -> None:
+    """Write the bounds in force of the limits for each key, for the keys of this request."""
+    known = np.zeros(limits.rows.size)  # of other limits: nothing, as none is inside that of a key
     for j in range(known.size):
         if limits.rows[j].column >= 0:
             known[j] = compute_known_cost(limits, j)
@@ -82,7 +82,7 @@ def fill_tenant_bounds(limits: Limits) -> None:
 def compute_known_cost(limits: Limits, j: int) -> float:
     """Return what was spent under a limit, what open calls are expected to cost, and a reserve.
 
-    Calls of single tenants are not counted by expert, so they count at their largest costs.
+    Calls of single keys are not counted by expert, so they count at their largest costs.
     """
     row = limits.rows[j]
     ledger = get_ledger(limits, j)

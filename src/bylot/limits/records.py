@@ -27,7 +27,8 @@ ROW = np.dtype(
         ("cheapest", F8),  # what a panel costs at least
         ("length", F8),  # microseconds of an average window
         ("window", I8),  # place among the calendars; -1: none
-        ("column", I8),  # place among the rows that have a ledger for each tenant; -1: none
+        ("scope", I8),  # whose ledger it is: place among the scopes
+        ("column", I8),  # place among the rows that have a ledger for each key; -1: none
         ("inner", I8),  # the total on the same cost in shorter windows; -1: none
         ("total", B1),  # is the bound for the sum of a window?
         ("planned", B1),  # is the number of requests to come known? Then the schedule covers them
@@ -49,7 +50,7 @@ LEDGER = np.dtype(
         ("amount", F8),  # what this window may cost, of a total; NO_AMOUNT: as the row says
         ("share", F8),  # of all requests that count here
         ("to_come", F8),  # requests of this window that will count, the next one included
-        ("start", I8),  # of the window in microseconds, of a tenant's ledger; 0: there was none
+        ("start", I8),  # of the window in microseconds, of the ledger of a key; 0: there was none
         ("start_before", I8),
         ("requests", I8),  # of this window
         ("requests_before", I8),
@@ -58,7 +59,12 @@ LEDGER = np.dtype(
     ],
     align=True,
 )
-"""What was spent under one limit in its current window, by everybody or by one tenant."""
+"""What was spent under one limit in its current window, by everybody or by one key.
+
+A key is the name of one tenant, or of whatever else limits are for each of."""
+
+KEY = np.dtype([("slot", I8), ("known", I8)], align=True)
+"""The key of a request in one scope: where its ledgers are, and how many keys there are."""
 
 LEARNED = np.dtype(
     [
@@ -156,7 +162,7 @@ class LimitRule(NamedTuple):
     period: int
     high: float  # factor by which bounds in force may exceed limits; 0: bounds do not move
     margin: float  # of Slater; half of it is kept, so that rows stay feasible
-    columns: int  # rows that have a ledger for each tenant
+    columns: int  # rows that have a ledger for each key
     paced: int  # requests after which bounds in force are set again; 0: never
     traffic: float  # requests per day that are expected at first; 0: unknown
 
@@ -164,7 +170,8 @@ class LimitRule(NamedTuple):
 class LimitState(NamedTuple):
     """What has happened, d limits and K experts."""
 
-    ledgers: Records  # (2 d + tenants x columns,) of LEDGER: everybody's, empty ones, tenants'
+    ledgers: Records  # (2 d + slots x columns,) of LEDGER: everybody's, empty ones, those of keys
+    keys: Records  # (scopes,) of KEY, of this request
     place: Ints  # (d,) the ledger of each limit for this request; -1: it does not count it
     counts: Bools  # (X, d) which limits count requests of each context; (0, d): all do
     learned: Records  # (d,) of LEARNED
@@ -239,6 +246,7 @@ def point_to_limits(rule: LimitRule, state: LimitState) -> Limits:
         rule.columns,
         rule.paced,
         state.ledgers,
+        state.keys,
         state.place,
         state.counts,
         state.learned,

@@ -1,6 +1,6 @@
 """One request under limits: what a policy sees of them, what it proposes, and what is played.
 
-    view = open_request(limits, context, slot, tenants, at, available)
+    view = open_request(limits, context, at, available)
     proposal = propose(rule, state, view, rng)      # the policy
     ticket = admit(limits, view, proposal, t)
 
@@ -17,8 +17,8 @@ import numpy as np
 from numba.extending import overload
 
 from bylot.limits.guard import clear_shortfall, find_spent_limit, forecast_shortfall, guard_panel
-from bylot.limits.ledger import EVERYBODY, advance_windows, begin_tenant_windows, find_places
-from bylot.limits.pacing import fill_paced_bounds, fill_tenant_bounds
+from bylot.limits.ledger import advance_windows, begin_key_windows, find_places
+from bylot.limits.pacing import fill_key_bounds, fill_paced_bounds
 from bylot.limits.records import Limits, LimitsType
 from bylot.limits.settlement import settle_calls
 from bylot.limits.windows import count_requests
@@ -41,7 +41,7 @@ class View(NamedTuple):
     context: int
     available: Bools  # (K,) the experts that can be asked; empty: all
     begun: bool  # has a window begun, so that bounds in force have jumped?
-    narrow: bool  # has this request bounds of its own, for its tenant or its context?
+    narrow: bool  # has this request bounds of its own, for its keys or its context?
 
 
 class Proposal(NamedTuple):
@@ -72,23 +72,21 @@ class Ticket(NamedTuple):
     replaced: bool  # by the guard, or a member that failed was? Gradient policies then skip it
 
 
-def open_limits(
-    limits: Limits, context: int, slot: int, tenants: int, at: int, available: Bools
-) -> View:
+def open_limits(limits: Limits, context: int, at: int, available: Bools) -> View:
     """Open a request: end windows that are over, find its ledgers, and set bounds in force."""
     clock = limits.clock[0]
     narrow = limits.columns > 0 or limits.counts.shape[0] > 0
     if narrow:
-        find_places(limits, get_counting_limits(limits, context), slot)
+        find_places(limits, get_counting_limits(limits, context))
     if limits.windows.size > 0:
         advance_windows(limits, at)
     if limits.columns > 0:
-        begin_tenant_windows(limits, tenants)
+        begin_key_windows(limits)
     begun = clock.begun
     if limits.paced > 0 and (clock.asked % limits.paced == 0 or begun):
         fill_paced_bounds(limits)
     elif limits.paced > 0 and limits.columns > 0:
-        fill_tenant_bounds(limits)
+        fill_key_bounds(limits)
     clock.asked += 1
     if available.size > 0:
         forecast_shortfall(limits, compute_least_costs(limits, available))
@@ -158,9 +156,7 @@ def fill_draws(proposal: Proposal, members: Ints, count: int, replaced: bool) ->
     return draws
 
 
-def open_unlimited(
-    limits: Unlimited, context: int, slot: int, tenants: int, at: int, available: Bools
-) -> View:
+def open_unlimited(limits: Unlimited, context: int, at: int, available: Bools) -> View:
     """Open a request where nothing is kept."""
     return View(limits, context, available, False, False)
 
@@ -185,7 +181,7 @@ def admit_unlimited(limits: Unlimited, view: View, proposal: Proposal, t: int) -
 def find_spent_everybody(limits: Limits, context: int, at: int, available: Bools) -> int:
     """Return the budget that leaves no panel for a request of everybody, or -1; nothing changes."""
     if limits.counts.shape[0] > 0:
-        find_places(limits, get_counting_limits(limits, context), EVERYBODY)
+        find_places(limits, get_counting_limits(limits, context))
     return find_spent_limit(limits, at, available)
 
 
@@ -208,7 +204,7 @@ def settle_limits(
 ) -> None:
     """Book and learn what decision t cost (`settle_calls`), in the ledgers of everybody."""
     if limits.counts.shape[0] > 0:
-        find_places(limits, get_counting_limits(limits, context), EVERYBODY)
+        find_places(limits, get_counting_limits(limits, context))
     settle_calls(limits, t, members, more, spend, no_floats())
 
 
@@ -240,9 +236,8 @@ def choose_by_limits(kept: Callable[..., Any], unlimited: Callable[..., Any]) ->
 
 
 open_request = choose_by_limits(open_limits, open_unlimited)
-"""open_request(limits, context, slot, tenants, at, available) -> View
+"""open_request(limits, context, at, available) -> View
 
-slot, tenants: of the tenant, and how many there are; EVERYBODY without limits for each
 at: the time in microseconds; without windows it is not read"""
 admit = choose_by_limits(admit_panel, admit_unlimited)
 """admit(limits, view, proposal, t) -> Ticket"""

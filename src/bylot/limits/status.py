@@ -10,8 +10,8 @@ from msgspec import Struct, structs
 
 from bylot.limits import verdict as verdicts
 from bylot.limits.gauge import LimitGauge, make_budget_gauge, make_gauge
+from bylot.limits.keys import TenantsSummary
 from bylot.limits.report import LimitInPeriod
-from bylot.limits.tenants import TenantsSummary
 from bylot.limits.window_status import WindowStatus
 from bylot.problem import Limit
 from bylot.problem.calendar import WindowName

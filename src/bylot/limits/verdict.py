@@ -9,8 +9,8 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from bylot._text import format_number, join_words
+from bylot.limits.keys import TenantsSummary, format_tenant
 from bylot.limits.report import LimitInPeriod, describe_promise
-from bylot.limits.tenants import TenantsSummary, format_tenant
 from bylot.limits.window_status import WindowStatus
 from bylot.problem import Limit
 from bylot.problem.instants import format_instant

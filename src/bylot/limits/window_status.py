@@ -8,6 +8,7 @@ from msgspec import Struct
 from bylot.errors import BudgetSpent
 from bylot.limits.costs import get_guarded_row, is_varying
 from bylot.limits.forecast import forecast_requests
+from bylot.limits.keys import KeyNames
 from bylot.limits.ledger import compute_later_cost, compute_reserved_cost
 from bylot.limits.records import LimitTables, point_to_limits
 from bylot.limits.rows import compute_row_units
@@ -125,14 +126,14 @@ def measure_window(
     )
 
 
-def make_spent_error(limit: Limit, now: int, at: int, tenant: str | None) -> BudgetSpent:
+def make_spent_error(limit: Limit, now: int, at: int, keys: KeyNames) -> BudgetSpent:
     """Make the error of a request for which a budget leaves no panel.
 
     now: the time of the router, which does not go back; at: that of the request
     """
     assert limit.calendar is not None
     end = find_window(limit.calendar, now).end
-    whom = f" for tenant {tenant!r}" if limit.scope else ""
+    whom = f" for {limit.scope} {keys[limit.scope]!r}" if limit.scope else ""
     return BudgetSpent(
         f"{limit} leaves no panel{whom}",
         remedy=f"{describe_reset(end, limit.zone)}, or raise it",

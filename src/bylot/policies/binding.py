@@ -45,7 +45,7 @@ def migrate_policy(
 ) -> BoundPolicy:
     """Return a policy that goes on under another problem, with all that it and the limits know.
 
-    Ledgers of tenants are migrated by `Tenants`.
+    Ledgers of keys are migrated by `KeyLedgers`.
     """
     state = policy.migrate(old, problem, rule)
     if limits is None or old.limits is None:

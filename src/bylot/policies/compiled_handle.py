@@ -169,12 +169,10 @@ DrawnTicket = tuple[Ints, Floats | None, Floats | None, float, bool, float, floa
 propensity of the panel. To hand a NamedTuple or an array over to Python takes long."""
 
 
-@takes_handle(INT, INT, INT, INT, INT, INT, BOOLS, TABLE, FLOATS)
+@takes_handle(INT, INT, INT, INT, BOOLS, TABLE, FLOATS)
 def draw_and_book(
     handle: Any,
     x: int,
-    slot: int,
-    tenants: int,
     at: int,
     seed: int,
     t: int,
@@ -184,11 +182,11 @@ def draw_and_book(
 ) -> DrawnTicket:
     """Decide in context x and charge the cost, whether or not a reward comes.
 
-    slot, tenants, at: as in `open_request`
+    at: as in `open_request`
     costs (2, n), inclusion (draws,): are filled in, as in `BookedDecision`
     """
     rule, state, limits = handle.rule, handle.state, handle.limits
-    view = open_request(limits, x, slot, tenants, at, available)
+    view = open_request(limits, x, at, available)
     proposal = propose(rule, state, view, RngKey(seed, t))
     ticket = admit(limits, view, proposal, t)
     note_played(rule, state, view, ticket)

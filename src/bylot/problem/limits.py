@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypedDict, get_args
 from unicodedata import normalize
 
 import numpy as np
@@ -37,7 +37,16 @@ Per = WindowName | Literal["request", "draw"]
 """What a bound is per, as callers write it."""
 
 ScopeName = Literal["tenant"]
-"""What a limit applies to separately: each tenant, by a label that comes with the request."""
+"""What a limit applies to separately: each tenant, by a key that comes with the request."""
+
+SCOPE_NAMES: tuple[ScopeName, ...] = get_args(ScopeName)
+
+
+class KeyArguments(TypedDict, total=False):
+    """The keys of a request as arguments: whose limits of each scope count it too."""
+
+    tenant: str | None
+
 
 Where = Mapping[str, Sequence[str]] | None
 """Which requests a limit counts, as callers write it: {"context": ["icu", "er"]}."""
@@ -240,11 +249,12 @@ class Limit:
 
     def _check_scope(self) -> None:
         """Require a scope that there is, with a window."""
-        if self.scope not in get_args(ScopeName):
+        if self.scope not in SCOPE_NAMES:
             what = f"scope of the limit on {self.name!r}"
-            raise ProblemError(what, got=self.scope, expected="'tenant', or none for all requests")
+            expected = f"{' or '.join(map(repr, SCOPE_NAMES))}, or none for all requests"
+            raise ProblemError(what, got=self.scope, expected=expected)
         if self.per is None:
-            what = f"the limit on {self.name!r} for each tenant has no window"
+            what = f"the limit on {self.name!r} for each {self.scope} has no window"
             raise ProblemError(what, remedy="add per='day', 'week' or 'month'")
 
     @property
@@ -277,7 +287,8 @@ class Limit:
     def path(self) -> str:
         """The limit as command lines name it: "usd/day", "usd/request@icu,er"."""
         where = f"@{','.join(self.where)}" if self.where else ""
-        return f"{self.name}/{self.per or PER_REQUEST}{'/tenant' * bool(self.scope)}{where}"
+        scope = f"/{self.scope}" if self.scope else ""
+        return f"{self.name}/{self.per or PER_REQUEST}{scope}{where}"
 
     @property
     def words(self) -> str:
@@ -292,7 +303,7 @@ class Limit:
     @property
     def counted_words(self) -> str:
         """Which requests count, if not all together: " for each tenant", " in icu, er"."""
-        scope = " for each tenant" if self.scope else ""
+        scope = f" for each {self.scope}" if self.scope else ""
         return f"{scope} in {', '.join(self.where)}" if self.where else scope
 
     def describe_unit(self, most: int | None = None) -> str:

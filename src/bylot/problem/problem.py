@@ -17,7 +17,7 @@ from bylot.numerics.jit import Floats, Ints
 from bylot.problem import feasibility, validation, window_bounds
 from bylot.problem.calendar import Calendar
 from bylot.problem.feasibility import Conflict
-from bylot.problem.limits import Limit
+from bylot.problem.limits import SCOPE_NAMES, Limit, ScopeName
 from bylot.problem.validation import lock_array
 
 NON_LIMITING_FIELDS = {"floor", "period", "max_costs", "traffic"}
@@ -228,9 +228,10 @@ class Problem:
         return tuple(dict.fromkeys(limit.calendar for limit in self.limits if limit.calendar))
 
     @cached_property
-    def has_tenants(self) -> bool:
-        """Whether any limit applies to each tenant by itself."""
-        return any(limit.scope == "tenant" for limit in self.limits)
+    def scopes(self) -> tuple[ScopeName, ...]:
+        """What limits apply to separately, if any do: every request then names a key of each."""
+        used = {limit.scope for limit in self.limits}
+        return tuple(scope for scope in SCOPE_NAMES if scope in used)
 
     @cached_property
     def has_groups(self) -> bool:
@@ -240,11 +241,11 @@ class Problem:
     @cached_property
     def needs_labels(self) -> bool:
         """Whether it depends on the labels of a request which limits count it."""
-        return self.has_tenants or self.has_groups
+        return bool(self.scopes) or self.has_groups
 
     @cached_property
     def needs_guard(self) -> bool:
-        """Whether only a guard can keep the limits: of windows, of each tenant or of contexts."""
+        """Whether only a guard can keep the limits: of windows, of each key or of contexts."""
         return bool(self.calendars) or self.needs_labels
 
     def at_traffic(self, traffic: float) -> "Problem":

@@ -12,11 +12,18 @@ from msgspec import Struct
 
 from bylot.errors import DecisionError, PolicyError, TenantError, TooManyContexts
 from bylot.limits import entries, settlement, substitutes
-from bylot.limits.ledger import ARCHIVED, EVERYBODY
+from bylot.limits.keys import (
+    NO_KEYS,
+    KeyLedgers,
+    KeyNames,
+    TenantWindow,
+    check_key_name,
+    continue_keys,
+)
+from bylot.limits.ledger import EVERYBODY
 from bylot.limits.migrate import begin_windows
 from bylot.limits.records import LimitTables
 from bylot.limits.request import Ticket, View
-from bylot.limits.tenants import Tenants, TenantWindow, check_tenant_name, continue_tenants
 from bylot.limits.window_status import make_spent_error
 from bylot.limits.windows import fill_tables, list_due_tables, note_context_label
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
@@ -59,7 +66,7 @@ class RequestLabels(NamedTuple):
     """What a request says about itself, by which limits count it or not."""
 
     context: str | None = None
-    tenant: str | None = None
+    keys: KeyNames = NO_KEYS
 
 
 NO_LABELS = RequestLabels()
@@ -86,11 +93,11 @@ class RouterCore:
     before_period: decisions and sum of each cost before the current period
     skipped:    visits by context that a change of the problem has added: see `count_visits`
     follows_clock: whether the time of a request matters to limits
-    reads_labels: whether its context or tenant does
+    reads_labels: whether its context or its keys do
     prices:     of the limits, averaged since their bounds last changed
     at:         time of the last decision under limits of the calendar
     tables:     of windows, if the last decision or edit had to fill them
-    tenants:    their ledgers, if there are limits for each of them
+    keyed:      the ledgers of all keys, if there are limits for each of them
     """
 
     def __init__(
@@ -113,7 +120,7 @@ class RouterCore:
         self.skipped: list[int] = []
         self.at = 0
         self.tables: Tables | None = None
-        self.tenants = continue_tenants(None, problem, 0, 0)
+        self.keyed = continue_keys(None, problem, 0, 0)
         with announce_compilation(policy.name):
             if rules is None:
                 rules = bind_policy(policy, problem, run.horizon, run.feedback)
@@ -140,8 +147,8 @@ class RouterCore:
 
     def _set_state(self, state: Any, limits: LimitTables | None) -> None:
         """Replace the states of policy and limits, and hand them to the compiled side."""
-        if limits is not None and self.tenants is not None:
-            limits = limits._replace(state=self.tenants.join(limits.state))
+        if limits is not None and self.keyed is not None:
+            limits = limits._replace(state=self.keyed.join(limits.state))
         self.state = state
         self.limits = limits
         self.follows_clock = limits is not None and limits.follows_clock
@@ -153,7 +160,7 @@ class RouterCore:
         self._entries = compiled.find_entries(self._handle)
 
     def refresh(self) -> None:
-        """Hand ledgers of tenants that were restored to the compiled side."""
+        """Hand ledgers of keys that were restored to the compiled side."""
         self._set_state(self.state, self.limits)
         self._note_contexts()
 
@@ -196,38 +203,40 @@ class RouterCore:
         """Decisions so far."""
         return int(self.totals.rounds[0])
 
-    def check_tenant(self, tenant: str | None) -> None:
-        """Require a tenant if there are limits for each, and none if not."""
-        if self.tenants is None:
-            if tenant is not None:
-                what = "this router has no limits for each tenant"
-                raise TenantError(what, remedy=f"leave out tenant {tenant!r}")
-        elif tenant is None:
-            what = "this router has limits for each tenant, and the request names none"
-            raise TenantError(what, remedy="give tenant='...' with every request")
-        elif not isinstance(tenant, str) or tenant not in self.tenants.slots:
-            check_tenant_name(tenant)
+    def check_keys(self, keys: KeyNames) -> None:
+        """Require a key of each scope that limits have, and no other."""
+        scopes = self.problem.scopes
+        for scope, name in keys.items():
+            if scope not in scopes:
+                what = f"this router has no limits for each {scope}"
+                raise TenantError(what, remedy=f"leave out {scope} {name!r}")
+            check_key_name(scope, name)
+        for scope in scopes:
+            if scope not in keys:
+                what = f"this router has limits for each {scope}, and the request names none"
+                remedy = f"give {scope}='...' with every request"
+                raise TenantError(what, remedy=remedy, field=scope)
 
     def check_budgets(
-        self, at: int, available: Bools, context: str | None = None, tenant: str | None = None
+        self, at: int, available: Bools, context: str | None = None, keys: KeyNames = NO_KEYS
     ) -> None:
         """Raise BudgetSpent if a budget of the calendar leaves no panel now; nothing changes."""
-        self.check_tenant(tenant)
+        self.check_keys(keys)
         if not self.follows_clock:
             return
         now = max(at, self.at)
-        self._find_places(RequestLabels(context, tenant), look=True)
+        self._find_places(RequestLabels(context, keys), look=True)
         j = entries.find_spent(self.pointer, now, available)
         if j >= 0:
             limit = self.problem.limits[j]
-            if self.tenants is not None:
-                limit = self.tenants.find_limit(limit, tenant or "")
-            raise make_spent_error(limit, now, at, tenant)
+            if self.keyed is not None:
+                limit = self.keyed.find_limit(limit, keys)
+            raise make_spent_error(limit, now, at, keys)
 
     def _find_places(self, labels: RequestLabels, look: bool = False) -> None:
         """Find the ledgers of a request with these labels.
 
-        look: it may come from a tenant that is not known yet
+        look: it may have keys that are not known yet
         """
         if self.limits is None or not self.reads_labels:
             return
@@ -240,38 +249,36 @@ class RouterCore:
             else:
                 limits = self.problem.limits
                 counted = np.array([limit.counts(labels.context) for limit in limits], np.bool_)
-        slot = EVERYBODY
-        if self.tenants is not None:
-            name = labels.tenant or ""
-            slot = self.tenants.slots.get(name, ARCHIVED)
-            if look:
-                slot = self.tenants.find_slot(name, self.limits.state)
-        entries.find_places(self.pointer, counted, slot)
+        if self.keyed is not None:
+            self.keyed.find(labels.keys, self.limits.state, look)
+        entries.find_places(self.pointer, counted)
 
     def look_at_everybody(self) -> None:
         """Find the ledgers of everybody, as a status does."""
         if self.limits is not None:
-            entries.find_places(self.pointer, ALL_AVAILABLE, EVERYBODY)
+            self.limits.state.keys["slot"] = EVERYBODY
+            entries.find_places(self.pointer, ALL_AVAILABLE)
 
-    def _open_tenant(self, tenant: str) -> int:
-        """Return the slot of a tenant for a decision, and make room for it if it is a new one."""
-        tenants = self.get_tenants()
-        if not tenants.has_room(tenant):
-            assert self.limits is not None
-            tenants.make_room(self.problem, self.limits.state)
+    def _open_keys(self, keys: KeyNames) -> None:
+        """Let the next decision be booked under its keys, and make room for new ones."""
+        assert self.limits is not None
+        if self.keyed is None:
+            return
+        if not self.keyed.has_room(keys):
+            self.keyed.make_room(self.problem, self.limits.state)
             self._set_state(self.state, self.limits)
-        return tenants.open(tenant, self.t)
+        self.keyed.open(keys, self.limits.state, self.t)
 
-    def get_tenants(self) -> Tenants:
-        """The tenants; raises if there are no limits for them."""
-        if self.tenants is None:
+    def get_keyed(self) -> KeyLedgers:
+        """Return the ledgers of keys, or raise an error if there are no limits for any."""
+        if self.keyed is None:
             what = "this router has no limits for each tenant"
             raise TenantError(what, remedy="add one with scope='tenant'")
-        return self.tenants
+        return self.keyed
 
-    def measure_tenant(self, tenant: str, at: int) -> list[TenantWindow]:
-        """What a tenant has spent in the windows of this time."""
-        return self.get_tenants().measure(tenant, max(at, self.at))
+    def measure_key(self, scope: str, name: str, at: int) -> list[TenantWindow]:
+        """Return what a key has spent in the windows of this time."""
+        return self.get_keyed().measure((scope, name), max(at, self.at))
 
     def count_refused(self, at: int, requests: int) -> None:
         """Count requests that were refused: they are traffic too, of which only windows know."""
@@ -291,14 +298,14 @@ class RouterCore:
         available: Bools,
         at: int = 0,
         *,
-        tenant: str | None = None,
+        keys: KeyNames = NO_KEYS,
         refused: Refusals = (),
         tables: Tables | None = None,
     ) -> compiled.BookedDecision:
         """Draw a panel and book its cost; the caller keeps the ticket for the reward.
 
         at:      the time, for windows of the calendar
-        tenant:  whose limits count the request too
+        keys:    whose limits count the request too
         refused: times and numbers of requests that were refused since the last decision
         tables:  of windows, in a replay: as they were when the decision was made
         """
@@ -318,18 +325,13 @@ class RouterCore:
             if tables is not None:
                 assert self.limits is not None
                 fill_tables(self.limits.state, tables)
-        slot = EVERYBODY
-        tenants = 0
-        if self.tenants is not None and tenant is not None:
-            slot = self._open_tenant(tenant)
-            tenants = self.tenants.count
+        if self.limits is not None:
+            self._open_keys(keys)
         costs = np.empty((2, len(self.cost_names)))
         inclusion = np.empty(self.problem.draws)
         drawn = self._entries.draw_and_book(
             self._handle,
             row,
-            slot,
-            tenants,
             self.at,
             self.run.seed,
             t,
@@ -380,11 +382,13 @@ class RouterCore:
         distribution, and what the policy would see of the limits then.
         """
         bound, costs = copy.deepcopy(self.bound), len(self.cost_names)
+        if bound.limits is not None:
+            bound.limits.state.keys["slot"] = EVERYBODY
         pointer = point_to(bound.limits, self.problem)
         totals = compiled.make_totals(costs)
         handle = compiled.make_handle(self.rule, bound.state, pointer, totals, self._costs)
         unused = np.empty((2, costs)), np.empty(self.problem.draws)
-        request = context, EVERYBODY, 0, self.at, self.run.seed, self.t, available
+        request = context, self.at, self.run.seed, self.t, available
         self._entries.draw_and_book(handle, *request, *unused)
         return bound.state, View(pointer, context, available, False, False)
 
@@ -584,7 +588,7 @@ class RouterCore:
             {name: was.since.get(name, 0) if name in old.costs else t for name in problem.costs},
             {name: n for name, n in was.unused.items() if name in problem.costs},
         )
-        self.tenants = continue_tenants(self.tenants, problem, max(at, self.at), t)
+        self.keyed = continue_keys(self.keyed, problem, max(at, self.at), t)
         visits = self.count_visits()
         priced = dict(zip(old.limits, self.prices, strict=True))
         self._bind(found, totals)

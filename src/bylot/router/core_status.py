@@ -6,9 +6,9 @@ import numpy as np
 from msgspec import structs
 
 from bylot.limits import report as limit_report
+from bylot.limits.keys import TenantsSummary
 from bylot.limits.rows import compute_row_units
 from bylot.limits.status import CostStatus, make_limit_status
-from bylot.limits.tenants import TenantsSummary
 from bylot.limits.verdict import AVERAGE_TOLERANCE, PeriodPosition
 from bylot.limits.window_status import WindowStatus, measure_cheapest_panel, measure_window
 from bylot.numerics.jit import Bools
@@ -91,12 +91,12 @@ def measure_limit_window(
 
 
 def summarize_tenants(core: RouterCore, j: int, at: int) -> TenantsSummary | None:
-    """All tenants under limit j at this time, if it is for each of them."""
+    """Return all keys under limit j at this time, if it is for each of them."""
     problem = core.problem
-    if core.limits is None or core.tenants is None or j not in core.tenants.limits:
+    if core.limits is None or core.keyed is None or j not in core.keyed.limits:
         return None
     cheapest = measure_cheapest_panel(problem, core.limits, j, problem.smallest_panel)
-    return core.tenants.summarize(j, at, cheapest)
+    return core.keyed.summarize(j, at, cheapest)
 
 
 def find_dear_experts(core: RouterCore, j: int) -> tuple[str, ...]:

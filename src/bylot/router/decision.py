@@ -39,8 +39,8 @@ class Decision(Struct, frozen=True):
         chose, None if the policy does not know it.
     replaced
         Whether the guard replaced the panel that was drawn, to protect a limit.
-    tenant
-        Whose limits count the request too, if that was given.
+    keys
+        Whose limits count the request too, by scope: ``{"tenant": "acme"}``.
     router, version, at, deferred, key, failed
         For stored routers: its name, the version of its configuration, the time (RFC 3339, UTC),
         whether it was made with `defer` (it counts after `activate`), its idempotency key, and the
@@ -60,7 +60,7 @@ class Decision(Struct, frozen=True):
     inclusion: dict[str, float] | None = None
     propensity: float | None = None
     replaced: bool = False
-    tenant: str | None = None
+    keys: dict[str, str] = {}
     router: str | None = None
     version: int | None = None
     at: str | None = None

@@ -29,7 +29,7 @@ def exercise_policy(policy: Policy) -> None:
     if policy.guard:
         budgets = [at_most("cost", 400.0, per="day", scope=scope) for scope in (None, "tenant")]
         core = RouterCore(problem.replace(limits=budgets), policy, run, 1)
-        core.decide(None, ALL_AVAILABLE, FULL_DAY_US, tenant="tenant")
+        core.decide(None, ALL_AVAILABLE, FULL_DAY_US, keys={"tenant": "tenant"})
         core.follow_traffic()
         report_status(core)
     for kind in policy.feedback:

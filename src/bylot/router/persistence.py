@@ -18,10 +18,10 @@ from bylot import policies
 from bylot._atomic_write import replace_file
 from bylot.errors import SavedFileError, SavedFileMissing
 from bylot.limits.binding import is_possible
+from bylot.limits.keys import KeysData
 from bylot.limits.records import LimitState, LimitTables, point_to_limits
 from bylot.limits.request import Ticket
 from bylot.limits.settlement import derive_schedule
-from bylot.limits.tenants import TenantsData
 from bylot.policies.base import NO_SCORES, Policy
 from bylot.policies.binding import BoundRules
 from bylot.policies.compiled_handle import BookedDecision
@@ -33,8 +33,8 @@ from bylot.router.feedback import RewardReport
 from bylot.router.price_average import PriceAverage
 
 SAVED_FILE_FORMAT = "bylot-router"
-SAVED_FILE_VERSION = 7
-DERIVED_LIMITS = ("sets", "mean", "ahead", "quota", "place", "counts")
+SAVED_FILE_VERSION = 8
+DERIVED_LIMITS = ("sets", "mean", "ahead", "quota", "place", "keys", "counts")
 """Fields of the state of limits that follow from others, or from the labels of contexts."""
 
 
@@ -75,7 +75,7 @@ class CoreData(Struct):
     prices: list[PriceAverage] = []
     at: int = 0
     traffic: float | None = None  # that was learned
-    tenants: TenantsData | None = None
+    keyed: KeysData | None = None
 
 
 def core_to_data(
@@ -96,7 +96,7 @@ def core_to_data(
         prices=core.prices,
         at=core.at,
         traffic=core.problem.traffic,
-        tenants=None if core.tenants is None else core.tenants.to_data(encode),
+        keyed=None if core.keyed is None else core.keyed.to_data(encode),
     )
 
 
@@ -124,10 +124,10 @@ def core_from_data(
         raise SavedFileError("there is a state of limits that are not kept, or none of such")
     if core.limits is not None and data.limits is not None:
         fill_limits_from_data(data.limits, core.limits)
-    if (core.tenants is None) != (data.tenants is None):
-        raise SavedFileError("there are tenants without limits for them, or no tenants for such")
-    if core.tenants is not None and data.tenants is not None:
-        core.tenants.fill_from_data(data.tenants, fill_array)
+    if (core.keyed is None) != (data.keyed is None):
+        raise SavedFileError("there are keys without limits for each, or none for such")
+    if core.keyed is not None and data.keyed is not None:
+        core.keyed.fill_from_data(data.keyed, fill_array)
     core.refresh()
     priced = len(data.prices) == len(problem.limits) and all(one.is_valid() for one in data.prices)
     possible = policy.is_valid_state(core.rule, core.state) and is_possible(core.limits)
@@ -137,7 +137,7 @@ def core_from_data(
 
 
 def limits_to_data(state: LimitState, encode: Callable[[Any], Any]) -> dict[str, Any]:
-    """Serialise the state of limits, records as lists of columns, without ledgers of tenants."""
+    """Serialise the state of limits, records as lists of columns, without ledgers of keys."""
     data: dict[str, Any] = {}
     for name, array in list_saved_arrays(state).items():
         fields = array.dtype.names

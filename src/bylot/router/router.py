@@ -6,14 +6,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from bylot import policies
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, RewardConflict, RewardError
+from bylot.limits.keys import TenantWindow, list_given_keys
 from bylot.limits.request import Ticket
-from bylot.limits.tenants import TenantWindow
 from bylot.numerics.jit import Bools
 from bylot.policies.base import FeedbackKind
 from bylot.policies.compiled_handle import BookedDecision
@@ -27,7 +27,7 @@ from bylot.policies.registry import (
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
 from bylot.problem.instants import LAST_SECOND, describe_reset
-from bylot.problem.limits import check_limit_list, float_from_real
+from bylot.problem.limits import KeyArguments, check_limit_list, float_from_real
 from bylot.router import feedback as reports
 from bylot.router import persistence
 from bylot.router.core import NO_LABELS, RequestLabels, RouterCore
@@ -187,8 +187,7 @@ class Router:
         self,
         context: str | None = None,
         available: Iterable[str] | None = None,
-        *,
-        tenant: str | None = None,
+        **names: Unpack[KeyArguments],
     ) -> Decision:
         """Draw a panel for one request.
 
@@ -199,8 +198,9 @@ class Router:
             `noisy-or`, contexts share what they learn.
         available : iterable of str, optional
             The experts that can be asked now, by default all.
-        tenant : str, optional
-            Whose limits with scope='tenant' count the request too; needed if there are any.
+        **names
+            Whose limits count the request too: ``tenant="acme"`` is needed if there are limits with
+            scope='tenant', and not allowed if there are none.
 
         Returns
         -------
@@ -214,20 +214,21 @@ class Router:
         BudgetSpent
             If a budget of the calendar leaves no panel until its window ends.
         """
+        keys = list_given_keys(names)
         with self._lock:
             core = self.core
             at = 0
             mask = core.mask_available(available)
-            if tenant is not None or core.problem.needs_guard:
+            if keys or core.problem.needs_guard:
                 at = self._read_clock()
-                self._check_budgets(at, mask, RequestLabels(context, tenant))
-            booked = core.decide(context, mask, at, tenant=tenant)
+                self._check_budgets(at, mask, RequestLabels(context, keys))
+            booked = core.decide(context, mask, at, keys=keys)
             ticket = booked.ticket
             self.open[ticket.t] = booked
             if ticket.t >= self.memory:
                 self._forget(ticket.t - self.memory)
             if core.reads_labels:
-                self.labels[ticket.t] = RequestLabels(context, tenant)
+                self.labels[ticket.t] = RequestLabels(context, keys)
             experts, costs, p = core.problem.experts, core.cost_names, booked.propensity
             spend, expected = booked.costs.tolist()  # which `change` replaces
         draws = tuple([experts[i] for i in ticket.draws.tolist()])
@@ -247,7 +248,7 @@ class Router:
             inclusion if known else None,
             p if known else None,
             ticket.replaced,
-            tenant,
+            keys,
         )
 
     def _check_budgets(self, at: int, mask: Bools, labels: RequestLabels) -> None:
@@ -471,7 +472,7 @@ class Router:
         """
         own = check_limit_list(limits)
         with self._lock:
-            self.core.get_tenants().set_bounds(tenant, own)
+            self.core.get_keyed().set_bounds(("tenant", tenant), own)
 
     def tenant(self, tenant: str) -> list[TenantWindow]:
         """Say what a tenant has spent in the current windows.
@@ -487,7 +488,7 @@ class Router:
             One for each limit with scope='tenant'.
         """
         with self._lock:
-            return self.core.measure_tenant(tenant, self._read_clock())
+            return self.core.measure_key("tenant", tenant, self._read_clock())
 
     def status(self) -> RouterStatus:
         """Summarise the router.

@@ -21,7 +21,7 @@ from bylot.gateway.chat import (
     unknown_model,
 )
 from bylot.gateway.chat_run import ChatRun
-from bylot.gateway.contexts import find_tenant
+from bylot.gateway.contexts import find_keys
 from bylot.gateway.responses import parse_responses_request
 from bylot.gateway.stream_run import StreamRun
 from bylot.server import openai_types
@@ -161,11 +161,11 @@ class ChatEndpoint:
         if not caller.can_access(request.router):
             raise unknown_model(MODEL_PREFIX + request.router)  # it is not said to exist
         self.state.rate_limiter.take(caller.id)
-        tenant = find_tenant(headers.get(b"x-bylot-tenant"), request.body)
+        keys = find_keys(headers, request.body)
         context = gateway.contexts.find(headers.get(b"x-bylot-context"), request.body)
         streams_first = gateway.entry.answer == "first" and gateway.entry.ask == "together"
         kind = StreamRun if request.stream and streams_first else ChatRun
-        run = exchange.run = kind(gateway, request, context, caller.id, tenant)
+        run = exchange.run = kind(gateway, request, context, caller.id, keys)
         if not request.stream:
             body = request.render(await run.complete())
             await exchange.answer(HttpResponse(200, body, (*JSON_HEADERS, *describe_run(run))))

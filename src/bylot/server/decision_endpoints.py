@@ -5,6 +5,8 @@ from typing import Any
 
 from bylot import api
 from bylot.eventlog import commands
+from bylot.limits.keys import list_given_keys
+from bylot.problem.limits import SCOPE_NAMES
 from bylot.router.decision import Decision
 from bylot.server.endpoint import (
     ApiRequest,
@@ -17,11 +19,10 @@ from bylot.server.http_errors import ApiError, to_api_error
 from bylot.server.request_parsing import (
     check_decision_id,
     check_router_name,
-    normalize_context,
-    normalize_tenant,
+    normalize_label,
     parse_idempotency_key,
 )
-from bylot.server.router_port import count_failure, explain_missing_tenant
+from bylot.server.router_port import count_failure, explain_missing_key
 
 BATCH_SLICE = 100  # commands of a batch that share a commit
 
@@ -31,8 +32,7 @@ def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> commands.
     """Draw a panel for one request; the decision is on disk before the response is sent."""
     body, name, by = request.body, check_router_name(request.target), request.caller.id
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
-    labels = normalize_context(body.context), normalize_tenant(body.tenant)
-    return make_decision_command(name, body, key, labels, by)
+    return make_decision_command(name, body, key, by)
 
 
 @route("POST /v1/routers/{name}/decisions:batch", "decide", 200, api.DecisionBatchResponse)
@@ -45,9 +45,7 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
         raise ApiError(422, "invalid", message, field="Idempotency-Key")
     batch = []
     for n, one in enumerate(items):
-        context = normalize_context(one.context, f"decisions[{n}].context")
-        tenant = normalize_tenant(one.tenant, f"decisions[{n}].tenant")
-        batch.append(make_decision_command(name, one, one.key, (context, tenant), by))
+        batch.append(make_decision_command(name, one, one.key, by, f"decisions[{n}]."))
     return await execute_batch(request, batch, 201, api.DecisionResult)
 
 
@@ -102,12 +100,14 @@ def make_decision_command(
     name: str,
     body: api.DecisionRequest,
     key: str | None,
-    labels: tuple[str | None, str | None],
     by: str | None,
+    place: str = "",
 ) -> commands.MakeDecision:
-    """The command of a decision, single or of a batch; labels: context and tenant in NFC."""
-    context, tenant = labels
-    return commands.MakeDecision(name, context, body.available, key, body.defer, tenant, by=by)
+    """Return the command of a decision, single or of a batch; its context and keys are in NFC."""
+    context = normalize_label(body.context, "context", place)
+    given = {scope: normalize_label(getattr(body, scope), scope, place) for scope in SCOPE_NAMES}
+    keys = list_given_keys(given)
+    return commands.MakeDecision(name, context, body.available, key, body.defer, keys, by=by)
 
 
 def make_reward_command(
@@ -133,7 +133,7 @@ async def execute_batch(
         outcome = one if isinstance(one, Exception) else next(answers)
         if isinstance(outcome, Exception):
             if not isinstance(one, Exception):
-                outcome = explain_missing_tenant(one, outcome)
+                outcome = explain_missing_key(one, outcome)
             error = to_api_error(outcome)
             if not isinstance(one, Exception):
                 count_failure(request.state.metrics, one, error)

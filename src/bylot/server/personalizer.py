@@ -82,7 +82,7 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     command = MakeDecision(
         name, context, available, event_id, body.defer_activation, by=request.caller.id
     )
-    remedy = f"this API has no tenants: use POST /v1/routers/{name}/decisions"
+    remedy = f"this API has no {{scope}}s: use POST /v1/routers/{name}/decisions"
     decision = await make_decision(request.state.commands, request.state.metrics, command, remedy)
     inclusion = decision.inclusion or {}
     panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)
@@ -116,7 +116,7 @@ def context_from_features(features: list[dict[str, Any]]) -> str | None:
     name = ",".join(f"{feature}={value}" for feature, value in flat)
     if len(name) > api.MAX_TEXT_CHARS or not name.isprintable():
         raise features_error()
-    return request_parsing.normalize_context(name, "contextFeatures") or None
+    return request_parsing.normalize_label(name, "contextFeatures") or None
 
 
 def flatten_features(features: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:

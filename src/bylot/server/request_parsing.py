@@ -13,6 +13,7 @@ import msgspec
 from bylot.api import KEY_PATTERN, MAX_TEXT_CHARS, NAME_PATTERN, PRINTABLE_PATTERN
 from bylot.errors import DecisionNotFound, RouterNotFound
 from bylot.eventlog.commands import decision_id_from_text, is_router_name
+from bylot.gateway.contexts import LABEL_HEADERS
 from bylot.problem.validation import suggest_known_name
 from bylot.server.field_errors import explain_fault, find_struct, find_type
 from bylot.server.http_errors import ApiError
@@ -22,7 +23,7 @@ AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 UNIQUE_HEADERS = (
     *(b"idempotency-key", b"authorization", b"content-type", b"content-length", b"host"),
-    *(b"x-bylot-tenant", b"x-bylot-context"),
+    *(header.encode() for header in LABEL_HEADERS.values()),
 )
 ROUTERS_REMEDY = "GET /v1/routers lists the routers"
 KEY_REGEX = re.compile(KEY_PATTERN)
@@ -45,24 +46,16 @@ def check_decision_id(id: str) -> str:
     return id
 
 
-def normalize_context(text: str | None, place: str = "context") -> str | None:
-    """A context in NFC, so that texts that look alike are one, however their accents are coded."""
-    return normalize_label(text, "context", place)
-
-
-def normalize_tenant(text: str | None, place: str = "tenant") -> str | None:
-    """The name of a tenant in NFC, as contexts are."""
-    return normalize_label(text, "tenant", place)
-
-
-def normalize_label(text: str | None, kind: str, place: str) -> str | None:
-    """A label of a request in NFC; kind, place: what and where it is, for errors."""
+def normalize_label(text: str | None, kind: str, place: str = "") -> str | None:
+    """Return a context or a key in NFC, so that texts that look alike are one, however their
+    accents are coded; kind, place: what it is and what it is part of, for errors.
+    """
     if text is None or text.isascii():
         return text
     text = unicodedata.normalize("NFC", text)
     if len(text) > MAX_TEXT_CHARS or not text.isprintable():
         message = f"invalid {kind}: expected at most {MAX_TEXT_CHARS} printable characters in NFC"
-        raise ApiError(422, "invalid", message, field=place)
+        raise ApiError(422, "invalid", message, field=f"{place}{kind}")
     return text
 
 

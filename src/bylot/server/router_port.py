@@ -9,6 +9,7 @@ from bylot.eventlog import commands
 from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS, RewardReceived
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.settlement import HOLDER, RouterFacts
+from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
 from bylot.server.http_errors import to_api_error
@@ -18,8 +19,8 @@ from bylot.store import Event, Store
 
 BUDGET_SPENT_CODE, BAD_TENANT_CODE = "budget_spent", "bad_tenant"
 MAX_REWARDS_READ = 1_000  # for the scores of members
-BODY_REMEDY = "give `tenant` in the body of the request"
-GATEWAY_REMEDY = "send its name as header x-bylot-tenant, or as metadata.bylot_tenant"
+BODY_REMEDY = "give `{scope}` in the body of the request"
+GATEWAY_REMEDY = "send its name as header x-bylot-{scope}, or as metadata.bylot_{scope}"
 
 
 class CommandPort:
@@ -62,11 +63,11 @@ class CommandPort:
         router: str,
         available: list[str] | None,
         by: str | None,
-        tenant: str | None = None,
+        keys: KeyNames = NO_KEYS,
     ) -> Decision:
         """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
         names = None if available is None else tuple(available)
-        command = commands.MakeDecision(router, context, names, tenant=tenant, by=by, holder=HOLDER)
+        command = commands.MakeDecision(router, context, names, keys=keys, by=by, holder=HOLDER)
         return await make_decision(self.runner, self.metrics, command, GATEWAY_REMEDY)
 
     async def replace(
@@ -117,38 +118,39 @@ async def make_decision(
     runner: CommandRunner,
     metrics: ServerMetrics,
     command: commands.MakeDecision,
-    tenant_remedy: str = BODY_REMEDY,
+    key_remedy: str = BODY_REMEDY,
 ) -> Decision:
     """A decision, once it is on disk; it is counted, and so is a request that is refused.
 
-    tenant_remedy: what to do if it names no tenant, and has to
+    key_remedy: what to do if it names no tenant, and has to
     """
     (result,) = await runner.execute_all((command,))
-    decision: Decision = count_result(metrics, command, result, tenant_remedy)
+    decision: Decision = count_result(metrics, command, result, key_remedy)
     return decision
 
 
 def count_result(
-    metrics: ServerMetrics, command: commands.Command, result: Any, tenant_remedy: str = BODY_REMEDY
+    metrics: ServerMetrics, command: commands.Command, result: Any, key_remedy: str = BODY_REMEDY
 ) -> Any:
     """The result of a command, counted; raises its error."""
     if isinstance(result, Exception):
         count_failure(metrics, command, result)
-        raise explain_missing_tenant(command, result, tenant_remedy)
+        raise explain_missing_key(command, result, key_remedy)
     if isinstance(command, commands.MakeDecision | commands.RecordReward):
         metrics.count(result)
     return result
 
 
-def explain_missing_tenant(
+def explain_missing_key(
     command: commands.Command, error: Exception, remedy: str = BODY_REMEDY
 ) -> Exception:
-    """The error of a command; if that is a decision for no tenant, it says where to name one."""
-    missing = isinstance(command, commands.MakeDecision) and command.tenant is None
-    if not missing or to_api_error(error).code != BAD_TENANT_CODE:
+    """Return the error of a command; if a decision lacks a key, it says where to name one."""
+    scope = getattr(error, "field", None)
+    missing = isinstance(command, commands.MakeDecision) and scope not in command.keys
+    if scope is None or not missing or to_api_error(error).code != BAD_TENANT_CODE:
         return error
-    what = f"router {command.name!r} has limits for each tenant, and the request names none"
-    return TenantError(what, remedy=remedy)
+    what = f"router {command.name!r} has limits for each {scope}, and the request names none"
+    return TenantError(what, remedy=remedy.format(scope=scope))
 
 
 def count_failure(metrics: ServerMetrics, command: commands.Command, error: Exception) -> None:

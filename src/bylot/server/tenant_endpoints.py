@@ -8,7 +8,7 @@ from bylot.eventlog.commands import GetTenant, ListTenants, SetTenant
 from bylot.problem_files.written_limit import read_tenant_limits
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
 from bylot.server.http_errors import ApiError
-from bylot.server.request_parsing import check_router_name, normalize_tenant
+from bylot.server.request_parsing import check_router_name, normalize_label
 
 log = logging.getLogger("bylot.server")
 
@@ -16,7 +16,7 @@ log = logging.getLogger("bylot.server")
 @route("GET /v1/routers/{name}/tenants", "read", 200, api.TenantList)
 async def list_tenants(request: ApiRequest[None, api.TenantListQuery]) -> HttpResponse:
     """List tenants by name, page by page: those with own bounds, or that are not archived."""
-    after, limit = normalize_tenant(request.query.after) or "", request.query.limit
+    after, limit = normalize_label(request.query.after, "tenant") or "", request.query.limit
     name = check_router_name(request.target)
     command = ListTenants(name, after, limit, by=request.caller.id)
     return json_response(200, await request.state.commands.execute(command))
@@ -43,7 +43,7 @@ async def set_tenant(request: ApiRequest[api.SetTenantRequest, None]) -> HttpRes
 def read_target(target: str) -> tuple[str, str]:
     """The router and the tenant of a path."""
     name, _, tenant = target.partition("/")
-    text = normalize_tenant(tenant) or ""
+    text = normalize_label(tenant, "tenant") or ""
     if not 0 < len(text) <= MAX_TEXT_CHARS or not text.isprintable():
         message = f"invalid tenant: expected 1 to {MAX_TEXT_CHARS} printable characters"
         raise ApiError(422, "invalid", message, field="tenant")

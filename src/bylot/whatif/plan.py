@@ -114,7 +114,7 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
         limit = written.limit
         side = f"{limit.name}.{limit.side}"
         full = side if limit.per is None else f"{side}.{written.per}"
-        full += ".tenant" * bool(limit.scope) + f"@{','.join(limit.where)}".rstrip("@")
+        full += (f".{limit.scope}" if limit.scope else "") + f"@{','.join(limit.where)}".rstrip("@")
         sides[full] = written
         short = f"{limit.name}.{full.removeprefix(f'{side}.')}"  # usd.month.tenant
         if name in (limit.name, side, f"{limit.name}.{written.per}", short, full):
@@ -180,7 +180,7 @@ class WhatifPlan:
         """Describe how limits for each tenant are played, if there are any."""
         text = "All requests are played as those of one tenant, so limits for each tenant count "
         text += "all of them: give the traffic of one tenant to see what it would get."
-        return [text] if self.problem.has_tenants else []
+        return [text] if self.problem.scopes else []
 
     @property
     def judged_units(self) -> str:

@@ -64,7 +64,7 @@ class LatestDecision(Struct, frozen=True, kw_only=True):
     id: str
     at: str
     context: str
-    tenant: str | None
+    keys: str | None
     panel: list[PanelMember]
     propensity: float | None
     spend: list[NamedValue]
@@ -194,7 +194,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
         id=one.id,
         at=one.at or "",
         context=sections.context_label(one.context),
-        tenant=None if one.tenant is None else label_text(one.tenant),
+        keys=", ".join(map(label_text, one.keys.values())) or None,
         panel=[
             PanelMember(name, inclusion.get(name), describe_score(record, name))
             for name in one.subset
