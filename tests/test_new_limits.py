@@ -61,6 +61,80 @@ words = f"not simulator and ({kinds})"
 assert pytest.main(["-q", "-p", "no:cacheprovider", "-k", words, "test_sampler.py"]) == 0
 """
 
+SCOPE_CHECKS = """
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bylot import Client, Problem, Router, at_most, problem_files
+from bylot.errors import BudgetSpent
+from bylot.gateway.contexts import find_keys
+from live_server import live_server
+
+budgets = [at_most("usd", 3, per="day", scope="user"), at_most("usd", 8, per="day", scope="tenant")]
+problem = Problem(["ann", "bob"], {"usd": [1, 1]}, budgets, draws=1)
+Path("pool.yaml").write_text(problem_files.write(problem))
+assert problem_files.read("pool.yaml").problem.limits == tuple(budgets)
+
+def spend_all(decide):
+    for user in "vw":
+        for _ in range(3):
+            made = decide(tenant="acme", user=user)
+            assert made.keys == {"tenant": "acme", "user": user}
+        with pytest.raises(BudgetSpent, match="for user '" + user):
+            decide(tenant="acme", user=user)
+    decide(tenant="acme", user="x")
+    decide(tenant="acme", user="x")
+    with pytest.raises(BudgetSpent, match="for tenant 'acme'"):
+        decide(tenant="acme", user="x")
+    decide(tenant="acme2", user="x")
+    with pytest.raises(Exception, match="limits for each user, and the request names none"):
+        decide(tenant="acme2")
+
+now = [1.7e9]
+router = Router(problem, policy="distinct", clock=lambda: now[0])
+spend_all(router.decide)
+router.save("router.bylot")
+loaded = Router.load("router.bylot", clock=lambda: now[0])
+for each in (router, loaded):
+    with pytest.raises(BudgetSpent, match="for user 'v'"):
+        each.decide(tenant="acme3", user="v")
+(status, _) = router.status().limits
+assert (status.tenants.scope, status.tenants.active, status.tenants.spent) == ("user", 3, 3)
+now[0] += 86_400
+assert router.decide(tenant="acme", user="v").keys["user"] == "v"
+
+with live_server(Path.cwd()) as server, Client(f"http://127.0.0.1:{server.port}") as client:
+    remote = client.create("pool", problem, policy="distinct")
+    spend_all(remote.decide)
+    command = [sys.executable, "-m", "bylot", "decide", "pool", "--tenant=acme2", "--user=y"]
+    subprocess.run([*command, f"--server=http://127.0.0.1:{server.port}"], check=True)
+    assert "--user" in subprocess.run([*command[:4], "-h"], capture_output=True, text=True).stdout
+with live_server(Path.cwd()) as server, Client(f"http://127.0.0.1:{server.port}") as client:
+    with pytest.raises(BudgetSpent, match="for user 'v'"):
+        client.router("pool").decide(tenant="acme3", user="v")
+assert find_keys({b"x-bylot-user": b"ann"}, {"metadata": {"bylot_tenant": "acme"}}) == {
+    "tenant": "acme", "user": "ann"
+}
+"""
+
+
+def test_a_scope_touches_three_files(tmp_path: Path) -> None:
+    source = copy_source(tmp_path)
+    assert len(apply_diff(find_example("--- _scopes.py"), source / "bylot")) <= 4
+    paths = [str(source), str(ROOT / "tests")]
+    result = subprocess.run(
+        [sys.executable, "-c", SCOPE_CHECKS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
 
 def test_a_window_touches_two_files_and_a_policy_two_with_two_steps(tmp_path: Path) -> None:
     """All examples are applied to one copy of the source, and played in one process."""

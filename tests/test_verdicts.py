@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -225,8 +226,8 @@ def judge_summary(
     """The verdict on tenants that have used these amounts of their bounds."""
     used = tuple(TenantUse(*one) for one in top)
     total = sum(one.spent for one in used)
-    numbers = {"active": len(used), "spent": 0, "outside": 0} | counts
-    summary = TenantsSummary(per="month", starts=0, ends=1, total=total, top=used, scope="tenant", **numbers)
+    numbers: dict[str, Any] = {"active": len(used), "spent": 0, "outside": 0} | counts
+    summary = TenantsSummary(per="month", starts=0, ends=1, total=total, top=used, **numbers)
     verdict = judge_tenants(limit, summary, missed)
     return verdict.name, verdict.sentence
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from bylot._scopes import ScopeName
 from bylot._text import format_table
 from bylot.problem import Problem, at_most
-from bylot.problem.limits import ScopeName
 from bylot.router.router import Router
 
 K, M, TENANTS, PASSING_TENANTS = 50, 5, 10_000, 100_000

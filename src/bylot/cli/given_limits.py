@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bylot._scopes import SCOPE_NAMES
 from bylot._text import join_words
 from bylot._windows import WINDOW_NAMES
 from bylot.cli import options
@@ -41,8 +42,8 @@ def parse_bound(text: str) -> GivenBound:
     amount, at, labels = text.partition("@")
     if at and "=" not in amount:  # a cost may be called gpu@night
         amount, labels = text, ""
-    scope = amount.endswith("/tenant")
-    rest, slash, per = amount.removesuffix("/tenant").rpartition("/")
+    scope = next((name for name in SCOPE_NAMES if amount.endswith(f"/{name}")), None)
+    rest, slash, per = amount.removesuffix(f"/{scope}").rpartition("/")
     if not slash or "=" in per:  # a cost may be called in/out
         rest, per = amount, ""
     if (per or scope) and per not in ("request", *WINDOW_NAMES):
@@ -51,7 +52,7 @@ def parse_bound(text: str) -> GivenBound:
             ", and /tenant after a window for each tenant, as in usd=30/month/tenant"
         )
         raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
-    said = {"per": per if per in WINDOW_NAMES else None, "scope": "tenant" if scope else None}
+    said = {"per": per if per in WINDOW_NAMES else None, "scope": scope}
     where = tuple(options.parse_names(labels)) if labels else None
     counted = {name: x for name, x in {**said, "where": where}.items() if x is not None}
     return GivenBound(*options.parse_named_amount(rest), per or None, counted)

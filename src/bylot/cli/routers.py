@@ -8,6 +8,7 @@ import sys
 import warnings
 from typing import Any
 
+from bylot._scopes import SCOPE_NAMES
 from bylot._windows import WINDOW_WORDS
 from bylot.cli import options, stores, tenants
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
@@ -31,11 +32,9 @@ def add(verbs: Any) -> None:
     stores.add_router_verbs(kinds)
     decide = add_named_verb(verbs, "decide", run_decide, "ask a served router for a panel")
     decide.add_option("--context", None, "kind of request (default: none)")
-    decide.add_option(
-        "--tenant",
-        None,
-        "whose limits count the request too, if the router has limits for each tenant",
-    )
+    for scope in SCOPE_NAMES:
+        text = f"whose limits count the request too, if the router has limits for each {scope}"
+        decide.add_option(f"--{scope}", None, text)
     decide.add_option(
         "--available",
         "EXPERTS",
@@ -310,9 +309,11 @@ def run_edit(given: argparse.Namespace) -> None:
 
 
 def run_decide(given: argparse.Namespace) -> None:
-    asked = {"key": given.key_name, "defer": given.defer, "tenant": given.tenant}
+    keys = {scope: getattr(given, scope) for scope in SCOPE_NAMES}
     with connect_client(given) as client:
-        decision = client.router(given.name).decide(given.context, given.available, **asked)
+        decision = client.router(given.name).decide(
+            given.context, given.available, key=given.key_name, defer=given.defer, **keys
+        )
     spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
     propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
     text = f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}"

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from bylot import api, errors, policies
+from bylot._scopes import KeyArguments
 from bylot.errors import (
     BudgetSpent,
     BylotError,
@@ -22,7 +23,7 @@ from bylot.errors import (
 from bylot.policies.registry import describe_smaller_panels
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
-from bylot.problem.limits import KeyArguments, check_limit_list
+from bylot.problem.limits import check_limit_list
 from bylot.router import persistence
 from bylot.router.config import RewardAggregation, RouterConfig
 from bylot.router.decision import Decision, Receipt

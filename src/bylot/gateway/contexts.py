@@ -15,13 +15,13 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta, Struct
 
+from bylot._scopes import SCOPE_NAMES
 from bylot.api import MAX_TEXT_CHARS
 from bylot.errors import BylotError, DecisionError, TenantError
 from bylot.gateway.entry_settings import read_entry_settings
 from bylot.gateway.text_clusters import MAX_CLUSTERS, TextClusters, TextModel, load_text_model
 from bylot.limits.keys import list_given_keys
 from bylot.numerics.jit import Floats
-from bylot.problem.limits import SCOPE_NAMES
 
 LABEL_HEADERS = {kind: f"x-bylot-{kind}" for kind in ("context", *SCOPE_NAMES)}
 LABEL_FIELDS = {kind: f"bylot_{kind}" for kind in LABEL_HEADERS}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bylot._scopes import SCOPE_NAMES
 from bylot.errors import PolicyError
 from bylot.limits.costs import (
     DECLARED_REPORTS,
@@ -49,7 +50,6 @@ from bylot.limits.schedule import (
 from bylot.limits.windows import HISTORY_HOURS, TABLE_EDGES
 from bylot.numerics.jit import Bools, Floats
 from bylot.problem import Limit, Problem
-from bylot.problem.limits import SCOPE_NAMES
 from bylot.problem.window_bounds import DAYS_PER_WINDOW, find_least_costs, mark_totals
 
 DEFAULT_PERIOD_ROUNDS = 5_000  # without a horizon and a period of the problem

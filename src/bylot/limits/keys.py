@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from bylot._scopes import SCOPE_NAMES
 from bylot.errors import TenantError
 from bylot.limits.binding import make_ledgers
 from bylot.limits.ledger import ARCHIVED, EVERYBODY, UNKNOWN
@@ -21,7 +22,7 @@ from bylot.limits.rows import compute_row_units
 from bylot.numerics.jit import Floats
 from bylot.problem import Limit, Problem
 from bylot.problem.calendar import WindowName, find_window
-from bylot.problem.limits import LIMIT_DEFAULTS, SCOPE_NAMES, LimitKey
+from bylot.problem.limits import LIMIT_DEFAULTS, LimitKey
 from bylot.problem.window_bounds import DAYS_PER_WINDOW
 
 FIRST_SLOTS = 64

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 from unicodedata import normalize
 
 import numpy as np
 
+from bylot._scopes import SCOPE_NAMES, ScopeName
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem.calendar import Calendar, WindowName, check_per, list_edges_until
@@ -35,18 +36,6 @@ ask much cheaper panels than usual."""
 
 Per = WindowName | Literal["request", "draw"]
 """What a bound is per, as callers write it."""
-
-ScopeName = Literal["tenant"]
-"""What a limit applies to separately: each tenant, by a key that comes with the request."""
-
-SCOPE_NAMES: tuple[ScopeName, ...] = get_args(ScopeName)
-
-
-class KeyArguments(TypedDict, total=False):
-    """The keys of a request as arguments: whose limits of each scope count it too."""
-
-    tenant: str | None
-
 
 Where = Mapping[str, Sequence[str]] | None
 """Which requests a limit counts, as callers write it: {"context": ["icu", "er"]}."""

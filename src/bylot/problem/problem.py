@@ -12,12 +12,13 @@ from typing import Any, NamedTuple, Never
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bylot._scopes import SCOPE_NAMES, ScopeName
 from bylot.errors import NOT_GIVEN
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem import feasibility, validation, window_bounds
 from bylot.problem.calendar import Calendar
 from bylot.problem.feasibility import Conflict
-from bylot.problem.limits import SCOPE_NAMES, Limit, ScopeName
+from bylot.problem.limits import Limit
 from bylot.problem.validation import lock_array
 
 NON_LIMITING_FIELDS = {"floor", "period", "max_costs", "traffic"}

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from bylot import policies
+from bylot._scopes import KeyArguments
 from bylot.errors import BudgetSpent, DecisionError, PolicyError, RewardConflict, RewardError
 from bylot.limits.keys import TenantWindow, list_given_keys
 from bylot.limits.request import Ticket
@@ -27,7 +28,7 @@ from bylot.policies.registry import (
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
 from bylot.problem.instants import LAST_SECOND, describe_reset
-from bylot.problem.limits import KeyArguments, check_limit_list, float_from_real
+from bylot.problem.limits import check_limit_list, float_from_real
 from bylot.router import feedback as reports
 from bylot.router import persistence
 from bylot.router.core import NO_LABELS, RequestLabels, RouterCore

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bylot import api
+from bylot._scopes import SCOPE_NAMES
 from bylot.eventlog import commands
 from bylot.limits.keys import list_given_keys
-from bylot.problem.limits import SCOPE_NAMES
 from bylot.router.decision import Decision
 from bylot.server.endpoint import (
     ApiRequest,
