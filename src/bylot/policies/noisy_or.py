@@ -225,7 +225,7 @@ class NoisyOr(base.Policy):
             A=limits.A * scale[:, None],
             units=scale,
             bounds=limits.rows["bound"].copy(),
-            kept=CALENDAR_KEPT_SQUARES if problem.calendars else 1.0,
+            kept=CALENDAR_KEPT_SQUARES if (limits.rows["window"] >= 0).any() else 1.0,
             all_limits=np.ones(len(scale), np.bool_),
             members=members,
             sets=sets,

@@ -5,12 +5,14 @@ the forecast all the time; exploration, units and the fallback schedule are made
 and are made again when it turns out to be another.
 """
 
+from itertools import compress
+
 import numpy as np
 
 from bylot.errors import PolicyError
 from bylot.limits.forecast import DAY_HOURS, compute_daily_requests
 from bylot.limits.records import point_to_limits
-from bylot.limits.windows import fill_tables, list_tables, needs_edges
+from bylot.limits.windows import fill_tables, list_due_tables
 from bylot.numerics.jit import Ints, announce_compilation
 from bylot.policies.base import BoundPolicy, FeedbackKind, Policy
 from bylot.policies.binding import bind_policy, migrate_policy
@@ -54,7 +56,7 @@ def retarget(
         return None
     state = bound.limits.state
     at = int(state.clock["now"][0] + state.offsets[state.windows["place"][0]])
-    budgets = [limit for limit in problem.limits if limit.is_total]
+    budgets = compress(problem.limits, totals)
     days = min(DAYS_PER_WINDOW[limit.per or ""] for limit in budgets)
     pointer = point_to_limits(*bound.limits)
     daily = float(compute_daily_requests(pointer, at, DAY_HOURS * days))
@@ -73,9 +75,10 @@ def retarget(
 
 def fill_due_tables(bound: BoundPolicy, at: int) -> None:
     """Fill the tables of windows, if they end before this instant."""
-    if bound.limits is not None and needs_edges(bound.limits.state, at):
-        state = bound.limits.state
-        fill_tables(state, list_tables(bound.problem.calendars, state, at))
+    if bound.limits is not None:
+        tables = list_due_tables(bound.problem, bound.limits.state, at)
+        if tables is not None:
+            fill_tables(bound.limits.state, tables)
 
 
 def find_stop(bound: BoundPolicy, times: Ints, start: int) -> int:
