@@ -1,7 +1,7 @@
 """What Python calls of the limits: compiled once, for every policy and problem.
 
 numba's dispatcher finds out the types of all arguments in every call, which takes longer than most
-of the work. Here they are known: callers must pass contiguous arrays of the types that `takes`
+of the work. Here they are known: callers must pass contiguous arrays of the types that an entry
 names.
 """
 
@@ -10,10 +10,9 @@ from typing import Any
 
 from numba import types
 
-from bylot.limits import guard, ledger, settlement
+from bylot.limits import guard, ledger, request, settlement
 from bylot.limits.records import Limits
-from bylot.limits.windows import count_requests
-from bylot.numerics.jit import Bools, Floats, Ints, jit_entry
+from bylot.numerics.jit import jit_entry
 
 INT = types.int64
 FLOAT = types.float64
@@ -23,78 +22,31 @@ TABLE = types.Array(FLOAT, 2, "C")
 
 
 class Entry:
-    """A compiled function of limits."""
+    """A compiled function of limits, and of arguments of other types."""
 
-    def __init__(self, function: Callable[..., Any], others: tuple[Any, ...]) -> None:
-        self.function = jit_entry(function)
+    def __init__(self, function: Callable[..., Any], *others: Any) -> None:
+        self.function: Any = jit_entry(getattr(function, "py_func", function))
         self.others = others
         self.compiled: Any = None
 
-    def compile(self, limits: Limits) -> None:
+    def compile(self, limits: Any) -> None:
         """Compile it, if that was not done before."""
         if self.compiled is None:
-            self.compiled = self.function.compile((limits._numba_type_, *self.others))  # type: ignore[attr-defined]
+            self.compiled = self.function.compile((limits._numba_type_, *self.others))
 
     def __call__(self, limits: Limits, *given: Any) -> Any:
         self.compile(limits)
         return self.compiled(limits, *given)
 
 
-def takes(*others: Any) -> Callable[[Callable[..., Any]], Entry]:
-    """Compile a function of limits and of arguments of these types."""
-    return lambda function: Entry(function, others)
-
-
-@takes(BOOLS)
-def find_places(limits: Limits, counted: Bools) -> None:
-    """Find the ledgers of a request (`ledger.find_places`)."""
-    ledger.find_places(limits, counted)
-
-
-@takes(INT, BOOLS)
-def find_spent(limits: Limits, at: int, available: Bools) -> int:
-    """Return the budget that leaves no panel (`guard.find_spent_limit`)."""
-    return guard.find_spent_limit(limits, at, available)
-
-
-@takes(INT, INT)
-def note_refused(limits: Limits, at: int, requests: int) -> None:
-    """Count requests that were refused, which are traffic too."""
-    count_requests(limits, at, float(requests))
-
-
-@takes(INT, INTS, FLOATS, TABLE, FLOATS)
-def settle_calls(
-    limits: Limits, t: int, members: Ints, more: Floats, spend: Floats, held: Floats
-) -> None:
-    """Book and learn what decision t cost (`settlement.settle_calls`)."""
-    settlement.settle_calls(limits, t, members, more, spend, held)
-
-
-@takes(INT, FLOATS)
-def correct_spend(limits: Limits, t: int, more: Floats) -> None:
-    """Book what decision t cost beyond what is booked (`settlement.correct_spend`)."""
-    settlement.correct_spend(limits, t, more)
-
-
-@takes(INT, INTS, INTS, FLOATS)
-def release_calls(limits: Limits, t: int, rows: Ints, members: Ints, held: Floats) -> None:
-    """Wait no longer for a bill of decision t (`settlement.release_calls`)."""
-    settlement.release_calls(limits, t, rows, members, held)
-
-
-@takes(INT, FLOATS, INTS, FLOATS, BOOL)
-def cancel_round(
-    limits: Limits, t: int, less: Floats, members: Ints, held: Floats, in_period: bool
-) -> None:
-    """Undo decision t (`settlement.cancel_round`)."""
-    settlement.cancel_round(limits, t, less, members, held, in_period)
-
-
-@takes(INT, INT, INT, FLOATS)
-def exchange_call(limits: Limits, t: int, failed: int, added: int, more: Floats) -> None:
-    """Replace a member of decision t (`settlement.exchange_call`)."""
-    settlement.exchange_call(limits, t, failed, added, more)
+find_places = Entry(ledger.find_places, BOOLS)
+find_spent = Entry(guard.find_spent_limit, INT, BOOLS)
+note_refused = Entry(request.note_refused_requests, INT, INT)
+settle_calls = Entry(settlement.settle_calls, INT, INTS, FLOATS, TABLE, FLOATS)
+correct_spend = Entry(settlement.correct_spend, INT, FLOATS)
+release_calls = Entry(settlement.release_calls, INT, INTS, INTS, FLOATS)
+cancel_round = Entry(settlement.cancel_round, INT, FLOATS, INTS, FLOATS, BOOL)
+exchange_call = Entry(settlement.exchange_call, INT, INT, INT, FLOATS)
 
 
 def compile_for_requests(limits: Limits) -> None:

@@ -82,7 +82,7 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
     def subject(self) -> str:
         """The cost, its window, and the requests that count."""
         per = "" if self.per is None else f" per {self.per}"
-        scope = "" if self.tenants is None else " for each tenant"
+        scope = "" if self.tenants is None else f" for each {self.tenants.scope}"
         where = f" in {', '.join(self.where)}" if self.where else ""
         return f"{self.cost}{per}{scope}{where}"
 
