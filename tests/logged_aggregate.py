@@ -16,14 +16,11 @@ from bylot.eventlog.commands import (
 from bylot.eventlog.events import (
     BODY_DECODERS,
     EVENT_BODIES,
-    DecisionClosed,
-    DecisionMade,
-    EventBody,
-    RewardReceived,
 )
-from bylot.eventlog.history import decision_record_from_events
+from bylot.eventlog.history import record_decision
 from bylot.problem import Problem, at_least, at_most
 from bylot.router import persistence
+from bylot.router.changes import Change, DecisionClosed, PackedDecision, RewardReceived
 from bylot.router.config import RouterConfig
 from bylot.store.rows import (
     DecisionEvents,
@@ -59,8 +56,8 @@ class LoggedRouter:
 
     def record(self, seq: int) -> DecisionRecord:
         """A decision and its history."""
-        found, opened = self.aggregate.decision_events(seq), self.aggregate.open.get(seq)
-        return decision_record_from_events("triage", found, opened)
+        found, opened = self.aggregate.decision_events(seq), self.aggregate.engine.open.get(seq)
+        return record_decision("triage", found, opened)
 
     def append(self, event: Event | None) -> Event | None:
         """Append an event to the log, unless it is None."""
@@ -112,15 +109,15 @@ class LoggedRouter:
         return aggregate
 
 
-def decode_body(event: Event) -> EventBody:
+def decode_body(event: Event) -> Change:
     """The body of any event."""
-    body: EventBody = BODY_DECODERS[event.kind](event.body)
+    body: Change = BODY_DECODERS[event.kind](event.body)
     return body
 
 
-def decode_decision(event: Event) -> DecisionMade:
+def decode_decision(event: Event) -> PackedDecision:
     """The body of the event of a decision."""
-    body: DecisionMade = BODY_DECODERS["decided"](event.body)
+    body: PackedDecision = BODY_DECODERS["decided"](event.body)
     return body
 
 

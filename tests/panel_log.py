@@ -4,7 +4,8 @@ import contextlib
 import math
 from dataclasses import dataclass, field
 
-from bylot.eventlog.events import BODY_DECODERS, DecisionMade, MemberReplaced, RewardReceived
+from bylot.eventlog.events import BODY_DECODERS
+from bylot.router.changes import MemberReplaced, PackedDecision, RewardReceived
 from bylot.store import open_store
 
 
@@ -12,7 +13,7 @@ from bylot.store import open_store
 class PanelLog:
     """What a log says of each decision, by its sequence number; cancelled ones are left out."""
 
-    decisions: dict[int, DecisionMade] = field(default_factory=dict)
+    decisions: dict[int, PackedDecision] = field(default_factory=dict)
     replaced: dict[int, list[MemberReplaced]] = field(default_factory=dict)
     reports: dict[int, list[RewardReceived]] = field(default_factory=dict)
     cancelled: int = 0
@@ -40,7 +41,7 @@ def read_panel_log(store_url: str) -> PanelLog:
         (row,) = store.routers(limit=2)
         for event in store.events(row.number, -1, 10**9):
             body, of = BODY_DECODERS[event.kind](event.body), event.of or 0
-            if isinstance(body, DecisionMade):
+            if isinstance(body, PackedDecision):
                 log.decisions[event.seq] = body
             elif isinstance(body, RewardReceived):
                 log.reports.setdefault(of, []).append(body)

@@ -11,13 +11,13 @@ import bylot
 from bylot import policies
 from bylot.api import DecisionRecord, RewardRecord, RouterView
 from bylot.eventlog.events import format_timestamp
-from bylot.eventlog.timeline import Timeline
 from bylot.limits.request import View
 from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.router.status import ContextDistribution, Counters, RouterStatus
+from bylot.router.timeline import Timeline
 from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.source import ListedRouters, ServerSource
 

@@ -18,7 +18,7 @@ from bylot.errors import (
 )
 from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import CreateRouter, EditRouter
-from bylot.eventlog.history import decision_from_events
+from bylot.eventlog.history import show_events
 from bylot.numerics.iid_sets import log_iid_set_probability
 from bylot.router.core_status import report_status
 from bylot.store import DecisionEvents
@@ -119,7 +119,7 @@ def test_an_aggregate_decides_and_learns_like_a_router_in_memory(policy: str) ->
         seq = logged.decide(
             context="ab"[n % 2], available=None if available is None else tuple(available)
         )
-        stored = decision_from_events("triage", DecisionEvents(logged.log[seq], ()))
+        stored = show_events("triage", DecisionEvents(logged.log[seq], ()))
         assert (stored.draws, stored.inclusion, stored.t) == (
             in_memory.draws,
             in_memory.inclusion,

@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose
 
 from bylot import Problem, at_least, at_most, share
 from bylot.errors import DecisionNotFound, DecisionStateError, RewardConflict, RewardError
-from bylot.eventlog import open_decisions
-from bylot.eventlog.events import DecisionMade
-from bylot.eventlog.history import decision_from_events
+from bylot.eventlog import aggregate
+from bylot.eventlog.history import show_events
 from bylot.limits.request import View
 from bylot.policies.base import compute_distribution
+from bylot.router.changes import PackedDecision
 from bylot.router.core_status import report_status
 from bylot.store import DecisionEvents
 from logged_aggregate import SECOND, LoggedRouter, decode_decision, make_problem_with_frank
@@ -29,7 +29,7 @@ def compute_first_distribution(logged: LoggedRouter) -> Any:
 
 def list_nonzero_counters(logged: LoggedRouter) -> dict[str, int]:
     """The numbers of events that are not 0."""
-    counters = asdict(logged.aggregate.counters)
+    counters = asdict(logged.aggregate.tally.counters)
     return {name: n for name, n in counters.items() if n and isinstance(n, int)}
 
 
@@ -102,7 +102,7 @@ def test_learning_uses_the_recorded_probabilities_even_if_the_reward_is_late() -
     first = logged.decide()
     for _ in range(25):  # q changes twice in the meantime
         logged.reward(logged.decide(), 0.25)
-    event: DecisionMade = decode_decision(logged.log[first])
+    event: PackedDecision = decode_decision(logged.log[first])
     logged.reopen()
     state = logged.aggregate.core.state
     before, mean = state.g[0].copy(), 0.25
@@ -150,10 +150,10 @@ def test_without_a_reward_in_time_only_the_default_is_learned() -> None:
     without_default, with_default = LoggedRouter(wait=1.0), LoggedRouter(wait=1.0, default=0.0)
     for logged, value in ((without_default, None), (with_default, 0.0)):
         one = logged.decide(0)
-        assert logged.aggregate.open.first_due() == (SECOND, one)
+        assert logged.aggregate.engine.open.first_due() == (SECOND, one)
         assert logged.close(SECOND) == ()
         assert logged.close(SECOND + 1) == ((one, value),)
-        assert logged.aggregate.open.first_due() is None
+        assert logged.aggregate.engine.open.first_due() is None
         assert logged.reward(one, 0.5, 2 * SECOND) == "late"
         assert logged.aggregate.core.totals.rewards[0] == (value is not None)
     assert list_nonzero_counters(without_default) == {"missing": 1, "late": 1}
@@ -164,10 +164,10 @@ def test_decisions_that_are_not_cached_are_learned_from_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def play_with_cache(max_cached: int) -> tuple[str, int]:
-        monkeypatch.setattr(open_decisions, "MAX_CACHED_BYTES", max_cached * 1_999)
+        monkeypatch.setattr(aggregate, "MAX_CACHED_BYTES", max_cached * 2_400)
         logged = LoggedRouter(wait=9.0, default=0.25)
         seqs = [logged.decide(n, context="ab"[n % 2]) for n in range(30)]
-        cached = sum(one.ticket is not None for _, one in logged.aggregate.open)
+        cached = sum(one.made is not None for _, one in logged.aggregate.engine.open)
         for n, seq in enumerate(seqs[:20]):
             assert logged.reward(seq, n / 20, 40 + n, spend={"usd": 1.0}) == "learned"
         assert len(logged.close(10 * SECOND)) == 10
@@ -181,14 +181,14 @@ def test_decisions_that_are_not_cached_are_learned_from_the_log(
     assert with_few_cached == with_all_cached
 
 
-def test_fewer_decisions_of_a_large_pool_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_decisions_of_a_large_pool_are_cached() -> None:
     names = [f"e{n}" for n in range(400)]
     logged = LoggedRouter(Problem(experts=names, costs={"usd": [1.0] * 400}, draws=2))
-    monkeypatch.setattr(open_decisions, "MAX_CACHED_BYTES", 20_000)
+    logged.aggregate.engine.open.max_bytes = 22_000
     for available, count in ((None, 4), (tuple(names[:300]), 3)):  # the latter have a mask too
         for n in range(20):
             logged.decide(n, available=available)
-        assert sum(one.ticket is not None for _, one in logged.aggregate.open) == count
+        assert sum(one.made is not None for _, one in logged.aggregate.engine.open) == count
 
 
 def test_a_reward_after_the_deadline_is_late_even_before_the_decision_is_closed() -> None:
@@ -244,11 +244,11 @@ def test_a_reward_whose_sum_leaves_the_range_is_refused() -> None:
 def test_a_deferred_decision_has_no_deadline_until_it_is_activated() -> None:
     logged = LoggedRouter(wait=1.0)
     one = logged.decide(0, defer=True)
-    assert logged.aggregate.open.first_due() is None
+    assert logged.aggregate.engine.open.first_due() is None
     with pytest.raises(DecisionStateError, match="activate it first"):
         logged.reward(one, 0.5, 1)
     logged.append(logged.aggregate.activate(5 * SECOND, one))
-    assert logged.aggregate.open.first_due() == (6 * SECOND, one)
+    assert logged.aggregate.engine.open.first_due() == (6 * SECOND, one)
     with pytest.raises(DecisionStateError, match="is waiting, not deferred"):
         logged.aggregate.activate(5 * SECOND, one)
     assert logged.reward(one, 0.5, 6 * SECOND) == "learned"
@@ -293,7 +293,7 @@ def test_a_decision_can_be_looked_up_in_every_state() -> None:
     logged.close(2 * SECOND, most=1)
     assert states() == ["closed", "deferred", "rewarded", "cancelled", "waiting"]
     found = logged.record(seqs[2])
-    assert found.decision == decision_from_events("triage", DecisionEvents(logged.log[seqs[2]], ()))
+    assert found.decision == show_events("triage", DecisionEvents(logged.log[seqs[2]], ()))
     (reward,) = found.rewards
     assert (reward.value, reward.receipt, reward.spend, reward.key, reward.by) == (
         0.5,
@@ -328,7 +328,7 @@ def test_the_real_cost_replaces_the_stated_one() -> None:
     assert limit.current is not None
     assert limit.current.mean is not None
     assert_allclose(limit.current.mean, (3.0 + other) / 2, rtol=1e-12)
-    assert_allclose(sum(logged.aggregate.timeline.spent["usd"]), 3.0 + other, rtol=1e-12)
+    assert_allclose(sum(logged.aggregate.tally.timeline.spent["usd"]), 3.0 + other, rtol=1e-12)
 
 
 def test_a_late_reward_settles_the_cost() -> None:
@@ -344,17 +344,17 @@ def test_a_cost_that_follows_a_late_reward_is_counted_in_full() -> None:
     one = logged.decide(0)
     logged.close(2 * SECOND)
     assert logged.reward(one, 0.5, 3 * SECOND) == "late"
-    assert not logged.aggregate.counters.settled
+    assert not logged.aggregate.tally.counters.settled
     logged.reward(one, None, 4 * SECOND, key="bill", spend={"usd": 1.5})
-    assert logged.aggregate.counters.settled["usd"] == 1.5
+    assert logged.aggregate.tally.counters.settled["usd"] == 1.5
 
 
 def test_decisions_that_wait_for_their_activation_need_no_reward_before() -> None:
     logged = LoggedRouter()
     decisions = [logged.decide(SECOND * n, defer=True) for n in range(3)]
-    assert logged.aggregate.arrivals.decisions == 0
+    assert logged.aggregate.tally.arrivals.decisions == 0
     logged.aggregate.activate(3 * SECOND, decisions[0])
-    assert logged.aggregate.arrivals.decisions == 1
+    assert logged.aggregate.tally.arrivals.decisions == 1
 
 
 def test_the_same_reward_with_another_cost_is_a_conflict() -> None:
@@ -469,7 +469,7 @@ def test_sums_of_costs_are_kept_by_name_and_a_new_cost_starts_at_0() -> None:
     event = decode_decision(logged.log[logged.decide()])
     limit = logged.aggregate.status().limits[2]
     assert (limit.cost, limit.mean) == ("ms", event.spend["ms"])
-    assert {*logged.aggregate.timeline.spent} == {"junior", "usd", "ms"}
+    assert {*logged.aggregate.tally.timeline.spent} == {"junior", "usd", "ms"}
     logged.edit(make_five_expert_problem())
     assert list(logged.aggregate.status().costs) == ["usd", "junior"]
     assert_allclose(logged.aggregate.status().costs["usd"].settled, spent + event.spend["usd"])

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 
 from bylot.eventlog.audit import audit_router
-from bylot.eventlog.events import BODY_DECODERS, DecisionMade, RewardReceived
+from bylot.eventlog.events import BODY_DECODERS
+from bylot.router.changes import PackedDecision, RewardReceived
 from bylot.store import Store, open_store
 from bylot_bench.http_load import drive_connections, format_post
 from cluster_servers import post, run_servers
@@ -153,7 +154,7 @@ def sum_log(store: Store, number: int) -> tuple[list[float], int]:
     rewards = 0
     for event in store.events(number, -1, 10**9):
         body = BODY_DECODERS[event.kind](event.body)
-        if isinstance(body, DecisionMade):
+        if isinstance(body, PackedDecision):
             spent[event.seq] = body.spend["usd"]
         elif isinstance(body, RewardReceived) and body.spend is not None:
             spent[event.of or 0] = body.spend["usd"]

@@ -544,7 +544,7 @@ def test_an_audit_handles_cancelled_decisions_and_removed_costs(
     assert audit_router(store, "triage").fault is None
     costs = perform(handler, GetRouter("triage")).status.costs
     assert costs["senior"].settled == costs["senior"].stated == 0.0
-    handler.repository.opened["triage"].aggregate.stated["usd"] += 1.0
+    handler.repository.opened["triage"].aggregate.tally.stated["usd"] += 1.0
     handler.repository.opened["triage"].snapshot_due = 0
     perform(handler, MakeDecision("triage"))
     assert audit_router(store, "triage").fault is not None

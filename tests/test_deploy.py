@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from bylot.cli import make_parser
 from bylot.eventlog.snapshot import SNAPSHOT_VERSION
-from bylot.router.persistence import SAVED_FILE_VERSION
+from bylot.router.saved_file import SAVED_FILE_VERSION
 from bylot.server.routes import ROUTES
 from bylot.server.settings import CONFIG_VARIABLE, SETTINGS, ServerSettings, load_settings
 from bylot.store.schema import STORE_VERSION

@@ -34,7 +34,7 @@ def make_router(feedback: FeedbackKind, **settings: Any) -> Router:
 def list_state(router: Router) -> list[Any]:
     """All numbers of a router, to be compared bit for bit."""
     arrays = [*iterate_arrays(router.core.state), *iterate_arrays(router.core.totals)]
-    return [[one.tolist() for one in arrays], str(router.open)]
+    return [[one.tolist() for one in arrays], str(dict(router.engine.open))]
 
 
 def test_scores_reach_the_policy_and_a_missing_one_is_not_zero() -> None:

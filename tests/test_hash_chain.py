@@ -64,7 +64,7 @@ def test_a_decision_with_many_rewards_takes_as_few_queries_as_any(
 ) -> None:
     store = handler.store
     assert isinstance(store, CountingStore)
-    handler.repository.get("r", 3).recent.clear()  # as after a restart
+    handler.repository.get("r", 3).engine.recent.clear()  # as after a restart
     id = find_decision_id(store)
     command = GetDecision(id) if kind is GetDecision else RecordReward(id, 0.5, key="one more")
     store.query_count = 0

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 from bylot.errors import DecisionInUse, DecisionStateError, RewardError
 from bylot.eventlog.audit import LoggedCosts, book_totals
 from bylot.eventlog.commands import MakeDecision, ReplaceMember
-from bylot.eventlog.reward_rules import MAX_REWARDS_PER_DECISION
 from bylot.problem import Problem, at_most
+from bylot.router.reward_rules import MAX_REWARDS_PER_DECISION
 from limit_tables import get_limits
 from logged_aggregate import SECOND, LoggedRouter, decode_decision, make_problem_with_frank
 

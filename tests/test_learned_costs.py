@@ -352,7 +352,7 @@ def test_a_log_with_reported_costs_replays_to_the_same_state() -> None:
             logged.append(logged.aggregate.cancel(0, made.pop()))
         elif t % 7 != 6:
             of = made.pop(0 if t % 2 else -1)
-            panel = dict.fromkeys(logged.aggregate.decision_body(of).draws)
+            panel = dict.fromkeys(logged.aggregate.read(of).known.panel)
             costs = {name: float(rng.uniform(0.5, 7.0)) for name in panel}
             spend = {"usd": costs if t % 3 else sum(costs.values())}
             logged.reward(of, float(rng.random()), spend=spend)
@@ -360,9 +360,9 @@ def test_a_log_with_reported_costs_replays_to_the_same_state() -> None:
             logged.reopen()
     state = get_limits(logged.aggregate.core).state
     assert state.clock["plans"][0] > 0
-    waiting = [logged.aggregate.decision_body(of) for of in made]
-    inside = [one for one in waiting if one.t >= state.clock["first"][0]]
-    counts = [sum(name in one.draws for one in inside) for name in NAMES]
+    waiting = [logged.aggregate.read(of).known for of in made]
+    inside = [one for one in waiting if one.ticket.t >= state.clock["first"][0]]
+    counts = [sum(name in one.panel for one in inside) for name in NAMES]
     assert state.waiting[0].tolist() == counts
     assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()
 
@@ -563,7 +563,7 @@ def test_a_policy_without_a_guard_books_spend_and_learns_no_costs() -> None:
     router = bylot.Router(make_pool(), "random")
     decision = router.core.decide(None, ALL)
     router.core.settle(decision.ticket, {"usd": 0.5})
-    assert_allclose(router.core.totals.spent[0], decision.costs[0, 0] + 0.5)
+    assert_allclose(router.core.totals.spent[0], decision.spend["usd"] + 0.5)
 
 
 def test_invalid_largest_costs_are_refused() -> None:

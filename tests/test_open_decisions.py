@@ -3,8 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylot.eventlog.events import RewardReceived
-from bylot.eventlog.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
+from bylot.router.changes import RewardReceived
+from bylot.router.open_decisions import (
+    NO_DEADLINE,
+    NOT_STARTED,
+    OpenDecision,
+    OpenDecisions,
+    index_reports,
+)
 
 ACTIONS = st.one_of(
     st.tuples(st.just("add"), st.sampled_from([NO_DEADLINE, NOT_STARTED, 5, 9, 14, 300])),
@@ -36,7 +42,9 @@ def test_open_decisions_behave_like_a_dictionary(actions: list[tuple[str, int]])
             )
             reference = {seq: one for seq, one in reference.items() if one[0] >= number}
         elif verb == "reload":
-            open_decisions = OpenDecisions.from_columns(open_decisions.to_columns())
+            columns = open_decisions.to_columns()
+            open_decisions = OpenDecisions()
+            open_decisions.fill_from_columns(columns)
     assert {seq: (decision.t, decision.due) for seq, decision in open_decisions} == reference
     dues = sorted((due, seq) for seq, (_, due) in reference.items() if due >= 0)
     for due, seq in dues:
@@ -55,11 +63,13 @@ def test_deadlines_of_closed_decisions_are_removed() -> None:
 
 def test_received_rewards_are_kept_in_order() -> None:
     open_decisions = OpenDecisions()
-    rewards: dict[str | None, RewardReceived] = {
-        key: RewardReceived(value, "pending", None, key) for key, value in (("b", 0.5), ("a", 0.25))
-    }
+    given = {"b": 0.5, "a": 0.25}
+    reports = [RewardReceived(value=given[key], receipt="pending", key=key) for key in given]
+    rewards = index_reports(reports)
     open_decisions.add(3, OpenDecision(0, NO_DEADLINE, rewards=rewards))
-    loaded = OpenDecisions.from_columns(open_decisions.to_columns()).get(3)
+    copied = OpenDecisions()
+    copied.fill_from_columns(open_decisions.to_columns())
+    loaded = copied.get(3)
     assert loaded is not None
     assert [one.value for one in loaded.pending] == [0.5, 0.25]
     assert loaded.rewards == rewards

@@ -19,8 +19,8 @@ from bylot.errors import (
 )
 from bylot.eventlog.audit import LoggedCosts
 from bylot.eventlog.commands import ReplaceMember
-from bylot.eventlog.events import BODY_DECODERS, MemberReplaced
-from bylot.eventlog.history import decision_from_events
+from bylot.eventlog.events import BODY_DECODERS
+from bylot.eventlog.history import show_events
 from bylot.limits.ledger import compute_later_cost
 from bylot.limits.records import point_to_limits
 from bylot.limits.substitutes import draw_substitute, mark_substitutes
@@ -28,6 +28,7 @@ from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
 from bylot.policies import POLICIES
 from bylot.policies.compiled_handle import average_distribution
+from bylot.router.changes import MemberReplaced
 from bylot.router.core import iterate_arrays
 from bylot.router.decision import Decision
 from bylot.server.dashboard.router_view import latest_decision
@@ -61,17 +62,18 @@ class PanelRouter(LoggedRouter):
 
     def decision(self, of: int) -> Decision:
         """A decision as it is now."""
-        return decision_from_events("triage", self.aggregate.decision_events(of))
+        return show_events("triage", self.aggregate.decision_events(of))
 
     def decide_replaceable(self, **options: Any) -> int:
         """Decide until a drawn panel has a member that others could replace."""
         for _ in range(100):
             of = self.decide(**options)
-            made = self.aggregate.decision_body(of)
+            made = self.aggregate.read(of).known
             others = np.ones(len(NAMES), np.bool_)
-            others[list(made.seats)] = False
-            able = [(self.aggregate.core.mark_substitutes(i) & others).any() for i in made.seats]
-            if any(able) and not made.replaced:
+            seats = made.ticket.draws.tolist()
+            others[seats] = False
+            able = [(self.aggregate.core.mark_substitutes(i) & others).any() for i in seats]
+            if any(able) and not made.ticket.replaced:
                 return of
         raise AssertionError("nobody can be replaced")
 
@@ -100,8 +102,8 @@ def assert_log_gives_the_state(logged: LoggedRouter) -> None:
         costs.add(event, core.uncounted.since)
     for name, settled in core.name_costs(core.totals.spent).items():
         sums = costs.totals(name, core.uncounted.since.get(name, 0))
-        assert_allclose((aggregate.stated[name], settled), sums, rtol=1e-9, atol=1e-9)
-        counters, spent = aggregate.counters, sum(aggregate.timeline.spent[name])
+        assert_allclose((aggregate.tally.stated[name], settled), sums, rtol=1e-9, atol=1e-9)
+        counters, spent = aggregate.tally.counters, sum(aggregate.tally.timeline.spent[name])
         assert_allclose(spent, sums[1], rtol=1e-9, atol=1e-9)
         parts = [one.get(name, 0.0) for one in (counters.booked, counters.added, counters.saved)]
         assert_allclose(parts[0] + parts[1] - parts[2], sums[1], rtol=1e-9, atol=1e-9)
@@ -147,7 +149,7 @@ def test_another_expert_takes_the_place_of_a_failed_member(policy: str, reopened
         more = costs[row[1]] - costs[row[0]]
         assert_allclose(now.spend[name], before.spend[name] + more, rtol=1e-12)
         sums = logged.aggregate.core.totals.spent.tolist()
-    assert_allclose(sum(sums), sum(logged.aggregate.stated.values()), rtol=1e-12)
+    assert_allclose(sum(sums), sum(logged.aggregate.tally.stated.values()), rtol=1e-12)
     assert logged.record(of).decision == now
     assert logged.record(of).state == "waiting"
     assert logged.reward(of, 0.75) == "learned"
@@ -184,7 +186,7 @@ def test_a_substitute_can_fail_too_and_nobody_returns() -> None:
     with pytest.raises(NoSubstitute, match="nobody can take the place of"):
         logged.replace(of, gone[-1])
     assert set(logged.decision(of).subset) == {gone[-1], other}
-    assert logged.aggregate.counters.failed == 3
+    assert logged.aggregate.tally.counters.failed == 3
     assert_log_gives_the_state(logged)
 
 
@@ -239,7 +241,7 @@ def test_noisy_or_learns_from_the_actual_panel() -> None:
     logged.reward(of, 1.0)
     other = make_logged("noisy-or")
     same = other.decide(available=DEAR)
-    ticket = other.aggregate.open.get(same).ticket
+    ticket = other.aggregate.engine.open.get(same).ticket
     ticket.draws[ticket.draws == NAMES.index(body.failed)] = NAMES.index(body.added)
     other.aggregate.core.learn(ticket, 1.0)
     mine, theirs = (one.aggregate.core.state.model for one in (logged, other))
@@ -367,7 +369,7 @@ def test_a_router_draws_from_the_distribution_of_the_context() -> None:
     of = logged.decide(context="a", available=DEAR)
     candidates = core.mark_substitutes(NAMES.index("ann"))
     candidates[[0, 1, 5]] = False
-    made = logged.aggregate.decision_body(of)
+    made = logged.aggregate.read(of).known
     added = logged.replace(of, "ann").added
     assert NAMES.index(added) == draw_substitute(
         average_distribution(core._handle, only_a, np.empty(0, np.bool_)),

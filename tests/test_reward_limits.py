@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from bylot.errors import DecisionStateError, RewardError
-from bylot.eventlog import reward_rules
 from bylot.eventlog.audit import audit_router
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
@@ -19,7 +18,7 @@ from bylot.eventlog.commands import (
     RecordReward,
 )
 from bylot.eventlog.repository import RouterRepository
-from bylot.router import feedback
+from bylot.router import feedback, reward_rules
 from bylot.store import DecisionEvents, open_store
 from handlers import SECOND, perform_all
 from live_server import ServerClient, assert_error

@@ -37,7 +37,7 @@ def snapshot_router(router: Router) -> list[Any]:
         leaf.tolist()
         for leaf in [*iterate_arrays(router.core.state), *iterate_arrays(router.core.totals)]
     ]
-    waiting = {t: getattr(one, "ticket", one) for t, one in router.open.items()}
+    waiting = {t: opened.ticket for t, opened in router.engine.open}
     return [arrays, list(router.core.contexts), str(waiting)]
 
 

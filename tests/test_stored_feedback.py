@@ -58,7 +58,7 @@ def test_scores_are_learned_once_and_shown_with_their_decision(reopened: bool) -
     assert (body.value, body.members, body.from_members) == (1.0, {first: 1.0, other: 0.0}, True)
     record = logged.record(one)
     assert record.learned_members == record.rewards[0].members == {first: 1.0, other: 0.0}
-    assert logged.aggregate.counters.detailed == 1
+    assert logged.aggregate.tally.counters.detailed == 1
     before = logged.aggregate.fingerprint()
     assert logged.reward(one, 1.0, members={other: 0, first: 1}) == "duplicate"
     for report in ({"members": {first: 1}}, {"value": 0.5}, {"members": {first: 0, other: 1}}):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylot.eventlog.timeline import TIMELINE_BINS, Timeline
+from bylot.router.timeline import TIMELINE_BINS, Timeline
 
 
 @given(st.integers(1, 5 * TIMELINE_BINS), st.data())

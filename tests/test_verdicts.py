@@ -142,8 +142,8 @@ def test_a_horizon_is_judged_at_its_end() -> None:
 def test_cancelling_a_decision_of_a_horizon_that_is_over_leaves_its_verdict() -> None:
     router = make_router(horizon=50)
     play(router, 49, "c", "d")
-    spend, expected = router.core.decide(None, ALL_AVAILABLE).costs[:, 0].tolist()
-    router.core.cancel(49, {"usd": spend}, {"usd": expected})
+    made = router.core.decide(None, ALL_AVAILABLE)
+    router.core.cancel(49, made.spend, made.expected)
     usd = router.status().limits[0]
     assert str(usd) == "usd missed: judged at decision 50, the end of the horizon"
 
@@ -206,7 +206,8 @@ def test_the_measured_average_is_that_of_the_decisions_of_the_period(seed: int) 
             first = first if bound == core.problem.limits[0].bound else core.t
             edit_bound(router, bound)
         else:
-            spend, expected = core.decide(None, ALL_AVAILABLE).costs[:, 0].tolist()
+            decision = core.decide(None, ALL_AVAILABLE)
+            spend, expected = decision.spend["usd"], decision.expected["usd"]
             costs[core.t - 1] = spend
             made = [*made, (core.t - 1, spend, expected)][-20:]
             period = router.status().period

@@ -12,8 +12,10 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from bylot import errors
 from bylot.limits.keys import TenantWindow
 from bylot.policies.validation import FeedbackKind
-from bylot.router.config import RewardAggregation, RouterConfig
-from bylot.router.decision import Decision
+from bylot.router.config import RouterConfig
+from bylot.router.decision import Decision, DecisionState
+from bylot.router.decision import ReceiptName as ReceiptName
+from bylot.router.reward_rules import RewardAggregation
 from bylot.router.status import RouterStatus
 
 MAX_TEXT_CHARS = 200  # of a context, a key or the name of an expert
@@ -52,9 +54,6 @@ PolicySetting = bool | int | float | SettingText | None | dict[ShortText, int | 
 
 BATCH_SIZE = Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
 PAGE_SIZE = Meta(ge=1, le=1_000)
-
-ReceiptName = Literal["learned", "pending", "noted", "late", "settled", "duplicate"]
-DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
 
 
 PROBLEM_REF = "#/components/schemas/Problem"  # the schema of problem files, also in OpenAPI

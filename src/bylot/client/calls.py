@@ -25,9 +25,10 @@ from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
 from bylot.problem.limits import check_limit_list
 from bylot.router import persistence
-from bylot.router.config import RewardAggregation, RouterConfig
+from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision, Receipt
 from bylot.router.feedback import SpendReport
+from bylot.router.reward_rules import RewardAggregation
 from bylot.router.status import RouterStatus
 
 AnswerT = TypeVar("AnswerT")

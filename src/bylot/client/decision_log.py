@@ -10,7 +10,16 @@ from bylot.client.client import Client
 from bylot.evaluate import LogEntry
 from bylot.eventlog import events
 from bylot.eventlog.commands import DECISION_TAG_CHARS
-from bylot.eventlog.history import decision_from_body
+from bylot.router.changes import (
+    Change,
+    DecisionActivated,
+    DecisionCancelled,
+    DecisionClosed,
+    MemberReplaced,
+    PackedDecision,
+    RewardReceived,
+    unpack_decision,
+)
 
 
 class LogReader:
@@ -38,7 +47,7 @@ class LogReader:
             if seq not in self.unused
         ]
 
-    def apply(self, seq: int, of: int | None, seal: str, body: events.EventBody) -> None:
+    def apply(self, seq: int, of: int | None, seal: str, body: Change) -> None:
         """Take one event into account, unless its decision is of a part that was dropped."""
         if of is not None and of not in self.entries:
             return
@@ -47,34 +56,34 @@ class LogReader:
                 policy = body.config.build_policy()
                 assert not isinstance(policy, policies.Auto), "a log has the policy that was chosen"
                 self.policy, self.experts = policy, body.config.problem["experts"]
-            case events.DecisionMade():
+            case PackedDecision():
                 self.add_decision(seq, seal[:DECISION_TAG_CHARS], body)
-            case events.DecisionActivated():
+            case DecisionActivated():
                 self.unused.discard(of)
-            case events.DecisionCancelled():
+            case DecisionCancelled():
                 self.unused.add(of)
-            case events.MemberReplaced():
+            case MemberReplaced():
                 entry = self.entries[of].exchange_member(body.failed, body.added)
                 self.entries[of] = entry._replace(spend=body.spend)
-            case events.RewardReceived():
+            case RewardReceived():
                 spend = {**self.entries[of].spend, **(body.spend or {})}
                 self.entries[of] = self.entries[of]._replace(spend=spend)
         learned = events.find_learned_value(body)
-        if learned is not None and isinstance(body, events.RewardReceived | events.DecisionClosed):
+        if learned is not None and isinstance(body, RewardReceived | DecisionClosed):
             members, winner = body.members, body.winner
             entry = self.entries[of]._replace(reward=learned, members=members, winner=winner)
             self.entries[of] = entry
 
-    def add_decision(self, seq: int, tag: str, made: events.DecisionMade) -> None:
+    def add_decision(self, seq: int, tag: str, packed: PackedDecision) -> None:
         """Add an entry, without a reward."""
-        decision = decision_from_body(f"{self.prefix}.{seq}.{tag}", made)
-        mask = zip(self.experts, made.available_mask, strict=False)
+        decision = unpack_decision(packed, 0).show(f"{self.prefix}.{seq}.{tag}")
+        mask = zip(self.experts, packed.available_mask, strict=False)
         available = [name for name, is_available in mask if is_available]
         self.entries[seq] = evaluate.entry_from_decision(
             decision, None, self.policy, available or None
         )
         self.pools[seq] = self.experts
-        if made.defer:
+        if packed.defer:
             self.unused.add(seq)
 
 

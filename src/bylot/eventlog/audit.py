@@ -174,9 +174,8 @@ def book_totals(aggregate: RouterAggregate) -> dict[tuple[str, int], tuple[float
     core = aggregate.core
     settled = core.name_costs(core.totals.spent)
     since = core.uncounted.since
-    return {
-        (name, since.get(name, 0)): (aggregate.stated[name], cost) for name, cost in settled.items()
-    }
+    stated = aggregate.tally.stated
+    return {(name, since.get(name, 0)): (stated[name], cost) for name, cost in settled.items()}
 
 
 def read_without_replay(

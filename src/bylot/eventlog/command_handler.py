@@ -13,24 +13,17 @@ from typing import Any, ClassVar
 from bylot import errors
 from bylot.api import DecisionRecord, RewardReceipt, RouterView, TenantList, TenantView
 from bylot.eventlog import commands
-from bylot.eventlog.aggregate import (
-    RouterAggregate,
-    make_cancelled_error,
-    make_unknown_decision_error,
-)
+from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
 from bylot.eventlog.commands import decision_id_from_text
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
-from bylot.eventlog.history import (
-    decision_from_events,
-    decision_record_from_events,
-    make_stored_decision,
-)
+from bylot.eventlog.history import record_decision, show_events, show_stored
 from bylot.eventlog.loading import has_wait
 from bylot.eventlog.repository import RouterRepository
 from bylot.eventlog.retention import Retention
 from bylot.eventlog.snapshot import check_snapshot_size
 from bylot.policies.registry import check_max_contexts
 from bylot.router.decision import Decision
+from bylot.router.engine import make_cancelled_error
 from bylot.store import DecisionEvents, Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
@@ -162,7 +155,7 @@ class CommandHandler:
             return
         if self.sweep(at) or name not in self.repository.opened:
             return  # it stays open until all are closed
-        due = router.open.first_due()
+        due = router.engine.open.first_due()
         if due is None:
             del self.idle[name]
         else:
@@ -235,12 +228,12 @@ class CommandHandler:
                     raise errors.IdempotencyKeyReused(what, remedy="use a new key")
                 check_same_request(before, command)
                 found = router.decision_events(before.seq)  # members may have been replaced
-                decision = decision_from_events(router.name, found)
+                decision = show_events(router.name, found)
                 if any(event.kind == "cancelled" for event in found.since):
                     raise make_cancelled_error(decision.id, "use another key for another one")
                 return decision
         event = self.repository.add(router.decide(self.at, command))
-        return make_stored_decision(router.name, event, router.decode(event))
+        return show_stored(router.name, event, router.engine.open.by_place[event.seq])
 
     def reward(self, command: commands.RecordReward) -> RewardReceipt:
         router, seq = self.find_decision(command.id)
@@ -261,7 +254,7 @@ class CommandHandler:
         event = router.replace(self.at, seq, command)
         if event is not None:
             found = DecisionEvents(found.decided, [*found.since, self.repository.add(event)])
-        return decision_from_events(router.name, found)
+        return show_events(router.name, found)
 
     def activate_or_cancel(self, command: commands.DecisionCommand) -> Decision:
         """Start the wait of a deferred decision, or take back one that was never used."""
@@ -271,12 +264,12 @@ class CommandHandler:
             self.repository.add(router.activate(self.at, seq, command.by))
         else:
             self.repository.add(router.cancel(self.at, seq, command.by, command.holder))
-        return decision_from_events(router.name, found)
+        return show_events(router.name, found)
 
     def get_decision(self, command: commands.GetDecision) -> DecisionRecord:
         router, seq = self.find_decision(command.id)
         found = router.decision_events(seq)
-        return decision_record_from_events(router.name, found, router.open.get(seq))
+        return record_decision(router.name, found, router.engine.open.get(seq))
 
     def set_tenant(self, command: commands.SetTenant) -> TenantView:
         """Give a tenant bounds of its own, and say where it stands."""
@@ -320,7 +313,7 @@ class CommandHandler:
 
     def has_tag(self, router: RouterAggregate, which: commands.DecisionId) -> bool:
         """Whether an id has the tag of its event: it is not of a lost log with the same numbers."""
-        known = router.open.get(which.seq) or router.recent.get(which.seq)
+        known = router.engine.open.get(which.seq) or router.engine.recent.get(which.seq)
         if known is not None and known.seal:
             return known.seal.hex().startswith(which.tag)
         event = self.repository.find_event(router.number, which.seq)

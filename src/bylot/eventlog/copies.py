@@ -12,15 +12,16 @@ from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import check_router_name
 from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import find_stored_router, load_aggregate
-from bylot.eventlog.open_decisions import OpenDecisions
 from bylot.eventlog.snapshot import SegmentStart, check_snapshot_size
-from bylot.eventlog.timeline import skip_decisions
 from bylot.policies import policy_to_data
-from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import check_max_contexts
 from bylot.router.config import RouterConfig
-from bylot.router.persistence import load_router, problem_to_data
+from bylot.router.open_decisions import OpenDecisions
+from bylot.router.persistence import problem_to_data
+from bylot.router.router import refuse_forgotten
+from bylot.router.saved_file import load_engine
 from bylot.router.status import Counters
+from bylot.router.timeline import skip_decisions
 from bylot.store import RouterRow, Store
 
 
@@ -28,15 +29,16 @@ def copy_router(source: Store, name: str, target: Store, new_name: str) -> Route
     """Copy a stored router as it is now: configuration, all that it has learned, its ledger."""
     check_router_name(new_name)
     router = load_aggregate(source, find_stored_router(source, name))
-    waiting = sum(not (one.is_deferred or one.valued) for _, one in router.open)
-    router.counters.missing += waiting
+    waiting = sum(not (one.is_deferred or one.valued) for _, one in router.engine.open)
+    router.tally.counters.missing += waiting
     return start_copy(target, router, new_name, f"router {name} after event {router.seq}")
 
 
 def import_router(path: Path, target: Store, name: str) -> RouterRow:
     """Create a stored router from a file of `Router.save`."""
     check_router_name(name)
-    core, memory, waiting, *_ = load_router(path)
+    engine = load_engine(path, refuse_forgotten)
+    core = engine.core
     check_max_contexts(core.policy, core.problem.size, core.max_contexts)
     check_snapshot_size(core, core.max_contexts)
     run, spent = core.run, core.name_costs(core.totals.spent)
@@ -48,15 +50,16 @@ def import_router(path: Path, target: Store, name: str) -> RouterRow:
         rewards=(run.low, run.high),
         feedback=run.feedback,
         max_contexts=core.max_contexts,
-        memory=memory,
+        memory=engine.terms.memory,
     )
     router = RouterAggregate(0, name, config, core)
     rewards, total = int(core.totals.rewards[0]), float(core.totals.total[0])
     earned = max(0.0, total - rewards * run.low)
-    missing = sum(isinstance(one, BookedDecision) for one in waiting.values())
-    router.counters = Counters(learned=rewards, earned=earned, missing=missing, booked=dict(spent))
-    router.stated = spent
-    router.timeline = skip_decisions(core.problem.costs, core.t, now_us())
+    router.tally.counters = Counters(
+        learned=rewards, earned=earned, missing=engine.count_waiting(), booked=dict(spent)
+    )
+    router.tally.stated = spent
+    router.tally.timeline = skip_decisions(core.problem.costs, core.t, now_us())
     return start_copy(target, router, name, f"file {path.name}")
 
 
@@ -64,8 +67,10 @@ def start_copy(target: Store, router: RouterAggregate, name: str, origin: str) -
     """Write the first event and the first state of a copy; the router is changed."""
     at = max(now_us(), router.at)
     router.name, router.number, router.seq, router.seal = name, 0, -1, b""
-    router.at, router.pool_since, router.open = at, 0, OpenDecisions()
-    router.config = structs.replace(router.config, version=1)
+    router.at = at
+    router.engine.pool_since = 0
+    router.engine.open = OpenDecisions()
+    router.adopt(structs.replace(router.config, version=1))
     router.segment = SegmentStart()
     restored = RouterAggregate.from_snapshot(name, router.take_snapshot())  # as a replay begins
     first_state = restored.take_snapshot()

@@ -13,11 +13,20 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
-from bylot.api import ReceiptName
 from bylot.errors import StoreCorrupted
 from bylot.problem.instants import LAST_SECOND
+from bylot.router.changes import (
+    Change,
+    DecisionActivated,
+    DecisionCancelled,
+    DecisionClosed,
+    MemberReplaced,
+    PackedDecision,
+    RewardReceived,
+    Tables,
+)
 from bylot.router.config import RouterConfig
 from bylot.store import DecisionEvents, Event, Store
 
@@ -25,13 +34,7 @@ UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HASH_BYTES = 16
 
 
-class EventBody(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What an event says beyond the fields that all events have; by: the API key of the caller."""
-
-    by: str | None = None
-
-
-class ConfigRecorded(EventBody, frozen=True):
+class ConfigRecorded(Change, frozen=True):
     """An event with the configuration that is in force after it."""
 
     config: RouterConfig
@@ -54,10 +57,10 @@ class RouterCopied(ConfigRecorded, frozen=True):
 class ConfigChanged(ConfigRecorded, frozen=True):
     """Another configuration from here on."""
 
-    tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
+    tables: Tables | None = None  # of windows, if they had to be filled
 
 
-class KeyChanged(EventBody, frozen=True):
+class KeyChanged(Change, frozen=True):
     """A key has bounds of its own from here on; without limits, those of all apply again."""
 
     scope: str
@@ -74,84 +77,10 @@ class SegmentSealed(ConfigRecorded, frozen=True):
     state: bytes  # the hash of the snapshot
 
 
-class DecisionMade(EventBody, frozen=True, omit_defaults=True):
-    """A decision: the request, the panel, and all that its reward will need.
-
-    share, feasible, weight, replaced: as in `policies.base.Ticket`
-    """
-
-    version: int  # of the configuration
-    t: int  # decisions before this one
-    context: str | None
-    available: tuple[str, ...] | None  # as requested
-    defer: bool
-    draws: tuple[str, ...]
-    seats: tuple[int, ...]  # indices of the draws among the experts of that version
-    draw_probabilities: bytes  # the ticket's, float64, little endian
-    learned_inclusion: bytes  # the ticket's, float64, little endian
-    available_mask: bytes  # one byte per expert; empty: all
-    share: float
-    feasible: bool
-    propensity: float | None  # of the panel; None: unknown to the policy
-    weight: float
-    replaced: bool
-    inclusion: tuple[float, ...] | None  # of each draw's expert; None: unknown to the policy
-    spend: dict[str, float]  # stated cost of the panel
-    expected: dict[str, float]  # before the draw
-    refused: tuple[tuple[int, int], ...] = ()  # requests since the last decision: hour, how many
-    tables: tuple[tuple[int, ...], ...] | None = None  # of windows, if they had to be filled
-    keys: dict[str, str] = {}  # whose limits count it too, by scope
-    held: dict[str, float] = {}  # by cost: reserved beyond `spend` until that cost is reported
-    holder: str | None = None  # the part of the server that made it, uses it and will settle it
-
-
-class RewardReceived(EventBody, frozen=True, omit_defaults=True):
-    """A reward, or costs without one; the receipt says what the router did with it.
-
-    The first report under a key of the holder settles a decision that is held, also without costs.
-    """
-
-    value: float | None  # None: costs only, receipt settled
-    receipt: ReceiptName  # never duplicate: those make no event
-    spend: dict[str, float] | None = None  # actual cost of the panel; others: as stated
-    key: str | None = None  # tells several rewards of one decision apart
-    members: dict[str, float] | None = None  # these and the others: as in `RewardReport`
-    winner: str | None = None
-    member_spend: dict[str, dict[str, float]] | None = None
-    from_members: bool = False
-
-
-class MemberReplaced(EventBody, frozen=True):
-    """A member of an open panel failed, and another expert took its place."""
-
-    failed: str
-    available: tuple[str, ...] | None  # as requested
-    added: str
-    seat: int  # the index of the added one among the experts
-    spend: dict[str, float]  # stated cost of the panel from here on
-    held: dict[str, float] = {}  # what is reserved beyond it, likewise
-
-
-class DecisionActivated(EventBody, frozen=True):
-    """A deferred decision is in use: its wait begins."""
-
-
-class DecisionCancelled(EventBody, frozen=True):
-    """A decision was never used: it has no reward, and costs nothing unless costs are reported."""
-
-
-class DecisionClosed(EventBody, frozen=True):
-    """The wait of a decision is over."""
-
-    learned: float | None  # None: nothing was learned
-    members: dict[str, float] | None = None  # scores that were learned with it
-    winner: str | None = None  # likewise
-
-
-EVENT_BODIES: Mapping[str, type[EventBody]] = {
+EVENT_BODIES: Mapping[str, type[Change]] = {
     "created": RouterCreated,
     "copied": RouterCopied,
-    "decided": DecisionMade,
+    "decided": PackedDecision,
     "rewarded": RewardReceived,
     "replaced": MemberReplaced,
     "activated": DecisionActivated,
@@ -168,7 +97,7 @@ BODY_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
 encode_body = msgpack.Encoder().encode  # of tuples, it is injective
 
 
-def find_learned_value(body: EventBody) -> float | None:
+def find_learned_value(body: Change) -> float | None:
     """The value that the policy learned by an event, if any."""
     match body:
         case RewardReceived(receipt="learned"):

@@ -12,8 +12,6 @@ import numpy as np
 from msgspec import Struct, msgpack
 
 from bylot.errors import PolicyError
-from bylot.eventlog.open_decisions import OpenDecisionColumns
-from bylot.eventlog.timeline import Timeline
 from bylot.limits.records import LimitRule
 from bylot.limits.schedule import schedule_from_sets
 from bylot.policies import resolve_policy
@@ -22,11 +20,14 @@ from bylot.policies.binding import bind_policy
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore, iterate_arrays
+from bylot.router.open_decisions import OpenDecisionColumns
 from bylot.router.persistence import CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
+from bylot.router.timeline import Timeline
 from bylot.store import Snapshot, Store
 
-SNAPSHOT_VERSION = 10
+SNAPSHOT_VERSION = 11
+TALLY_FIELDS = ("timeline", "counters", "stated")
 MAX_STATE_BYTES = 2**32 - 1  # of an array in MessagePack
 SNAPSHOT_PART_BYTES = 16_000_000
 
@@ -44,7 +45,7 @@ class SegmentStart(Struct):
 
 
 class SnapshotContent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of a snapshot; fields as in `RouterAggregate`."""
+    """The content of a snapshot; fields as in `RouterAggregate`, its engine and its tally."""
 
     version: int
     router: int

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numba import types
 from numba.experimental import structref
 
@@ -154,16 +153,6 @@ def takes_handle(*others: Any) -> Callable[[FunctionT], FunctionT]:
     return register
 
 
-class BookedDecision(Struct):
-    """A decision, its costs, and its probabilities."""
-
-    ticket: Ticket
-    costs: Floats  # (2, n): row 0 realised, row 1 expected before the draw
-    inclusion: Floats  # (M,) probability of each draw's expert to be in the panel
-    propensity: float  # of the panel; NaN if the policy does not know it
-    held: dict[str, float] = {}  # by cost: what it can cost beyond that, until it is reported
-
-
 DrawnTicket = tuple[Ints, Floats | None, Floats | None, float, bool, float, float, bool, float]
 """Of a ticket all but number, context and available experts, with None for an empty array; then the
 propensity of the panel. To hand a NamedTuple or an array over to Python takes long."""
@@ -183,7 +172,8 @@ def draw_and_book(
     """Decide in context x and charge the cost, whether or not a reward comes.
 
     at: as in `open_request`
-    costs (2, n), inclusion (draws,): are filled in, as in `BookedDecision`
+    costs (2, n): are filled in, those of the panel, and those expected before the draw
+    inclusion (draws,): likewise, the probability of each draw's expert to be in the panel
     """
     rule, state, limits = handle.rule, handle.state, handle.limits
     view = open_request(limits, x, at, available)

@@ -1,7 +1,7 @@
 """RouterConfig: what a router is created with, as plain data for logs, files and the wire."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,8 +11,7 @@ from bylot.policies.registry import MAX_STORED_CONTEXTS, choose_stored_contexts
 from bylot.policies.validation import FeedbackKind, RunConfig, check_run_config
 from bylot.problem import Problem
 from bylot.router.persistence import problem_from_data
-
-RewardAggregation = Literal["earliest", "last", "sum"]
+from bylot.router.reward_rules import RewardAggregation, RewardTerms
 
 
 class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,6 +40,11 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     default: float | None = None
     aggregate: RewardAggregation = "earliest"
     paused: tuple[str, ...] = ()
+
+    @property
+    def terms(self) -> RewardTerms:
+        """Which rewards count, and when."""
+        return RewardTerms(self.memory, self.wait, self.default, self.aggregate)
 
     def build_problem(self, make: Callable[..., Problem] = Problem) -> Problem:
         """The problem; ProblemError if the data is invalid."""

@@ -4,7 +4,7 @@ It draws panels and learns from rewards. Locks, open decisions and event logs ar
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ from bylot.problem import Problem
 from bylot.problem.change import has_same_pool
 from bylot.problem.validation import suggest_known_name
 from bylot.router import price_average
+from bylot.router.changes import DecisionMade, RequestLabels, Tables
 from bylot.router.price_average import PriceAverage
 
 OF_HANDLE = ("_handle", "_entries", "pointer")  # what `_set_state` makes of the state
@@ -51,8 +52,6 @@ ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 NO_FLOATS: Floats = np.empty(0)
 CostsByName = Mapping[str, float]
 Refusals = Iterable[tuple[int, int]]
-Tables = Sequence[Sequence[int]]
-"""Edges of windows of each calendar, and offsets of local time: `windows.list_tables`."""
 
 
 class UncountedDecisions(Struct):
@@ -60,13 +59,6 @@ class UncountedDecisions(Struct):
 
     since: dict[str, int] = {}  # decisions made before the cost was introduced, by name
     unused: dict[str, int] = {}  # decisions since then that were cancelled, by name
-
-
-class RequestLabels(NamedTuple):
-    """What a request says about itself, by which limits count it or not."""
-
-    context: str | None = None
-    keys: KeyNames = NO_KEYS
 
 
 NO_LABELS = RequestLabels()
@@ -301,8 +293,8 @@ class RouterCore:
         keys: KeyNames = NO_KEYS,
         refused: Refusals = (),
         tables: Tables | None = None,
-    ) -> compiled.BookedDecision:
-        """Draw a panel and book its cost; the caller keeps the ticket for the reward.
+    ) -> DecisionMade:
+        """Draw a panel and book its cost; the caller keeps the decision for the reward.
 
         at:      the time, for windows of the calendar
         keys:    whose limits count the request too
@@ -312,7 +304,8 @@ class RouterCore:
         now = max(at, self.at)
         if self.follows_clock and tables is None:
             assert self.limits is not None
-            tables = list_due_tables(self.problem, self.limits.state, now)  # may raise an error
+            due = list_due_tables(self.problem, self.limits.state, now)  # may raise an error
+            tables = None if due is None else freeze_tables(due)
         row = self.find_context(context)  # may replace the handle
         t = self.totals.rounds.item(0)
         if self.follows_clock:
@@ -343,7 +336,22 @@ class RouterCore:
         draws, q, learned, share, feasible, p, weight, replaced, propensity = drawn
         q, learned = NO_FLOATS if q is None else q, NO_FLOATS if learned is None else learned
         ticket = Ticket(t, row, draws, q, learned, available, share, feasible, p, weight, replaced)
-        return compiled.BookedDecision(ticket, costs, inclusion, propensity, self._hold(draws))
+        experts = self.problem.experts
+        panel = tuple([experts[i] for i in draws.tolist()])
+        known = propensity == propensity  # it is not NaN
+        spend, expected = costs.tolist()
+        # Of one length each: to check that, or to name the fields, would take half as long again.
+        return DecisionMade(
+            ticket,
+            panel,
+            tuple(inclusion.tolist()) if known else None,
+            propensity if known else None,
+            dict(zip(self.cost_names, spend)),  # noqa: B905
+            dict(zip(self.cost_names, expected)),  # noqa: B905
+            self._hold(draws),
+            context,
+            keys,
+        )
 
     def _hold(self, draws: Ints) -> dict[str, float]:
         """Return what a panel can cost beyond what is declared, by name of the cost."""
@@ -574,9 +582,9 @@ class RouterCore:
             if found.limits is not None and found.limits.follows_clock and self.at > 0:
                 assert self.limits is not None
                 now = max(at, self.at)
-                self.tables = begin_windows(
-                    old, problem, self.limits.state, found.limits, now, tables
-                )
+                state = self.limits.state
+                begun = begin_windows(old, problem, state, found.limits, now, tables)
+                self.tables = freeze_tables(begun)
                 self.at = now
         sums = self.name_costs(self.totals.spent), self.name_costs(self.totals.expected)
         spent, expected = (
@@ -718,6 +726,11 @@ class RouterCore:
         weights = visits if visits.any() else np.ones(1)
         with announce_compilation(f"the status of {self.policy.name}"):
             return seats * compiled.average_distribution(self._handle, weights, available)
+
+
+def freeze_tables(tables: Iterable[Iterable[int]]) -> Tables:
+    """Return tables of windows that nobody can change."""
+    return tuple(map(tuple, tables))
 
 
 def check_context(label: object) -> None:

@@ -1,8 +1,14 @@
 """Decision and Receipt: what a router returns for a request and for a reward."""
 
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
+
+ReceiptName = Literal["learned", "pending", "noted", "late", "settled", "duplicate"]
+"""What a router did with a report."""
+
+DecisionState = Literal["deferred", "waiting", "rewarded", "cancelled", "closed"]
 
 
 class Decision(Struct, frozen=True):

@@ -39,7 +39,7 @@ def exercise_policy(policy: Policy) -> None:
     ticket = core.decide(None, ALL_AVAILABLE).ticket
     core.learn(ticket, 0.5)
     core.settle(ticket, {"cost": 0.0})
-    costs = core.name_costs(core.decide(None, ALL_AVAILABLE).costs[0])
+    costs = core.decide(None, ALL_AVAILABLE).spend
     core.settle(None, {"cost": 0.5}, t=1)
     added = core.draw_substitute(0, 1, 0, core.mark_substitutes(2), ALL_AVAILABLE)
     core.exchange_call(1, 2, added)

@@ -1,62 +1,28 @@
-"""Serialisation of problems and routers, exact to the last bit; saved files of routers.
+"""Serialisation of problems and router cores, exact to the last bit.
 
 `core_to_data` serves saved files (JSON, arrays as lists) and snapshots (msgpack, arrays as bytes).
 """
 
-import hashlib
-import json
-import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
-from bylot import policies
-from bylot._atomic_write import replace_file
-from bylot.errors import SavedFileError, SavedFileMissing
+from bylot.errors import SavedFileError
 from bylot.limits.binding import is_possible
 from bylot.limits.keys import KeysData
 from bylot.limits.records import LimitState, LimitTables, point_to_limits
-from bylot.limits.request import Ticket
 from bylot.limits.settlement import derive_schedule
-from bylot.policies.base import NO_SCORES, Policy
+from bylot.policies.base import Policy
 from bylot.policies.binding import BoundRules
-from bylot.policies.compiled_handle import BookedDecision
-from bylot.policies.validation import RunConfig, check_at_least_one, check_run_config
+from bylot.policies.validation import RunConfig
 from bylot.problem import Limit, Problem
-from bylot.problem.limits import MAX_COST
-from bylot.router.core import PeriodStart, RequestLabels, RouterCore, UncountedDecisions
-from bylot.router.feedback import RewardReport
+from bylot.router.core import PeriodStart, RouterCore, UncountedDecisions
 from bylot.router.price_average import PriceAverage
 
-SAVED_FILE_FORMAT = "bylot-router"
-SAVED_FILE_VERSION = 8
 DERIVED_LIMITS = ("sets", "mean", "ahead", "quota", "place", "keys", "counts")
 """Fields of the state of limits that follow from others, or from the labels of contexts."""
-
-
-class EarlierDecision(Struct):
-    """A decision of an earlier pool: nothing is learned from it, but what it cost is booked."""
-
-    panel: tuple[str, ...]  # the name of each draw
-    spend: dict[str, float]  # its stated cost
-    held: dict[str, float]  # by cost: reserved beyond that until it is reported
-
-
-OpenDecisionsByT = dict[int, BookedDecision | EarlierDecision | RewardReport | float]
-"""A decision until its reward arrives, then the report about it, or its reward alone."""
-
-SettledByT = dict[int, RewardReport]
-"""Costs that were reported without a reward, by decision."""
-
-LabelsByT = dict[int, RequestLabels]
-"""Of requests, if it depends on them which limits count a decision."""
-
-RouterParts = tuple[RouterCore, int, OpenDecisionsByT, SettledByT, LabelsByT]
-"""Core, memory, open decisions, settled costs and labels of a router."""
 
 
 class CoreData(Struct):
@@ -231,167 +197,3 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
 def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Problem) -> Problem:
     """Inverse of `problem_to_data`; by default all checks of a new problem apply."""
     return make(**{**data, "limits": [Limit.from_data(limit) for limit in data["limits"]]})
-
-
-def router_to_data(
-    core: RouterCore,
-    memory: int,
-    tickets: OpenDecisionsByT,
-    settled: SettledByT | None = None,
-    labels: LabelsByT | None = None,
-) -> dict[str, Any]:
-    """The content of a saved file."""
-    costs = [{"t": t, "report": msgspec.to_builtins(one)} for t, one in (settled or {}).items()]
-    return {
-        "format": SAVED_FILE_FORMAT,
-        "version": SAVED_FILE_VERSION,
-        "problem": problem_to_data(core.problem),
-        "policy": policies.policy_to_data(core.policy),
-        "seed": core.run.seed,
-        "horizon": core.run.horizon,
-        "rewards": [core.run.low, core.run.high],
-        "feedback": core.run.feedback,
-        "max_contexts": core.max_contexts,
-        "memory": memory,
-        **msgspec.to_builtins(core_to_data(core)),
-        "open": [open_decision_to_data(t, one, core) for t, one in tickets.items()],
-        **({"settled": costs} if costs else {}),
-        **({"labels": [[t, *one] for t, one in labels.items()]} if labels else {}),
-    }
-
-
-def load_router(path: Path) -> RouterParts:
-    """The parts of a router in a saved file."""
-    data = read_saved_file(path)
-    try:
-        problem = problem_from_data(data["problem"])
-        policy = policies.resolve_policy(policies.policy_from_data(data["policy"]), problem)
-        given = data["seed"], data["horizon"], tuple(data["rewards"]), data["feedback"]
-        run = check_run_config(problem, *given)
-        max_contexts = check_at_least_one("max_contexts", data["max_contexts"])
-        memory = check_at_least_one("memory", data["memory"])
-        core = core_from_data(problem, policy, run, max_contexts, msgspec.convert(data, CoreData))
-        tickets = dict(open_decision_from_data(one, core) for one in data["open"])
-        settled = {
-            one["t"]: msgspec.convert(one["report"], RewardReport)
-            for one in data.get("settled", ())
-            if one["t"] in tickets
-        }
-        labels = {t: RequestLabels(*one) for t, *one in data.get("labels", ())}
-        return core, memory, tickets, settled, labels
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, MemoryError) as why:
-        raise SavedFileError(f"{path} is damaged: {type(why).__name__}: {why}") from why
-
-
-def open_decision_to_data(
-    t: int, one: BookedDecision | EarlierDecision | RewardReport | float, core: RouterCore
-) -> dict[str, Any]:
-    """A decision that waits for its reward, or what was reported about it."""
-    if isinstance(one, float):
-        return {"t": t, "reward": one}
-    if isinstance(one, RewardReport):
-        return {"t": t, "report": msgspec.to_builtins(one)}
-    if isinstance(one, EarlierDecision):
-        return {"t": t, "earlier": msgspec.to_builtins(one)}
-    ticket, spend = one.ticket, core.name_costs(one.costs[0])
-    data = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in ticket._asdict().items()
-    }
-    propensity = None if math.isnan(ticket.propensity) else ticket.propensity
-    return {**data, "propensity": propensity, "spend": spend, "held": one.held}
-
-
-def open_decision_from_data(
-    data: dict[str, Any], core: RouterCore
-) -> tuple[int, BookedDecision | EarlierDecision | RewardReport | float]:
-    """Inverse of `open_decision_to_data`; a ticket must fit the router it belongs to."""
-    t = data["t"]
-    if type(t) is not int or not 0 <= t < core.t:
-        raise SavedFileError(f"an open decision has number {t!r}, but {core.t} were made")
-    if "reward" in data:
-        return t, float(data["reward"])
-    if "report" in data:
-        return t, msgspec.convert(data["report"], RewardReport)
-    if "earlier" in data:
-        return t, msgspec.convert(data["earlier"], EarlierDecision)
-    ticket = ticket_from_data(t, data, core)
-    spend = [float(data["spend"][name]) for name in core.problem.costs]
-    if not all(0 <= cost <= MAX_COST * core.problem.draws for cost in spend):
-        raise SavedFileError(f"decision {t} has the impossible costs {spend}")
-    held = msgspec.convert(data["held"], dict[str, float])
-    costs = np.array([spend, spend])
-    return t, BookedDecision(ticket, costs, NO_SCORES, ticket.propensity, held)
-
-
-def ticket_from_data(t: int, data: dict[str, Any], core: RouterCore) -> Ticket:
-    """The ticket of an open decision, which must fit the router."""
-    size, M, policy = core.problem.size, core.problem.draws, core.policy
-    propensity = math.nan if data["propensity"] is None else float(data["propensity"])
-    as_set = not policy.draws_iid and (policy.draws_sets or not math.isnan(propensity))
-    arrays: dict[str, Any] = {
-        "draws": np.empty(M, np.int64),
-        "draw_probabilities": np.empty(M if policy.draws_iid else 0),
-        "inclusion": np.empty(size if as_set else 0),
-        "available": np.empty(size if data["available"] else 0, np.bool_),
-    }
-    for name, array in arrays.items():
-        fill_array(name, data[name], array)
-    draws, q, inclusion, available = arrays.values()
-    share, weight, most = float(data["share"]), float(data["weight"]), 1 + 1e-9
-    valid = ((q > 0) & (q <= most)).all() and ((inclusion >= 0) & (inclusion <= most)).all()
-    if not (draws.min() >= 0 and draws.max() < size and valid and 0 < share <= most):
-        raise SavedFileError(f"decision {t} has draws or probabilities that this pool cannot have")
-    context = data["context"]
-    if type(context) is not int or not 0 <= context < len(core.contexts):
-        raise SavedFileError(f"decision {t} has the unknown context {context!r}")
-    if not (math.isnan(propensity) or 0 < propensity <= most) or not 0 <= weight < 1e6:
-        raise SavedFileError(f"decision {t} has propensity {propensity} and weight {weight}")
-    feasible, replaced = bool(data["feasible"]), bool(data["replaced"])
-    return Ticket(
-        t, context, draws, q, inclusion, available, share, feasible, propensity, weight, replaced
-    )
-
-
-def compute_checksum(data: Mapping[str, Any]) -> str:
-    """A checksum of everything in a file but itself."""
-    content = {key: value for key, value in data.items() if key != "checksum"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def write_saved_file(path: Path, data: Mapping[str, Any]) -> None:
-    """Write a file atomically: a crash leaves the old one as it was."""
-    checked = {**data, "checksum": compute_checksum(data)}
-    text = json.dumps(checked, allow_nan=False, separators=(",", ":"))
-    path = path.resolve()  # a link stays a link
-    try:
-        replace_file(path, text.encode())
-    except OSError as error:
-        raise SavedFileError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def read_saved_file(path: Path) -> dict[str, Any]:
-    """Read a saved file; another format or version, or a damaged file, is refused by name."""
-    remedy = "use a file written by save(), or start with Router(problem)"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SavedFileMissing(f"{path} does not exist", remedy=remedy) from None
-    except OSError as error:
-        raise SavedFileError(f"{path} cannot be read: {error.strerror}", remedy=remedy) from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or absurdly nested
-        raise SavedFileError(f"{path} is not JSON ({error})", remedy="is it truncated?") from None
-    formats = (data.get("format"), data.get("form")) if isinstance(data, dict) else ()
-    if SAVED_FILE_FORMAT not in formats:  # version 1 has `form`
-        raise SavedFileError(f"{path} is not a {SAVED_FILE_FORMAT} file", remedy=remedy)
-    if data.get("version") != SAVED_FILE_VERSION:
-        raise SavedFileError(
-            f"{path} has version {data.get('version')!r}; this bylot reads version "
-            f"{SAVED_FILE_VERSION}",
-            remedy="use the bylot that wrote it, or start with Router(problem)",
-        )
-    if data.get("checksum") != compute_checksum(data):
-        remedy = "restore it from a backup"
-        raise SavedFileError(f"{path} was changed after it was saved", remedy=remedy)
-    return dict(data)

@@ -4,20 +4,15 @@ import copy
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
-
 from bylot import policies
 from bylot._scopes import KeyArguments
-from bylot.errors import BudgetSpent, DecisionError, PolicyError, RewardConflict, RewardError
+from bylot.errors import BudgetSpent, DecisionError, DecisionNotFound, PolicyError, RewardError
 from bylot.limits.keys import TenantWindow, list_given_keys
-from bylot.limits.request import Ticket
-from bylot.numerics.jit import Bools
 from bylot.policies.base import FeedbackKind
-from bylot.policies.compiled_handle import BookedDecision
 from bylot.policies.registry import (
     MAX_UNDECLARED_CONTEXTS,
     check_max_contexts,
@@ -29,12 +24,17 @@ from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
 from bylot.problem.instants import LAST_SECOND, describe_reset
 from bylot.problem.limits import check_limit_list, float_from_real
-from bylot.router import feedback as reports
-from bylot.router import persistence
-from bylot.router.core import NO_LABELS, RequestLabels, RouterCore
+from bylot.router import saved_file
+from bylot.router.core import RouterCore
 from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
+from bylot.router.engine import RouterEngine
+from bylot.router.feedback import SpendReport
+from bylot.router.open_decisions import OpenDecision
+from bylot.router.reward_rules import RewardTerms
 from bylot.router.status import RouterStatus
+
+RECEIPTS = {receipt.value: receipt for receipt in Receipt}
 
 
 class Router:
@@ -114,38 +114,28 @@ class Router:
         if max_contexts is not None:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
-        self._start(core, check_at_least_one("memory", memory), {})
+        terms = RewardTerms(check_at_least_one("memory", memory))
+        self.__setstate__(RouterEngine(core, terms, refuse_forgotten))
         self.clock = check_clock(clock)
-
-    def _start(
-        self,
-        core: RouterCore,
-        memory: int,
-        tickets: persistence.OpenDecisionsByT,
-        settled: persistence.SettledByT | None = None,
-        labels: persistence.LabelsByT | None = None,
-    ) -> None:
-        self.core, self.memory, self.clock = core, memory, time.time
-        self.open = tickets  # a decision until its reward arrives, then what was reported
-        self.settled = settled or {}  # costs that were reported without a reward
-        self.labels = labels or {}  # of open decisions, if limits depend on them
-        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
 
-    def __getstate__(self) -> persistence.RouterParts:
-        return self.core, self.memory, self.open, self.settled, self.labels
+    def __getstate__(self) -> RouterEngine:
+        return self.engine
 
-    def __setstate__(self, parts: persistence.RouterParts) -> None:
-        self._start(*parts)
+    def __setstate__(self, engine: RouterEngine) -> None:
+        self.engine = engine
+        self.core = engine.core
+        self.clock = time.time
+        self._lock = threading.RLock()
 
     def __copy__(self) -> "Router":
         return copy.deepcopy(self)  # two routers cannot share arrays
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Router":
         made = Router.__new__(Router)
-        made._start(*copy.deepcopy(self.__getstate__(), memo))
+        made.__setstate__(copy.deepcopy(self.engine, memo))
         made.clock = self.clock
         return made
 
@@ -217,56 +207,16 @@ class Router:
         """
         keys = list_given_keys(names)
         with self._lock:
-            core = self.core
-            at = 0
-            mask = core.mask_available(available)
-            if keys or core.problem.needs_guard:
-                at = self._read_clock()
-                self._check_budgets(at, mask, RequestLabels(context, keys))
-            booked = core.decide(context, mask, at, keys=keys)
-            ticket = booked.ticket
-            self.open[ticket.t] = booked
-            if ticket.t >= self.memory:
-                self._forget(ticket.t - self.memory)
-            if core.reads_labels:
-                self.labels[ticket.t] = RequestLabels(context, keys)
-            experts, costs, p = core.problem.experts, core.cost_names, booked.propensity
-            spend, expected = booked.costs.tolist()  # which `change` replaces
-        draws = tuple([experts[i] for i in ticket.draws.tolist()])
-        # Of one length each: to check that, or to name the fields, would take half as long again.
-        inclusion = dict(zip(draws, booked.inclusion.tolist()))  # noqa: B905
-        known = p == p  # it is not NaN
-        return Decision(
-            f"d{ticket.t}",
-            ticket.t,
-            context,
-            draws,
-            tuple(inclusion),
-            dict(zip(costs, spend)),  # noqa: B905
-            dict(zip(costs, expected)),  # noqa: B905
-            ticket.feasible,
-            tuple(ticket.draw_probabilities.tolist()) or None,
-            inclusion if known else None,
-            p if known else None,
-            ticket.replaced,
-            keys,
-        )
-
-    def _check_budgets(self, at: int, mask: Bools, labels: RequestLabels) -> None:
-        """Refuse a request, and count it, if a budget of the calendar leaves no panel."""
-        try:
-            self.core.check_budgets(at, mask, *labels)
-        except BudgetSpent as error:
-            self.core.count_refused(at, 1)
-            reset = describe_reset(error.resets_at, error.limit.zone)
-            error.remedy = f"{reset}, or raise the bound"
-            raise
-
-    def _forget(self, t: int) -> None:
-        """Forget an open decision: `memory` others were made since."""
-        self.open.pop(t, None)
-        self.settled.pop(t, None)
-        self.labels.pop(t, None)
+            engine = self.engine
+            t = self.core.t
+            try:
+                made = engine.decide(self._read_clock(), t, context, available, keys)
+            except BudgetSpent as error:
+                reset = describe_reset(error.resets_at, error.limit.zone)
+                error.remedy = f"{reset}, or raise the bound"
+                raise
+            engine.recent.pop(t - engine.terms.memory, None)
+            return made.show(f"d{t}")
 
     def _read_clock(self) -> int:
         """Microseconds since 1970, if any limit needs the time."""
@@ -286,9 +236,10 @@ class Router:
         *,
         members: Mapping[str, float] | None = None,
         winner: str | None = None,
-        spend: reports.SpendReport | None = None,
+        spend: SpendReport | None = None,
+        key: str | None = None,
     ) -> Receipt:
-        """Report the reward of a decision, or before it only what it cost: once, in any order.
+        """Report the reward of a decision, or only what it cost: once, at any time, in any order.
 
         Parameters
         ----------
@@ -307,6 +258,8 @@ class Router:
             ``{"usd": 1.5}`` or ``{"usd": {"ann": 1.2, "bob": 0.3}}``; others are as stated.
             Without value, members and winner, they are booked, and the decision still waits for
             its reward; costs that come with that correct them.
+        key : str, optional
+            Identifies one of several reports about the decision.
 
         Returns
         -------
@@ -319,113 +272,82 @@ class Router:
             If a number is not in the declared range, a name is not of the panel, or the router was
             not created for such feedback.
         RewardConflict
-            If something else was reported about the decision before.
+            If something else was reported under this key before.
         """
         if not isinstance(id, str):
             raise RewardError("decision id", got=id, expected="a string", remedy="pass decision.id")
-        core, run = self.core, self.core.run
-        report, score = None, 0.0
-        if members is None and winner is None and spend is None:
-            score = reports.check_score(run, value, id)
-        else:
-            report = reports.check_report(core.problem, run, id, value, members, winner, spend)
         t = t_from_decision_id(id)
+        place = -1 if t is None else t
+        given = (value, members, winner, spend)
         with self._lock:
-            booked = None if t is None else self.open.get(t)
-            if t is None or booked is None:
-                return Receipt.UNKNOWN if t is None or t >= self.t else Receipt.LATE
-            if report is not None and report.value is None:
-                return self._settle_costs(t, booked, report)
-            if isinstance(booked, persistence.EarlierDecision):
-                if report is not None and report.spend:
-                    self._book_spend(t, booked, report)
-                    known = self.settled.get(t, reports.RewardReport(None))
-                    costs = {**(known.spend or {}), **report.spend}
-                    by_member = {**(known.member_spend or {}), **(report.member_spend or {})}
-                    self.settled[t] = reports.RewardReport(
-                        None, spend=costs, member_spend=by_member or None
-                    )
-                return Receipt.LATE
-            if not isinstance(booked, BookedDecision):
-                was = reports.RewardReport(booked) if isinstance(booked, float) else booked
-                reports.check_same_report(was, report or reports.RewardReport(score), id)
-                return Receipt.DUPLICATE
-            if report is None:
-                core.learn(booked.ticket, score)
-                self.open[t] = score
-            else:
-                self._book_spend(t, booked, report)
-                self._learn_report(booked.ticket, report)
-                self.open[t] = report
-            return Receipt.LEARNED
+            try:
+                change = self.engine.report(0, place, id, *given, key=key)
+            except DecisionNotFound:
+                return Receipt.LATE if 0 <= place < self.t else Receipt.UNKNOWN
+        return Receipt.DUPLICATE if change is None else RECEIPTS[change.receipt]
 
-    def _settle_costs(
-        self,
-        t: int,
-        booked: BookedDecision | persistence.EarlierDecision | reports.RewardReport | float,
-        report: reports.RewardReport,
-    ) -> Receipt:
-        """Book costs that were reported without a reward; once, and not after it."""
-        if t in self.settled:
-            reports.check_same_report(self.settled[t], report, f"d{t}")
-            return Receipt.DUPLICATE
-        if isinstance(booked, float | reports.RewardReport):
-            remedy = f"report costs with the reward, or before it; {reports.NOTHING_CHANGED}"
-            raise RewardConflict(f"decision d{t} already has its reward", remedy=remedy)
-        self._book_spend(t, booked, report)
-        self.settled[t] = report
-        return Receipt.SETTLED
+    def cancel(self, id: str) -> None:
+        """Take back a decision that was never used: it has no reward, and no average counts it.
 
-    def _book_spend(
-        self,
-        t: int,
-        booked: BookedDecision | persistence.EarlierDecision,
-        report: reports.RewardReport,
-    ) -> None:
-        """Check a report, and book its costs; the first report of each cost teaches."""
-        core = self.core
-        ticket = booked.ticket if isinstance(booked, BookedDecision) else None
-        panel, stated = self._describe_booked(booked)
-        reports.check_panel_names(report, panel, f"d{t}")
-        reports.check_spend_range(report.spend, core.problem)
-        known = self.settled[t].spend or {} if t in self.settled else {}
-        before = {**stated, **known}
-        more = {name: cost - before.get(name, 0.0) for name, cost in (report.spend or {}).items()}
-        new = {name: cost for name, cost in more.items() if name not in known}
-        again = {name: cost for name, cost in more.items() if name in known}
-        reports.check_corrections(report.spend or {}, known, core.list_certain_costs(), f"d{t}")
-        labels = self.labels.get(t, NO_LABELS)
-        if new:
-            by_member, held = report.member_spend, booked.held
-            core.settle(ticket, new, by_member, t=t, labels=labels, panel=panel, held=held)
-        if again:
-            core.settle(None, again, t=t, labels=labels)
+        Parameters
+        ----------
+        id : str
+            The id of the decision.
 
-    def _describe_booked(
-        self, booked: BookedDecision | persistence.EarlierDecision
-    ) -> tuple[Sequence[str], Mapping[str, float]]:
-        """Return the name of each draw, and the stated cost of the panel."""
-        if isinstance(booked, persistence.EarlierDecision):
-            return booked.panel, booked.spend
-        return self._name_panel(booked.ticket), self.core.name_costs(booked.costs[0])
+        Raises
+        ------
+        DecisionNotFound
+            If there is no such decision.
+        DecisionStateError
+            If something was reported about it.
+        """
+        with self._lock:
+            self.engine.cancel(self._find_place(id), id)
 
-    def _learn_report(self, ticket: Ticket, report: reports.RewardReport) -> None:
-        """Learn from all that was reported about a decision but its costs."""
-        assert report.value is not None, "costs alone are settled, not learned from"
-        panel = self._name_panel(ticket)
-        scores, won = reports.arrange_feedback(report.members, report.winner, panel, ticket)
-        self.core.learn(ticket, report.value, scores, won)
+    def replace(self, id: str, failed: str, available: Iterable[str] | None = None) -> Decision:
+        """Let another expert take the place of a member that failed.
 
-    def _name_panel(self, ticket: Ticket) -> list[str]:
-        """The name of each draw."""
-        return [self.problem.experts[i] for i in ticket.draws.tolist()]
+        Parameters
+        ----------
+        id : str
+            The id of the decision.
+        failed : str
+            The member.
+        available : iterable of str, optional
+            The experts that can be asked now, by default all.
+
+        Returns
+        -------
+        Decision
+            The decision with the panel that it has now, without probabilities.
+
+        Raises
+        ------
+        DecisionNotFound
+            If there is no such decision.
+        DecisionStateError, NoSubstitute
+            If its panel cannot be changed any more, or nobody can take the place.
+        """
+        with self._lock:
+            place = self._find_place(id)
+            named = None if available is None else tuple(available)
+            self.engine.replace(place, id, failed, named)
+            decision = self.engine.find(place)
+            return decision.known.show(id, decision.failed)
+
+    def _find_place(self, id: str) -> int:
+        """Return the number of a decision that is remembered, or raise an error."""
+        t = t_from_decision_id(id)
+        place = -1 if t is None else t
+        self.engine.find(place)
+        return place
 
     def change(self, problem: Problem) -> None:
         """Continue under another problem, with all that was learned.
 
-        If the experts or the number of draws change, nothing is learned from open decisions any
-        more: their probabilities are not those of this pool. What they cost is still booked. Sums
-        of a cost continue under its name.
+        If the experts or the number of draws change, the rewards of open decisions are noted, and
+        nothing is learned from them: their probabilities are not those of this pool. What they cost
+        is still booked. Sums of a cost continue under its name.
 
         Parameters
         ----------
@@ -438,21 +360,7 @@ class Router:
             If the limits cannot be kept; nothing was changed.
         """
         with self._lock:
-            old, problem = list(self.core.problem.costs), self.core.keep_traffic(problem)
-            experts = self.core.problem.experts
-            if not self.core.change_problem(problem, at=self._read_clock()):
-                for t, booked in self.open.items():
-                    if isinstance(booked, BookedDecision):
-                        panel = tuple(experts[i] for i in booked.ticket.draws.tolist())
-                        spend = dict(zip(old, booked.costs[0].tolist(), strict=True))
-                        earlier = persistence.EarlierDecision(panel, spend, booked.held)
-                        self.open[t] = earlier
-            elif old != list(problem.costs):
-                for one in self.open.values():
-                    if isinstance(one, BookedDecision):
-                        by_name = dict(zip(old, one.costs.T, strict=True))
-                        rows = [by_name.get(name, (0.0, 0.0)) for name in problem.costs]
-                        one.costs = np.array(rows).reshape(-1, 2).T
+            self.engine.edit(self._read_clock(), self.core.keep_traffic(problem))
 
     def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> None:
         """Give a tenant bounds of its own.
@@ -500,7 +408,7 @@ class Router:
             Averages so far, the slack and price of every limit, and the current distribution.
         """
         with self._lock:
-            waiting = sum(isinstance(one, BookedDecision) for one in self.open.values())
+            waiting = self.engine.count_waiting()
             return report_status(self.core, waiting=waiting, at=self._read_clock())
 
     def save(self, path: str | Path) -> None:
@@ -519,8 +427,8 @@ class Router:
             If the file cannot be written.
         """
         with self._lock:
-            data = persistence.router_to_data(*self.__getstate__())
-        persistence.write_saved_file(Path(path), data)
+            data = saved_file.engine_to_data(self.engine)
+        saved_file.write_saved_file(Path(path), data)
 
     @classmethod
     def load(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> "Router":
@@ -544,7 +452,7 @@ class Router:
             If the file is missing, damaged, or of an unsupported version.
         """
         router = cls.__new__(cls)
-        router._start(*persistence.load_router(Path(path)))
+        router.__setstate__(saved_file.load_engine(Path(path), refuse_forgotten))
         router.clock = check_clock(clock)
         return router
 
@@ -555,6 +463,12 @@ def check_clock(clock: Callable[[], float]) -> Callable[[], float]:
         remedy = "give a function without arguments that returns the seconds since 1970"
         raise PolicyError("clock", got=clock, expected="a function", remedy=remedy)
     return clock
+
+
+def refuse_forgotten(place: int) -> OpenDecision:
+    """Raise the error of a decision that the router does not have, or no longer."""
+    remedy = "use the id that `decide` returned, sooner, or a larger `memory`"
+    raise DecisionNotFound(f"no decision has id 'd{place}'", remedy=remedy)
 
 
 def t_from_decision_id(id: str) -> int | None:

@@ -6,10 +6,11 @@ from typing import Any
 from bylot.api import DecisionRecord
 from bylot.errors import BudgetSpent, NoSubstitute, RouterNotFound, TenantError
 from bylot.eventlog import commands
-from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS, RewardReceived
+from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.settlement import HOLDER, RouterFacts
 from bylot.limits.keys import NO_KEYS, KeyNames
+from bylot.router.changes import RewardReceived
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision
 from bylot.server.http_errors import to_api_error

@@ -1,16 +1,27 @@
-"""Rules for the reports about a stored decision: receipts, aggregation, corrections of costs."""
+"""Rules for the reports about a decision: receipts, aggregation, corrections of costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from bylot.api import ReceiptName
-from bylot.errors import DecisionStateError, RewardConflict, RewardError
-from bylot.eventlog.events import RewardReceived
-from bylot.eventlog.open_decisions import OpenDecision
+from bylot.errors import DecisionStateError, RewardError
 from bylot.policies.validation import RunConfig, is_reward_in_range
-from bylot.router.config import RewardAggregation
+from bylot.router.changes import RewardReceived
+from bylot.router.decision import ReceiptName
 from bylot.router.feedback import RewardReport, check_same_report
+from bylot.router.open_decisions import OpenDecision
 
 MAX_REWARDS_PER_DECISION = 100
+
+RewardAggregation = Literal["earliest", "last", "sum"]
+
+
+class RewardTerms(NamedTuple):
+    """Which rewards count, and when; as in `RouterConfig`."""
+
+    memory: int = 100_000
+    wait: float | None = None
+    default: float | None = None
+    aggregate: RewardAggregation = "earliest"
 
 
 def check_reward_count(one: OpenDecision, id: str) -> None:
@@ -32,12 +43,7 @@ def check_callers_key(decision: OpenDecision, key: str | None, id: str) -> None:
 
 def check_same_reward(old: RewardReceived, report: RewardReport, id: str) -> None:
     """Refuse another report under the key of an old one."""
-    under = "" if old.key is None else f" under key {old.key!r}"
-    if (old.value is None) != (report.value is None):
-        has = "costs without a reward" if old.value is None else f"reward {old.value}"
-        remedy = "report costs without a reward under a key of their own"
-        raise RewardConflict(f"decision {id} already has {has}{under}", remedy=remedy)
-    check_same_report(old, report, id, under)
+    check_same_report(old, report, id, "" if old.key is None else f" under key {old.key!r}")
 
 
 def choose_receipt(
@@ -55,8 +61,7 @@ def choose_receipt(
     if report.value is None:
         return "settled"
     if not is_open:
-        known = any(reward.receipt != "late" for reward in one.valued)
-        return "noted" if known else "late"
+        return "noted" if one.has_reward else "late"
     if not same_pool:
         return "noted"
     if 0 <= one.due < at:

@@ -1,0 +1,237 @@
+"""Changes: what has happened to a router. Its engine returns them; a log keeps them as events."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from bylot.limits.keys import NO_KEYS, KeyNames
+from bylot.limits.request import Ticket
+from bylot.numerics.jit import Floats
+from bylot.router.decision import Decision, ReceiptName
+
+Tables = tuple[tuple[int, ...], ...]
+"""Edges of windows of each calendar, and offsets of local time: `windows.list_tables`."""
+
+
+class RequestLabels(NamedTuple):
+    """What a request says about itself, by which limits count it or not."""
+
+    context: str | None = None
+    keys: KeyNames = NO_KEYS
+
+
+class DecisionMade(Struct):
+    """A decision, and all that its reward and its bill need. It has the panel of now: if a member
+    fails, another one takes its place.
+
+    panel:      the name of each draw
+    inclusion:  the probability of each draw's expert to be in the panel; None: unknown
+    propensity: of the panel; None: unknown
+    spend:      the stated cost of the panel, by name
+    expected:   the same before the draw
+    held:       by cost, what is reserved beyond `spend` until that cost is reported
+    available:  the experts that the request named
+    holder:     the part of the server that made it, uses it and will settle it; None: a caller
+    version:    of the configuration
+    refused:    requests since the last decision: the hour, and how many
+    tables:     of windows, if they had to be filled
+    """
+
+    ticket: Ticket
+    panel: tuple[str, ...]
+    inclusion: tuple[float, ...] | None
+    propensity: float | None
+    spend: dict[str, float]
+    expected: dict[str, float]
+    held: dict[str, float]
+    context: str | None = None
+    keys: KeyNames = NO_KEYS
+    available: tuple[str, ...] | None = None
+    defer: bool = False
+    holder: str | None = None
+    by: str | None = None
+    version: int = 1
+    refused: tuple[tuple[int, int], ...] = ()
+    tables: Tables | None = None
+
+    @property
+    def labels(self) -> RequestLabels:
+        """The labels of its request."""
+        return RequestLabels(self.context, self.keys)
+
+    def show(self, id: str, failed: tuple[str, ...] = (), **stored: Any) -> Decision:
+        """Return the decision as callers see it.
+
+        failed: members that were replaced; stored: what only a stored router knows
+        """
+        panel = self.panel
+        members = dict.fromkeys(panel)
+        p = self.inclusion
+        return Decision(
+            id,
+            self.ticket.t,
+            self.context,
+            panel,
+            panel if len(members) == len(panel) else tuple(members),
+            self.spend.copy(),
+            self.expected.copy(),
+            self.ticket.feasible,
+            tuple(self.ticket.draw_probabilities.tolist()) or None,
+            None if p is None else dict(zip(panel, p, strict=True)),
+            self.propensity,
+            self.ticket.replaced,
+            dict(self.keys),
+            deferred=self.defer,
+            failed=failed,
+            **stored,
+        )
+
+
+class Change(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Any other change; by: the API key of the caller."""
+
+    by: str | None = None
+
+
+class RewardReceived(Change, frozen=True, omit_defaults=True):
+    """A reward, or costs without one; the receipt says what the router did with it.
+
+    The first report under a key of the holder settles a decision that is held, also without costs.
+    """
+
+    value: float | None  # None: costs only, receipt settled
+    receipt: ReceiptName  # never duplicate: those change nothing
+    spend: dict[str, float] | None = None  # actual cost of the panel; others: as stated
+    key: str | None = None  # tells several reports about one decision apart
+    members: dict[str, float] | None = None  # these and the others: as in `RewardReport`
+    winner: str | None = None
+    member_spend: dict[str, dict[str, float]] | None = None
+    from_members: bool = False
+
+
+class MemberReplaced(Change, frozen=True):
+    """A member of an open panel failed, and another expert took its place."""
+
+    failed: str
+    available: tuple[str, ...] | None  # as requested
+    added: str
+    seat: int  # the index of the added one among the experts
+    spend: dict[str, float]  # stated cost of the panel from here on
+    held: dict[str, float] = {}  # what is reserved beyond it, likewise
+
+
+class DecisionActivated(Change, frozen=True):
+    """A deferred decision is in use: its wait begins."""
+
+
+class DecisionCancelled(Change, frozen=True):
+    """A decision was never used: it has no reward, and costs nothing unless costs are reported."""
+
+
+class DecisionClosed(Change, frozen=True):
+    """The wait of a decision is over."""
+
+    learned: float | None  # None: nothing was learned
+    members: dict[str, float] | None = None  # scores that were learned with it
+    winner: str | None = None  # likewise
+
+
+class PackedDecision(Change, frozen=True, omit_defaults=True):
+    """A decision as it was made: the fields of `DecisionMade`, and those of its ticket."""
+
+    version: int
+    t: int
+    context: str | None
+    available: tuple[str, ...] | None
+    defer: bool
+    draws: tuple[str, ...]
+    seats: tuple[int, ...]  # indices of the draws among the experts of that version
+    draw_probabilities: bytes  # the ticket's, float64, little endian
+    learned_inclusion: bytes  # the ticket's, float64, little endian
+    available_mask: bytes  # one byte per expert; empty: all
+    share: float
+    feasible: bool
+    propensity: float | None
+    weight: float
+    replaced: bool
+    inclusion: tuple[float, ...] | None
+    spend: dict[str, float]
+    expected: dict[str, float]
+    refused: tuple[tuple[int, int], ...] = ()
+    tables: Tables | None = None
+    keys: dict[str, str] = {}
+    held: dict[str, float] = {}
+    holder: str | None = None
+
+
+def pack_decision(made: DecisionMade) -> PackedDecision:
+    """Return what the log keeps of a decision."""
+    ticket = made.ticket
+    return PackedDecision(
+        version=made.version,
+        t=ticket.t,
+        context=made.context,
+        available=made.available,
+        defer=made.defer,
+        draws=made.panel,
+        seats=tuple(ticket.draws.tolist()),
+        draw_probabilities=ticket.draw_probabilities.tobytes(),
+        learned_inclusion=ticket.inclusion.tobytes(),
+        available_mask=ticket.available.tobytes(),
+        share=ticket.share,
+        feasible=ticket.feasible,
+        propensity=made.propensity,
+        weight=ticket.weight,
+        replaced=ticket.replaced,
+        inclusion=made.inclusion,
+        spend=made.spend,
+        expected=made.expected,
+        refused=made.refused,
+        tables=made.tables,
+        keys=dict(made.keys),
+        held=made.held,
+        holder=made.holder,
+        by=made.by,
+    )
+
+
+def unpack_decision(packed: PackedDecision, context: int) -> DecisionMade:
+    """Return a decision, its ticket bit for bit as it was when it was made."""
+    ticket = Ticket(
+        t=packed.t,
+        context=context,
+        draws=np.array(packed.seats, np.int64),
+        draw_probabilities=floats_from_bytes(packed.draw_probabilities),
+        inclusion=floats_from_bytes(packed.learned_inclusion),
+        available=np.frombuffer(packed.available_mask, np.bool_).copy(),
+        share=packed.share,
+        feasible=packed.feasible,
+        propensity=math.nan if packed.propensity is None else packed.propensity,
+        weight=packed.weight,
+        replaced=packed.replaced,
+    )
+    return DecisionMade(
+        ticket=ticket,
+        panel=packed.draws,
+        inclusion=packed.inclusion,
+        propensity=packed.propensity,
+        spend=packed.spend,
+        expected=packed.expected,
+        held=packed.held,
+        context=packed.context,
+        keys=packed.keys,
+        available=packed.available,
+        defer=packed.defer,
+        holder=packed.holder,
+        by=packed.by,
+        version=packed.version,
+        refused=packed.refused,
+        tables=packed.tables,
+    )
+
+
+def floats_from_bytes(raw: bytes) -> Floats:
+    """Return a writable copy, as compiled code requires."""
+    return np.frombuffer(raw, "<f8").astype(np.float64)
