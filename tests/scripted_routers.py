@@ -12,7 +12,6 @@ from bylot.router.status import RouterStatus
 from logged_aggregate import LoggedRouter
 
 START = 1_774_000_000.0  # in the week before clocks change in Berlin
-BILL_KEY = "bill"  # of costs that come without a reward
 
 
 class MemoryRouter:
@@ -35,13 +34,20 @@ class MemoryRouter:
     ) -> str:
         """Report a reward, what a decision cost in US dollars, or both, and return the receipt."""
         costs = None if spend is None else {"usd": spend}
-        return str(self.router.reward(id, value, spend=costs))
+        return str(self.router.reward(id, value, spend=costs, key=key))
 
     def cancel(self, id: str) -> bool:
-        return False  # a router in memory cannot
+        try:
+            self.router.cancel(id)
+        except BylotError:
+            return False
+        return True
 
     def replace(self, id: str, failed: str) -> bylot.Decision | None:
-        return None  # nor this
+        try:
+            return self.router.replace(id, failed)
+        except BylotError:
+            return None
 
     def edit(self, problem: bylot.Problem) -> None:
         self.router.change(problem)
@@ -87,10 +93,8 @@ class StoredRouter:
     def report(
         self, id: str, value: float | None = None, spend: Any = None, key: str | None = None
     ) -> str:
-        """As of a router in memory; costs alone have a key of their own, unless it is given."""
+        """As of a router in memory."""
         costs = None if spend is None else {"usd": spend}
-        if key is None and value is None:
-            key = BILL_KEY
         return self.logged.reward(parse_seq(id), value, self.at, spend=costs, key=key)
 
     def cancel(self, id: str) -> bool:

@@ -374,7 +374,7 @@ def test_a_router_draws_from_the_distribution_of_the_context() -> None:
     assert NAMES.index(added) == draw_substitute(
         average_distribution(core._handle, only_a, np.empty(0, np.bool_)),
         candidates,
-        RngKey(core.run.seed, made.t),
+        RngKey(core.run.seed, made.ticket.t),
         0,
     )
     assert q[NAMES.index("gus")] > 1.2 * q[NAMES.index("eve")], "it has learned"

@@ -390,8 +390,9 @@ def test_costs_of_an_earlier_pool_are_booked_once_in_any_order() -> None:
     made = router.decide()
     more = {name: [*row, 1.0] for name, row in costs.items()}
     router.change(problem.replace(experts=["a", "b", "c"], costs=more))
-    for spend in ({"usd": 3.0}, {"lat": 2.0}, {"usd": 3.0}, {"lat": 2.0}):
-        assert router.reward(made.id, 0.5, spend=spend) == "late"
+    for receipts in (("noted", "settled"), ("duplicate", "duplicate")):
+        assert router.reward(made.id, 0.5, spend={"usd": 3.0}) == receipts[0]
+        assert router.reward(made.id, spend={"lat": 2.0}) == receipts[1]
     settled = router.status().costs
     assert (settled["usd"].settled, settled["lat"].settled) == (3.0, 2.0)
 

@@ -60,8 +60,9 @@ class RouterAggregate:
         self.find_events: Callable[[int], DecisionEvents | None] = lambda seq: None
         self.latest: tuple[Event | None, Change | None] = None, None  # the last event
         self.segment = snapshot.SegmentStart()
-        self.engine = RouterEngine(core, config.terms, self.read, MAX_CACHED_BYTES)
-        self.engine.max_recent = MAX_RECENT_DECISIONS
+        self.engine = RouterEngine(
+            core, config.terms, self.read, MAX_RECENT_DECISIONS, MAX_CACHED_BYTES
+        )
         self.tally = self.engine.tally = Tally(core.problem.costs)
         self.adopt(config)
 

@@ -18,7 +18,6 @@ from bylot.policies.registry import check_max_contexts
 from bylot.router.config import RouterConfig
 from bylot.router.open_decisions import OpenDecisions
 from bylot.router.persistence import problem_to_data
-from bylot.router.router import refuse_forgotten
 from bylot.router.saved_file import load_engine
 from bylot.router.status import Counters
 from bylot.router.timeline import skip_decisions
@@ -37,7 +36,7 @@ def copy_router(source: Store, name: str, target: Store, new_name: str) -> Route
 def import_router(path: Path, target: Store, name: str) -> RouterRow:
     """Create a stored router from a file of `Router.save`."""
     check_router_name(name)
-    engine = load_engine(path, refuse_forgotten)
+    engine = load_engine(path)
     core = engine.core
     check_max_contexts(core.policy, core.problem.size, core.max_contexts)
     check_snapshot_size(core, core.max_contexts)

@@ -50,15 +50,9 @@ def show_events(name: str, events: DecisionEvents) -> Decision:
 
 def show_stored(name: str, event: Event, decision: OpenDecision) -> Decision:
     """Return a decision of a stored router as callers see it; event: that made it."""
-    made = decision.known
-    return made.show(
-        format_decision_id(name, event),
-        decision.failed,
-        router=name,
-        version=made.version,
-        at=format_timestamp(event.at),
-        key=event.key,
-    )
+    id = format_decision_id(name, event)
+    at = format_timestamp(event.at)
+    return decision.known.show(id, decision.failed, name, at, event.key)
 
 
 def command_from_reward(id: str, body: RewardReceived) -> RecordReward:

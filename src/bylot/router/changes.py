@@ -1,6 +1,7 @@
 """Changes: what has happened to a router. Its engine returns them; a log keeps them as events."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ class RequestLabels(NamedTuple):
     keys: KeyNames = NO_KEYS
 
 
-class DecisionMade(Struct):
+class DecisionMade(Struct, gc=False):
     """A decision, and all that its reward and its bill need. It has the panel of now: if a member
     fails, another one takes its place.
 
@@ -41,7 +42,7 @@ class DecisionMade(Struct):
 
     ticket: Ticket
     panel: tuple[str, ...]
-    inclusion: tuple[float, ...] | None
+    inclusion: Sequence[float] | None
     propensity: float | None
     spend: dict[str, float]
     expected: dict[str, float]
@@ -61,14 +62,24 @@ class DecisionMade(Struct):
         """The labels of its request."""
         return RequestLabels(self.context, self.keys)
 
-    def show(self, id: str, failed: tuple[str, ...] = (), **stored: Any) -> Decision:
+    def show(
+        self,
+        id: str,
+        failed: tuple[str, ...] = (),
+        router: str | None = None,
+        at: str | None = None,
+        key: str | None = None,
+    ) -> Decision:
         """Return the decision as callers see it.
 
-        failed: members that were replaced; stored: what only a stored router knows
+        failed: members that were replaced; the rest is known of stored decisions only
         """
         panel = self.panel
-        members = dict.fromkeys(panel)
         p = self.inclusion
+        # Of one length each: to check that would take half as long again.
+        members: dict[str, Any] = dict.fromkeys(panel)
+        if p is not None:
+            members = dict(zip(panel, p))  # noqa: B905
         return Decision(
             id,
             self.ticket.t,
@@ -79,17 +90,20 @@ class DecisionMade(Struct):
             self.expected.copy(),
             self.ticket.feasible,
             tuple(self.ticket.draw_probabilities.tolist()) or None,
-            None if p is None else dict(zip(panel, p, strict=True)),
+            None if p is None else members,
             self.propensity,
             self.ticket.replaced,
-            dict(self.keys),
-            deferred=self.defer,
-            failed=failed,
-            **stored,
+            dict(self.keys) if self.keys else {},
+            router,
+            None if router is None else self.version,
+            at,
+            self.defer,
+            key,
+            failed,
         )
 
 
-class Change(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Change(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """Any other change; by: the API key of the caller."""
 
     by: str | None = None
@@ -185,7 +199,7 @@ def pack_decision(made: DecisionMade) -> PackedDecision:
         propensity=made.propensity,
         weight=ticket.weight,
         replaced=ticket.replaced,
-        inclusion=made.inclusion,
+        inclusion=None if made.inclusion is None else tuple(made.inclusion),
         spend=made.spend,
         expected=made.expected,
         refused=made.refused,

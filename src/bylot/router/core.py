@@ -67,13 +67,15 @@ NO_LABELS = RequestLabels()
 class PeriodStart(NamedTuple):
     """Where the current period began.
 
-    first:  decisions with smaller numbers are of earlier periods, or from before a change
+    first:  decisions with smaller numbers are of earlier periods
     offset: decisions so far minus rounds played in this period. It is constant within a period,
             unless decisions are cancelled: if it differs, a new period has begun.
+    edited: was the problem changed in this period?
     """
 
     first: int
     offset: int
+    edited: bool = False
 
 
 class RouterCore:
@@ -344,7 +346,7 @@ class RouterCore:
         return DecisionMade(
             ticket,
             panel,
-            tuple(inclusion.tolist()) if known else None,
+            inclusion.tolist() if known else None,
             propensity if known else None,
             dict(zip(self.cost_names, spend)),  # noqa: B905
             dict(zip(self.cost_names, expected)),  # noqa: B905
@@ -364,6 +366,11 @@ class RouterCore:
         if self.limits is None:
             return 0
         return int(self.limits.rule.period - self.limits.state.clock["left"].item(0))
+
+    def find_period(self) -> PeriodStart:
+        """Return where the current period began, which may have begun since that was noted."""
+        offset = self.t - self.played_rounds
+        return self.period if self.period.offset == offset else PeriodStart(offset, offset)
 
     def _note_draw(self, t: int) -> None:
         """Note where a period ends, and the prices from time to time, after decision t."""
@@ -467,7 +474,7 @@ class RouterCore:
         What was reserved for it (held, by name of the cost) is released.
 
         If it is of the current period, that has one more decision to come (`cancel_round`); a
-        decision of an earlier period, or from before a change, leaves the current one as it is.
+        decision of an earlier period leaves the current one as it is.
         """
         names = [name for name in self.problem.costs if name in spend]
         counted = [name for name in names if t >= self.uncounted.since.get(name, 0)]
@@ -475,10 +482,8 @@ class RouterCore:
             sums[:] -= [given[name] if name in counted else 0.0 for name in self.problem.costs]
         for name in counted:
             self.uncounted.unused[name] = self.uncounted.unused.get(name, 0) + 1
-        rounds = self.played_rounds
-        offset = self.t - rounds
-        first = self.period.first if self.period.offset == offset else offset
-        in_period = bool(rounds and t >= first)
+        period = self.find_period()
+        in_period = bool(self.played_rounds and t >= period.first)
         if self.limits is not None:
             members = self._find_members(panel)
             reserve = settlement.scale_reserve(self.problem, held or {})
@@ -487,7 +492,7 @@ class RouterCore:
             self._find_places(labels)
             entries.cancel_round(self.pointer, t, less, members, reserve, in_period)
         if in_period:
-            self.period = PeriodStart(first, offset + 1)
+            self.period = period._replace(offset=period.offset + 1)
         else:
             for name in counted:
                 n, cost = self.before_period.get(name, (0, 0.0))
@@ -568,6 +573,7 @@ class RouterCore:
         if problem == self.problem:
             return True
         old = self.problem
+        period = self.find_period()
         edited = found is None
         if found is None:
             try:
@@ -603,8 +609,8 @@ class RouterCore:
         self.prices = [priced.get(limit, PriceAverage()) for limit in problem.limits]
         self.skipped = (self.state.visits[: visits.size] - visits).tolist()
         offset = t - self.played_rounds
-        if edited or offset != self.period.offset:
-            self.period = PeriodStart(t, offset)
+        first = period.first if offset == period.offset else max(period.first, offset)
+        self.period = PeriodStart(first, offset, edited or period.edited)
         for name in problem.costs.keys() - old.costs.keys():
             self.before_period.pop(name, None)
         return has_same_pool(old, problem)

@@ -120,7 +120,7 @@ def measure_period(core: RouterCore, report: limit_report.BudgetReport, j: int) 
     if not limit.averages_all:
         return PeriodPosition(now, now.mean, 0, False)
     contested = any(not other.within_reach for other in report.limits)  # by another, if not by j
-    if core.period.offset != offset or core.period.first == 0:  # no change in this period
+    if not core.find_period().edited:
         final = core.run.horizon is not None and report.played == 0 < core.t
         end = offset + (0 if final else report.period)
         return PeriodPosition(now, now.mean, end, final, contested)

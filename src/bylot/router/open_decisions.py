@@ -20,7 +20,7 @@ ReportKey = tuple[str | None, bool]
 """The key of a report, and whether it is of costs alone: a key has one reward and one bill."""
 
 
-class OpenDecision(Struct):
+class OpenDecision(Struct, gc=False):
     """A decision and what was reported about it; also one that is no longer open.
 
     due:    the last moment at which a reward is in time, in microseconds, or one of the constants
@@ -49,7 +49,8 @@ class OpenDecision(Struct):
     @property
     def ticket(self) -> Ticket:
         """What learning needs; policies must not take an exchanged panel for their own draw."""
-        ticket = self.known.ticket
+        assert self.made is not None
+        ticket = self.made.ticket
         return ticket._replace(replaced=True) if self.failed else ticket
 
     @property
@@ -155,7 +156,8 @@ class OpenDecisions:
     def close(self, place: int) -> None:
         """Remove a decision."""
         del self.by_place[place]
-        if len(self.deadlines) > 2 * len(self.by_place) + 64:  # most are of closed decisions
+        if self.deadlines and len(self.deadlines) > 2 * len(self.by_place) + 64:
+            # most are of closed decisions
             self.deadlines = [entry for entry in self.deadlines if entry[1] in self.by_place]
             heapify(self.deadlines)
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from bylot import policies
 from bylot._scopes import KeyArguments
 from bylot.errors import BudgetSpent, DecisionError, DecisionNotFound, PolicyError, RewardError
-from bylot.limits.keys import TenantWindow, list_given_keys
+from bylot.limits.keys import NO_KEYS, TenantWindow, list_given_keys
 from bylot.policies.base import FeedbackKind
 from bylot.policies.registry import (
     MAX_UNDECLARED_CONTEXTS,
@@ -30,7 +30,6 @@ from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
-from bylot.router.open_decisions import OpenDecision
 from bylot.router.reward_rules import RewardTerms
 from bylot.router.status import RouterStatus
 
@@ -115,7 +114,7 @@ class Router:
             check_max_contexts(resolved, problem.size, max_contexts)
         core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
         terms = RewardTerms(check_at_least_one("memory", memory))
-        self.__setstate__(RouterEngine(core, terms, refuse_forgotten))
+        self.__setstate__(saved_file.make_engine(core, terms))
         self.clock = check_clock(clock)
 
     def __repr__(self) -> str:
@@ -205,18 +204,16 @@ class Router:
         BudgetSpent
             If a budget of the calendar leaves no panel until its window ends.
         """
-        keys = list_given_keys(names)
+        keys = list_given_keys(names) if names else NO_KEYS
         with self._lock:
-            engine = self.engine
-            t = self.core.t
             try:
-                made = engine.decide(self._read_clock(), t, context, available, keys)
+                now = self._read_clock() if self.core.follows_clock else 0
+                made = self.engine.decide(now, None, context, available, keys)
             except BudgetSpent as error:
                 reset = describe_reset(error.resets_at, error.limit.zone)
                 error.remedy = f"{reset}, or raise the bound"
                 raise
-            engine.recent.pop(t - engine.terms.memory, None)
-            return made.show(f"d{t}")
+        return made.show(f"d{made.ticket.t}")
 
     def _read_clock(self) -> int:
         """Microseconds since 1970, if any limit needs the time."""
@@ -278,10 +275,9 @@ class Router:
             raise RewardError("decision id", got=id, expected="a string", remedy="pass decision.id")
         t = t_from_decision_id(id)
         place = -1 if t is None else t
-        given = (value, members, winner, spend)
         with self._lock:
             try:
-                change = self.engine.report(0, place, id, *given, key=key)
+                change = self.engine.report(0, place, id, value, members, winner, spend, key)
             except DecisionNotFound:
                 return Receipt.LATE if 0 <= place < self.t else Receipt.UNKNOWN
         return Receipt.DUPLICATE if change is None else RECEIPTS[change.receipt]
@@ -452,7 +448,7 @@ class Router:
             If the file is missing, damaged, or of an unsupported version.
         """
         router = cls.__new__(cls)
-        router.__setstate__(saved_file.load_engine(Path(path), refuse_forgotten))
+        router.__setstate__(saved_file.load_engine(Path(path)))
         router.clock = check_clock(clock)
         return router
 
@@ -463,12 +459,6 @@ def check_clock(clock: Callable[[], float]) -> Callable[[], float]:
         remedy = "give a function without arguments that returns the seconds since 1970"
         raise PolicyError("clock", got=clock, expected="a function", remedy=remedy)
     return clock
-
-
-def refuse_forgotten(place: int) -> OpenDecision:
-    """Raise the error of a decision that the router does not have, or no longer."""
-    remedy = "use the id that `decide` returned, sooner, or a larger `memory`"
-    raise DecisionNotFound(f"no decision has id 'd{place}'", remedy=remedy)
 
 
 def t_from_decision_id(id: str) -> int | None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bylot import policies
 from bylot._atomic_write import replace_file
-from bylot.errors import SavedFileError, SavedFileMissing
+from bylot.errors import DecisionNotFound, SavedFileError, SavedFileMissing
 from bylot.limits.request import Ticket
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem.limits import MAX_COST
@@ -33,6 +33,7 @@ from bylot.router.reward_rules import RewardTerms
 
 SAVED_FILE_FORMAT = "bylot-router"
 SAVED_FILE_VERSION = 9
+MAX_REMEMBERED_ANSWERS = 1_000  # of decisions that have their reward
 
 
 class SavedDecision(Struct, kw_only=True):
@@ -49,6 +50,18 @@ class SavedDecision(Struct, kw_only=True):
     rewards: list[RewardReceived] = []
     failed: tuple[str, ...] = ()
     is_cancelled: bool = False
+
+
+def make_engine(core: RouterCore, terms: RewardTerms) -> RouterEngine:
+    """Return the engine of a router in memory, which has its decisions nowhere else."""
+    most = min(terms.memory, MAX_REMEMBERED_ANSWERS)
+    return RouterEngine(core, terms, refuse_forgotten, most)
+
+
+def refuse_forgotten(place: int) -> OpenDecision:
+    """Raise the error of a decision that the router does not have, or no longer."""
+    remedy = "use the id that `decide` returned, sooner, or a larger `memory`"
+    raise DecisionNotFound(f"no decision has id 'd{place}'", remedy=remedy)
 
 
 def engine_to_data(engine: RouterEngine) -> dict[str, Any]:
@@ -75,8 +88,8 @@ def engine_to_data(engine: RouterEngine) -> dict[str, Any]:
     }
 
 
-def load_engine(path: Path, read: Callable[[int], OpenDecision]) -> RouterEngine:
-    """Return the engine of the router in a saved file; read: as of `RouterEngine`."""
+def load_engine(path: Path) -> RouterEngine:
+    """Return the engine of the router in a saved file."""
     data = read_saved_file(path)
     try:
         problem = problem_from_data(data["problem"])
@@ -86,7 +99,7 @@ def load_engine(path: Path, read: Callable[[int], OpenDecision]) -> RouterEngine
         max_contexts = check_at_least_one("max_contexts", data["max_contexts"])
         memory = check_at_least_one("memory", data["memory"])
         core = core_from_data(problem, policy, run, max_contexts, msgspec.convert(data, CoreData))
-        engine = RouterEngine(core, RewardTerms(memory), read)
+        engine = make_engine(core, RewardTerms(memory))
         engine.pool_since = msgspec.convert(data["pool_since"], int)
         engine.version = msgspec.convert(data["edits"], int)
         engine.refused = dict(msgspec.convert(data["refused"], list[tuple[int, int]]))
