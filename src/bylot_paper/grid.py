@@ -124,8 +124,8 @@ class ScenarioJob(NamedTuple):
 
     def __str__(self) -> str:
         skills = f"-smoothing={self.smoothing}" if self.smoothing else ""
-        scenario = f"{self.environment}-N={self.dimensions}{skills}"
-        return f"{self.experiment}-{scenario}-seed={self.seed:02d}"
+        scenario = f"{self.experiment}-{self.environment}-N={self.dimensions}"
+        return f"{scenario}{skills}-seed={self.seed:02d}"
 
 
 Place = tuple[str, str, int]  # environment, level of the limits, number of dimensions
@@ -233,8 +233,11 @@ def select_cells(
             if any(name in pattern for name in VARIANT_POLICIES):
                 remedy += "; add --variants to include those"
             raise BylotError(f"no cell matches --only {pattern!r}", remedy=remedy)
-    some = patterns or ["*"]
-    return [cell for cell in included if any(fnmatchcase(cell.id, one) for one in some)]
+    return [
+        cell
+        for cell in included
+        if not patterns or any(fnmatchcase(cell.id, pattern) for pattern in patterns)
+    ]
 
 
 def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
@@ -246,7 +249,12 @@ def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
             experiment = "beyond"
         if experiment == "spans":
             experiment = "default" if cell.environment in CROWD_ENVIRONMENTS else "worlds"
-        smoothing = find_level_smoothing(cell.level)
-        key = experiment, cell.environment, cell.dimensions, smoothing, cell.seed
+        key = (
+            experiment,
+            cell.environment,
+            cell.dimensions,
+            find_level_smoothing(cell.level),
+            cell.seed,
+        )
         groups.setdefault(key, []).append(cell)
     return [ScenarioJob(*key, tuple(group)) for key, group in groups.items()]
