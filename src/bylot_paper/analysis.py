@@ -54,6 +54,16 @@ class UpdateCurves(SeedCurves):
         return self.t / grid.SWEEP_STEP_ROUNDS
 
 
+def read_column(cells: pl.DataFrame, column: str) -> Floats:
+    """One number of every run; null values are left out."""
+    return cells[column].drop_nulls().to_numpy().astype(float)
+
+
+def read_by_seed(cells: pl.DataFrame, column: str) -> dict[int, float]:
+    """The same by seed."""
+    return dict(cells.select("seed", column).drop_nulls().iter_rows())
+
+
 class RecordGroups(dict[GroupKey, pl.DataFrame]):
     """All groups of a table of records, in the order of their keys; without refused runs."""
 
@@ -66,9 +76,7 @@ class RecordGroups(dict[GroupKey, pl.DataFrame]):
 
     def read(self, key: GroupKey, column: str) -> Floats:
         """One number per seed; none for a group without records, and null values are left out."""
-        if key not in self:
-            return np.zeros(0)
-        return self[key][column].drop_nulls().to_numpy().astype(float)
+        return read_column(self[key], column) if key in self else np.zeros(0)
 
     def curve(self, key: GroupKey, column: str) -> UpdateCurves | None:
         """The curves of all seeds of a group, cut to the shortest; None if there are none."""

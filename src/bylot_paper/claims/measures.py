@@ -80,9 +80,9 @@ class Evidence:
         self.asked.add(key)
         if key not in self.groups:
             raise Untestable(f"no records of {key}")
-        table = self.groups[key].select("seed", column).drop_nulls()
-        self.require_seeds(len(table), key, column)
-        return dict(zip(table["seed"].to_list(), table[column].to_list(), strict=True))
+        found = analysis.read_by_seed(self.groups[key], column)
+        self.require_seeds(len(found), key, column)
+        return found
 
     def curve(self, key: GroupKey, column: str) -> analysis.UpdateCurves:
         self.asked.add(key)
