@@ -71,8 +71,7 @@ class RecordGroups(dict[GroupKey, pl.DataFrame]):
         if not cells.is_empty():
             played = cells.filter(pl.col("refused").is_null()).sort("seed")
             parts = played.partition_by(list(GroupKey._fields), as_dict=True)
-            by_key = {GroupKey(*key): part for key, part in parts.items()}
-            self.update((key, by_key[key]) for key in sorted(by_key))
+            self.update((GroupKey(*key), parts[key]) for key in sorted(parts))
 
     def read(self, key: GroupKey, column: str) -> Floats:
         """One number per seed; none for a group without records, and null values are left out."""
@@ -101,15 +100,19 @@ def comparison_keys(policy: str) -> list[GroupKey]:
 
 
 def ablation_keys(policy: str, part: str) -> list[GroupKey]:
-    name = f"{policy}:{part}" if part else policy
-    return [GroupKey("ablation", environment, level, name, 3) for level, environment in HARD_CASES]
+    if part:
+        policy = f"{policy}:{part}"
+    return [
+        GroupKey("ablation", environment, level, policy, 3) for level, environment in HARD_CASES
+    ]
 
 
 def list_period_keys(groups: RecordGroups, policy: str) -> list[GroupKey]:
     """A policy's groups in periods, by case and length."""
-    order = {case: n for n, case in enumerate(HARD_CASES)}
     keys = [key for key in groups if key.experiment == "periods" and key.policy == policy]
-    return sorted(keys, key=lambda key: (order[key.level, key.environment], key.period))
+    return sorted(
+        keys, key=lambda key: (HARD_CASES.index((key.level, key.environment)), key.period)
+    )
 
 
 def is_synthetic(run: RunManifest) -> bool:
@@ -121,12 +124,14 @@ def make_figure_title(
     title: str, run: RunManifest, seeds: tuple[int, int], experiment: str = "crowd"
 ) -> str:
     """The title of a figure, and below it the data, rounds and seeds."""
-    data = "a made-up crowd" if is_synthetic(run) else f"{name_crowd(run)} data"
+    data = f"{name_crowd(run)} data"
+    if is_synthetic(run):
+        title = f"SYNTHETIC: {title}"
+        data = "a made-up crowd"
     rounds = "unknown number of rounds"
     if "rounds" in run:
         rounds = f"{grid.count_rounds(experiment, run['rounds']):,} rounds"
-    mark = "SYNTHETIC: " if is_synthetic(run) else ""
-    return f"{mark}{title}\n{data}, {rounds}, {format_seed_count(seeds)}"
+    return f"{title}\n{data}, {rounds}, {format_seed_count(seeds)}"
 
 
 def format_seed_count(seeds: tuple[int, int]) -> str:
