@@ -68,8 +68,9 @@ class ReproduceRequest:
             if name == grid.FEEDBACK_EXPERIMENT:
                 cells += grid.list_feedback_cells(self.tables, self.seeds)
                 continue
-            variants = self.variants and name == "crowd"
-            cells += grid.list_cells(name, self.seeds, self.rounds, variants)
+            cells += grid.list_cells(
+                name, self.seeds, self.rounds, variants=self.variants and name == "crowd"
+            )
         return grid.select_cells(cells, self.only, excluded)
 
 
@@ -92,7 +93,8 @@ class WorkSummary:
             return "nothing was missing"
         rows = [("computed", "cells", "core-seconds", "rounds per core-second")]
         for name, cells in self.cells.items():
-            played, seconds = dict.fromkeys(cell.experiment for cell in cells), self.seconds[name]
+            played = dict.fromkeys(cell.experiment for cell in cells)
+            seconds = self.seconds[name]
             rate = len(cells) * grid.count_rounds(name, self.rounds) / seconds
             rows.append((" + ".join(played), f"{len(cells):,}", f"{seconds:.1f}", f"{rate:,.0f}"))
         elapsed = f"in {self.end - self.start:.0f} s, without compilation"
@@ -142,12 +144,14 @@ def reproduce(
             also = f", also on {more:,} cells that were in the folder before" if more else ""
             print_progress(f"... figures and report{also}")
             written = report.write_report(records, out, sum(work.seconds.values()) or None)
-            pages = [path for path in written.paths if path.suffix in (".html", ".md")]
+            pages = (path for path in written.paths if path.suffix in (".html", ".md"))
             print(work, written.verdicts, *pages, sep="\n")
-    if interrupted:
-        count = len(records.cells)
-        print_progress(f"interrupted with {count:,} cells in {out}; the same command resumes")
-    return 130 if interrupted else 0
+    if not interrupted:
+        return 0
+    print_progress(
+        f"interrupted with {len(records.cells):,} cells in {out}; the same command resumes"
+    )
+    return 130
 
 
 def make_manifest(setup: RunSetup) -> dict[str, Any]:
