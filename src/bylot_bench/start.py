@@ -88,6 +88,6 @@ def render(result: dict[str, Any]) -> str:
     best, median = result["best_cpu_s"], result["median_cpu_s"]
     rows = [("start of a process, warm cache", "CPU, best", "median", "/ import numba")]
     for name, used in best.items():
-        ratio = f"{used / best['import numba']:.2f}"
-        rows.append((name, f"{used:.2f} s", f"{median[name]:.2f} s", ratio))
+        multiple = f"{used / best['import numba']:.2f}"
+        rows.append((name, f"{used:.2f} s", f"{median[name]:.2f} s", multiple))
     return "\n".join(format_table(rows))
