@@ -73,8 +73,9 @@ def limit_blas_threads() -> Any:
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        remedy = install_command("plot")
-        raise BylotError("parallel jobs need threadpoolctl", remedy=remedy) from None
+        raise BylotError(
+            "parallel jobs need threadpoolctl", remedy=install_command("plot")
+        ) from None
     return threadpool_limits(1)
 
 
@@ -171,8 +172,10 @@ class ThreadEngine:
                 finished.put(attempt_job(work, job))
 
         # Daemon threads, as those of concurrent.futures delay the end of the process.
-        count = min(self.workers, len(jobs))
-        threads = [threading.Thread(target=run_worker, daemon=True) for _ in range(count)]
+        threads = [
+            threading.Thread(target=run_worker, daemon=True)
+            for _ in range(min(self.workers, len(jobs)))
+        ]
         with limit_blas_threads():
             try:
                 for thread in threads:

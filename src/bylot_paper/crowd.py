@@ -241,13 +241,13 @@ def describe_crowd(crowd: Crowd) -> str:
             ("mean accuracy of these", f"{accuracy.mean():.3f}"),
             ("never wrong", f"{(accuracy == 1).sum():,}"),
         ]
-    unjudged = {
+    left_out = {
         "annotations without a truth": crowd.unjudged.annotations,
         "their tasks": crowd.unjudged.tasks,
         "workers with no others": crowd.unjudged.workers,
         "truths nobody annotated": crowd.unjudged.unannotated,
     }
-    rows += [(noun, f"{n:,}") for noun, n in unjudged.items() if n]
+    rows += [(noun, f"{n:,}") for noun, n in left_out.items() if n]
     notes = ["synthetic: made up by bylot, not measured on people"] * crowd.synthetic
     if len(reliable) < PAPER_POOL_SIZE:
         notes.append(
@@ -282,9 +282,9 @@ def make_synthetic_crowd(seed: int = 0) -> Crowd:
         chosen[i] = np.argsort(np.where(taken == 0, full - TASK_COUNT, full))[: load[i]]
         taken[chosen[i]] += 1
     names = rng.permutation(WORKER_COUNT) + 1  # names carry no information
-    annotations = [
+    annotations = (
         Annotation(str(task + 1), str(names[i]), right)
         for i, tasks in enumerate(chosen)
         for task, right in zip(tasks, rng.random(len(tasks)) < accuracy[i], strict=True)
-    ]
+    )
     return assemble_crowd(SYNTHETIC_NAME, annotations, synthetic=True)

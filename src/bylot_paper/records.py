@@ -212,8 +212,10 @@ def read_records(folder: Path) -> Records:
     run_folder = RunFolder(folder)
     run = run_folder.read_manifest()
     if run is None:
-        what = "has no run.json" if folder.is_dir() else "is not a folder"
-        raise BylotError(f"{folder} {what}", remedy=f"run `bylot reproduce --out {folder}`")
+        raise BylotError(
+            f"{folder} {'has no run.json' if folder.is_dir() else 'is not a folder'}",
+            remedy=f"run `bylot reproduce --out {folder}`",
+        )
     tables = []
     for path in run_folder.list_parts():
         part = read_part(path)
@@ -263,8 +265,10 @@ class RecordStore(RunFolder):
                 raise BylotError(f"{self.path} has records but no run.json", remedy=other)
             for name in RUN_OUTPUTS:
                 if (self.path / name).exists():
-                    what = f"{self.path} has a {name} that was not written by a run there"
-                    raise BylotError(what, remedy=other)
+                    raise BylotError(
+                        f"{self.path} has a {name} that was not written by a run there",
+                        remedy=other,
+                    )
         with explain_write_errors(self.path):
             if found is not None and fresh:
                 damaged = self.parts.glob("*.parquet.damaged")

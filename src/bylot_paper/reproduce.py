@@ -170,11 +170,6 @@ def make_manifest(setup: RunSetup) -> dict[str, Any]:
     }
 
 
-def find_compiled_level(cell: Cell) -> str | None:
-    """The level of a cell if other code may be compiled for it: its kind of feedback."""
-    return cell.level if cell.experiment == grid.FEEDBACK_EXPERIMENT else None
-
-
 def compute_cells(
     run: Callable[..., list[CellRecord]],
     cells: Sequence[Cell],
@@ -188,7 +183,10 @@ def compute_cells(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BylotWarning)  # such policies are played all the same
         print_progress("... compiling, which is quick if it was done before")
-        first = {(x.experiment, x.policy, find_compiled_level(x)): x for x in reversed(cells)}
+        first = {}
+        for cell in reversed(cells):  # a kind of feedback is a level that may compile other code
+            level = cell.level if cell.experiment == grid.FEEDBACK_EXPERIMENT else None
+            first[cell.experiment, cell.policy, level] = cell
         for job in grid.group_cells_by_scenario(first.values()):  # so that compilation is not timed
             run(job, WARMUP_ROUNDS)
         work.start = time.monotonic()

@@ -8,7 +8,7 @@ record only final results.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
         job.smoothing,
         exact=job.experiment not in ("sweep", "crowd"),
     )
-    plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
+    plays: dict[tuple[str, str | None, int | None], tuple[Trace, Floats] | PolicyError] = {}
     costs = np.array([scenario.pool.workload, scenario.pool.expert])
     records = []
     for cell in job.cells:
@@ -110,38 +110,28 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
         )
         if key not in plays:
             trace = simulate_cell(cell, scenario, rounds, horizon)
-            refused = isinstance(trace, PolicyError)
-            plays[key] = trace if refused else measure_spend(trace, costs, job.experiment)
+            if isinstance(trace, PolicyError):
+                plays[key] = trace
+            else:
+                plays[key] = trace, compute_panel_costs(trace.draws, costs)
         play = plays[key]
         if isinstance(play, PolicyError):
             records.append(make_record(cell, refused=str(play)))
         else:
-            records.append(record_crowd_cell(scenario, cell, play, setup.window))
+            records.append(record_crowd_cell(scenario, cell, *play, setup.window))
     return records
 
 
-class CrowdPlay(NamedTuple):
-    """A play, what its panels cost in each round, and the running mean of that at the rounds t."""
-
-    trace: Trace
-    spend: Floats
-    t: Ints
-    mean_spend: Floats
-
-
-def measure_spend(trace: Trace, costs: Floats, experiment: str) -> CrowdPlay:
-    """The play with its costs; costs: (d, K)."""
-    spend = compute_panel_costs(trace.draws, costs)
-    t = sample_rounds(len(spend), grid.SWEEP_STEP_ROUNDS if experiment == "sweep" else None)
-    return CrowdPlay(trace, spend, t, running_mean(spend, t))
-
-
 def record_crowd_cell(
-    scenario: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
+    scenario: CrowdScenario, cell: Cell, play: Trace, spend: Floats, window: int
 ) -> CellRecord:
-    """The record of a play, which may be one at another level, if its policy ignores limits."""
+    """The record of a play, which may be one at another level, if its policy ignores limits.
+
+    spend: (T, 2) what its panels cost in each round
+    """
     problem = scenario.problems[cell.level]
-    play, spend, _, means = played
+    t = sample_rounds(len(spend), grid.SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None)
+    means = running_mean(spend, t)
     bounds = {}
     outside = 0.0
     if problem.limits:
@@ -159,7 +149,7 @@ def record_crowd_cell(
         expert=float(means[-1, 1]),
         **{name: float(bound) for name, bound in bounds.items()},
         **count_bad_periods(problem, spend, cell.period),
-        **sample_curves(scenario, cell, played, window),
+        **sample_curves(scenario, cell, play, t, means, window),
     )
 
 
@@ -218,14 +208,16 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
 
 
 def sample_curves(
-    scenario: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
+    scenario: CrowdScenario, cell: Cell, play: Trace, t: Ints, means: Floats, window: int
 ) -> CellRecord:
-    """Sample the curves, and their last values; ablations record no curves.
+    """Sample the curves at the rounds t, and their last values; ablations record no curves.
+
+    means: (n, 2) the running mean of the costs at these rounds
 
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
     final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
     """
-    (play, _, t, means), problem = played, scenario.problems[cell.level]
+    problem = scenario.problems[cell.level]
     rewards = running_mean(play.rewards, t)
     distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
     proxy = None

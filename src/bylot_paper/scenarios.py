@@ -175,8 +175,11 @@ def read_hospital(folder: Path) -> HospitalPanel:
         ],
         draws=3,
     )
-    visits = Outcomes(read.table, read.dimension)
-    return HospitalPanel(problem, visits, digest_files(folder / name for name in HOSPITAL_FILES))
+    return HospitalPanel(
+        problem,
+        Outcomes(read.table, read.dimension),
+        digest_files(folder / name for name in HOSPITAL_FILES),
+    )
 
 
 def digest_files(files: Iterable[Path]) -> str:
@@ -213,8 +216,11 @@ def make_comparison_scenario(
 def make_hospital_scenario(panel: HospitalPanel, rounds: int, seed: int) -> ComparisonScenario:
     """Visits to the hospital; the optima are those of its expected visits."""
     values, weights, _ = panel.visits.expected()
-    visits = Given(panel.visits.rounds(0, rounds, seed).values)
-    return ComparisonScenario({"own": panel.problem}, visits, ValueStack(values, weights=weights))
+    return ComparisonScenario(
+        {"own": panel.problem},
+        Given(panel.visits.rounds(0, rounds, seed).values),
+        ValueStack(values, weights=weights),
+    )
 
 
 def make_sample_crowd(size: int, rounds: int, seed: int) -> ComparisonScenario:
@@ -273,8 +279,8 @@ def make_pass_fail(rounds: int, seed: int) -> ComparisonScenario:
 def make_budget_problem(kind: str, usd: Floats, draws: int) -> Problem:
     """A budget of 0.7 of what M average experts cost, and at most 0.4 of the dearest quarter."""
     names, usd = [f"{kind}-{i:02d}" for i in range(usd.size)], usd / usd.max()
-    dear = share("dear", [names[i] for i in np.argsort(usd)[-usd.size // 4 :]])
-    limits = [at_most("usd", float(0.7 * draws * usd.mean())), at_most(dear, 0.4)]
+    dear = [names[i] for i in np.argsort(usd)[-usd.size // 4 :]]
+    limits = [at_most("usd", float(0.7 * draws * usd.mean())), at_most(share("dear", dear), 0.4)]
     return Problem(names, {"usd": usd}, limits, draws=draws)
 
 

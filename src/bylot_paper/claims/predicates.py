@@ -19,6 +19,7 @@ from bylot_paper.claims.measures import (
     paired_difference,
     seed_mean,
 )
+from bylot_paper.scenarios import PAPER_LEVELS
 
 Cases = Mapping[str, Sequence[GroupKey]]
 """Labels, and the groups of records that are measured under each."""
@@ -393,7 +394,7 @@ def range_larger_when_binding(evidence: Evidence, cases: Cases, aware: Sequence[
     excess = {}
     for environment, keys in cases.items():
         for column in ("feasible", "reward"):
-            tight, medium, loose, none = (span(keys, level, column) for level in grid.PAPER_LEVELS)
+            tight, medium, loose, none = (span(keys, level, column) for level in PAPER_LEVELS)
             excess[f"{environment} {column}"] = (tight + medium - loose - none) / 2
     return Finding(
         min(excess.values()) > 0,

@@ -68,12 +68,13 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
         row[0].set_xlim(-5, 105)
     for panel, label in zip(axes[-1], ABLATION_MEASURES, strict=True):
         panel.set_xlabel(label)
-    handles = [figures.make_handle(linestyle="", **make_dot(*case)) for case in HARD_CASES]
-    names = [
-        f"{BEYOND_LEVEL_STYLES[level].name} limits, {ENVIRONMENT_LABELS[environment]}"
+    handles = {
+        f"{BEYOND_LEVEL_STYLES[level].name} limits, {ENVIRONMENT_LABELS[environment]}": (
+            figures.make_handle(linestyle="", **make_dot(level, environment))
+        )
         for level, environment in HARD_CASES
-    ]
-    put_legend(figure, 4, handles, names)
+    }
+    put_legend(figure, 4, list(handles.values()), list(handles))
     return save_figure(figure, folder, "beyond-ablation")
 
 

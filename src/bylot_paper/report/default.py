@@ -70,20 +70,22 @@ def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
     on_crowd = first["environment"] in grid.CROWD_ENVIRONMENTS
     played = group.filter(pl.col("refused").is_null()).sort("seed")
     gaps = played.select("seed", pl.col("mixture") - pl.col("reward"))
-    line = ResultLine(
-        scenario=f"{name_crowd(run)} crowd" if on_crowd else first["environment"],
-        place=name_place(first["environment"], first["level"], first["period"], run),
-        policy=first["policy"],
-        size=int(played["size"].max() or 0),  # type: ignore[arg-type]
-        period=first["period"],
-        gaps=dict(gaps.iter_rows()),
-        runs=len(group),
-        kept=int(played["feasible"].sum()),
-        bad_periods=int(played["bad_periods"].sum()),
-        propensities=not played.is_empty() and bool(played["propensities"].all()),
-        pool=SHARED_POOLS.get(first["environment"], ""),
+    return ContestEntry(
+        ResultLine(
+            scenario=f"{name_crowd(run)} crowd" if on_crowd else first["environment"],
+            place=name_place(first["environment"], first["level"], first["period"], run),
+            policy=first["policy"],
+            size=int(played["size"].max() or 0),  # type: ignore[arg-type]
+            period=first["period"],
+            gaps=dict(gaps.iter_rows()),
+            runs=len(group),
+            kept=int(played["feasible"].sum()),
+            bad_periods=int(played["bad_periods"].sum()),
+            propensities=not played.is_empty() and bool(played["propensities"].all()),
+            pool=SHARED_POOLS.get(first["environment"], ""),
+        ),
+        played,
     )
-    return ContestEntry(line, played)
 
 
 def name_place(environment: str, level: str, period: int | None, run: RunManifest) -> str:
@@ -252,8 +254,8 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> list[Block]:
         cells = pl.concat([one.cells for one in entries if one.line.place == name])
         seeds = cells.unique("seed", keep="first").sort("seed")
         columns = ("mixture", "optimum", "optimum_gap", "uniform")
-        means = (f"{seeds[column].to_numpy().mean():.4f}" for column in columns)
-        rows.append((name, *means, f"{seeds['mixture_gap'].max():.1e}"))
+        means = (f"{read_column(seeds, column).mean():.4f}" for column in columns)
+        rows.append((name, *means, f"{read_column(seeds, 'mixture_gap').max():.1e}"))
     return fill_table("references", rows)
 
 
