@@ -120,8 +120,10 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         made = perform(MakeDecision(DEMO_ROUTER, kinds[number]) for number in contexts[batch])
         asked[batch] = [[name in panel.subset for name in problem.experts] for panel in made]
         rewards[batch] = np.where(asked[batch], values[batch, 0], 0.0).max(axis=1)
-        pairs = zip(made, rewards[batch].tolist(), strict=True)
-        perform(RecordReward(decision.id, reward) for decision, reward in pairs)
+        perform(
+            RecordReward(decision.id, reward)
+            for decision, reward in zip(made, rewards[batch].tolist(), strict=True)
+        )
 
     with closing(CommandHandler(RouterRepository(store, make_owner_name()))) as handler:
         print_progress(
@@ -158,8 +160,8 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
 def summarize_demo(run: DemoRun) -> str:
     """Say in one sentence what was learned, earned, spent and kept."""
     top = np.argsort(-run.shares, axis=1)[:, : run.file.problem.draws]
-    pairs = zip(SKILLS, np.array(run.file.problem.experts)[top], strict=True)
-    learned = "; ".join(f"{kind}: {join_words(two, 'and')}" for kind, two in pairs)
+    asked = zip(SKILLS, np.array(run.file.problem.experts)[top], strict=True)
+    learned = "; ".join(f"{kind}: {join_words(two, 'and')}" for kind, two in asked)
     budget = run.status.limits[0]
     kept = (
         f"kept {run.missed.count(0)} of {len(run.missed)} limits at the end of each of its "

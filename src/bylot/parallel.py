@@ -125,11 +125,13 @@ class ProgressLines:
         self.done += count
         now = self.clock()
         if now - self.last >= PROGRESS_INTERVAL_S:
-            self.last, so_far = now, now - self.start
-            state = f"{self.done:,} of {self.total:,} {self.unit}s"
+            self.last = now
+            so_far = now - self.start
             rest = so_far * (self.total - self.done) / (self.done - self.known or 1)
-            left = f", about {format_duration(rest)} left"
-            print_progress(f"... {state}{left if self.alike else f' in {format_duration(so_far)}'}")
+            when = f" in {format_duration(so_far)}"
+            if self.alike:
+                when = f", about {format_duration(rest)} left"
+            print_progress(f"... {self.done:,} of {self.total:,} {self.unit}s{when}")
 
 
 def format_duration(seconds: float) -> str:

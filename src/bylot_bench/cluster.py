@@ -72,9 +72,8 @@ class BenchCluster:
 
     def list_targets(self, is_forwarded: bool = False) -> Targets:
         """The requests of each router go to its owner, or to the next server, which forwards."""
-        shift = int(is_forwarded)
         return {
-            self.servers[(n + shift) % len(self.servers)].port: [
+            self.servers[(n + is_forwarded) % len(self.servers)].port: [
                 name for name in ROUTERS if self.owners[name] == owner.url
             ]
             for n, owner in enumerate(self.servers)

@@ -66,9 +66,8 @@ async def upstream_app(
 
 def format_chat(model: str, waits: dict[str, float]) -> bytes:
     """A chat request, with the seconds that each model waits."""
-    messages = [{"role": "user", "content": json.dumps(waits)}]
-    body = json.dumps({"model": model, "messages": messages}).encode()
-    return http_load.format_post("/v1/chat/completions", body)
+    chat = {"model": model, "messages": [{"role": "user", "content": json.dumps(waits)}]}
+    return http_load.format_post("/v1/chat/completions", json.dumps(chat).encode())
 
 
 def list_models(upstream: ServerProcess) -> list[dict[str, Any]]:

@@ -119,15 +119,15 @@ class ServerProcess:
 
     def cpu(self) -> float:
         """Seconds of CPU used so far, user and system."""
-        fields = self.read_stat()
-        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+        return sum(map(int, read_process_stat(self.process.pid)[11:13])) / CLOCK_TICKS_PER_S
 
     def memory(self) -> int:
-        return int(self.read_stat()[21]) * os.sysconf("SC_PAGE_SIZE")
+        return int(read_process_stat(self.process.pid)[21]) * os.sysconf("SC_PAGE_SIZE")
 
-    def read_stat(self) -> list[str]:
-        """The fields of /proc/PID/stat after the name of the command."""
-        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+
+def read_process_stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name of the command."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 class AnnouncedServer(ServerProcess):
@@ -150,8 +150,11 @@ class LoadResult(NamedTuple):
 
 
 def format_post(path: str, body: bytes) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 async def drive_connections(

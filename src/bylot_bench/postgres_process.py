@@ -17,7 +17,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from bylot.errors import BylotError, install_command
-from bylot_bench.http_load import CLOCK_TICKS_PER_S
+from bylot_bench.http_load import CLOCK_TICKS_PER_S, read_process_stat
 
 try:
     import psycopg
@@ -47,8 +47,10 @@ class PostgresServer:
 
     def create(self) -> None:
         """Create an empty database."""
-        options = ("-A", "trust", "-U", "postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
-        self.run_program("initdb", "-D", self.folder / "data", *options)
+        self.run_program(
+            *("initdb", "-D", self.folder / "data", "-A", "trust", "-U", "postgres"),
+            *("--encoding=UTF8", "--locale=C", "--no-sync"),
+        )
 
     def run_program(self, name: str, *arguments: str | Path) -> None:
         """Run a program of PostgreSQL as the user of the server."""
@@ -103,8 +105,7 @@ class PostgresServer:
         ticks = 0
         for n, pid in enumerate(self.list_pids()):
             with suppress(FileNotFoundError):
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += sum(map(int, fields[11 : 13 if n else 15]))
+                ticks += sum(map(int, read_process_stat(pid)[11 : 13 if n else 15]))
         return ticks / CLOCK_TICKS_PER_S
 
     def freeze(self) -> list[int]:

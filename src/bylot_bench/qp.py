@@ -139,8 +139,13 @@ def make_clarabel(K: int, floor: float) -> SolveProjection:
     return solve
 
 
-SOLVER_MAKERS = (make_daqp, make_quadprog, make_piqp, make_osqp, make_clarabel)
-QP_SOLVERS = {make.__name__.removeprefix("make_"): make for make in SOLVER_MAKERS}
+QP_SOLVERS = {
+    "daqp": make_daqp,
+    "quadprog": make_quadprog,
+    "piqp": make_piqp,
+    "osqp": make_osqp,
+    "clarabel": make_clarabel,
+}
 MAX_DENSE_SIZE = {"daqp": 1_000, "quadprog": 1_000}  # largest K for a dense K x K matrix
 SOLVER_TOLERANCES = {"osqp": 0.1}  # relative to the largest q; 1e-3 for the others
 

@@ -51,7 +51,6 @@ def run(routers: int = 10, decisions: int = 10_000_000) -> dict[str, Any]:
             dropping = asyncio.run(drive_at_rate(server.port, routers, make_drop_check(path)))
         dropped_s, after = time.perf_counter() - began - SETTLED_S, path.stat().st_size
         print_progress("... replay of what remains")
-        replays = replay_all(url, routers)
         return {
             "decisions": decisions,
             "before_gb": before / 2**30,
@@ -61,7 +60,7 @@ def run(routers: int = 10, decisions: int = 10_000_000) -> dict[str, Any]:
             "keeping": keeping,
             "dropping": dropping,
             "p99_ratio": dropping["p99_ms"] / keeping["p99_ms"],
-            **replays,
+            **replay_all(url, routers),
         }
 
 

@@ -43,8 +43,8 @@ def fill_store(url: str, routers: int, decisions: int, days: int = 0) -> None:
     start = now_us() - days * DAY_US
     batches = max(1, decisions // routers // FILL_BATCH_DECISIONS)
     for n in range(routers):
-        config = RouterConfig(problem=problem, policy=policy, seed=n)
-        perform_all(handler, [CreateRouter(f"r{n}", config)], start)
+        created = CreateRouter(f"r{n}", RouterConfig(problem=problem, policy=policy, seed=n))
+        perform_all(handler, [created], start)
         for batch in range(batches):
             at = start + batch * days * DAY_US // batches
             made = perform_all(handler, [MakeDecision(f"r{n}")] * FILL_BATCH_DECISIONS, at)

@@ -88,9 +88,9 @@ def measure_memory(player: TenantPlayer, tenants: int) -> float:
     for tenant in range(1, tenants):
         player.decide(tenant)
     gc.collect()
-    after = tracemalloc.get_traced_memory()[0]
+    grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    return (after - before) / (tenants - 1)
+    return grown / (tenants - 1)
 
 
 def measure_archive() -> dict[str, Any]:

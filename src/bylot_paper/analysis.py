@@ -37,8 +37,10 @@ class GroupKey(NamedTuple):
         distinct in periods of 250 (tight, regime, N = 3)
         """
         period = "" if self.period is None else f" of {self.period:,}"
-        place = f"{self.level}, {self.environment}, N = {self.dimensions}"
-        return f"{self.policy} in {self.experiment}{period} ({place})"
+        return (
+            f"{self.policy} in {self.experiment}{period} "
+            f"({self.level}, {self.environment}, N = {self.dimensions})"
+        )
 
 
 def sweep_key(dimensions: int, level: str) -> GroupKey:

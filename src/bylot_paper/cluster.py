@@ -35,8 +35,12 @@ def describe_process(check: Callable[[], str]) -> dict[str, str]:
     >>> describe_process(lambda: "4f1d")["code"]
     '4f1d'
     """
-    packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    return {"Python": platform.python_version(), "bylot": __version__, **packages, "code": check()}
+    return {
+        "Python": platform.python_version(),
+        "bylot": __version__,
+        **{name: version(name) for name in ("numpy", "scipy", "numba")},
+        "code": check(),
+    }
 
 
 class RayCluster:

@@ -4,8 +4,6 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -116,9 +114,7 @@ def fetch_trec(to: str | os.PathLike[str] | None = None, base: str = TREC_URL) -
         registry={name: f"sha256:{digest}" for name, digest in TREC_SHA256.items()},
     )
     for name in TREC_SHA256:
-        downloader = ResumingDownloader(folder / f"{name}.part")
-        with explain_download_errors(downloader):
-            store.fetch(name, downloader=downloader)
+        fetch_file(store, ResumingDownloader(folder / f"{name}.part"))
     return folder
 
 
@@ -181,13 +177,12 @@ class ResumingDownloader:
                     progress.update(file.write(chunk))
 
 
-@contextmanager
-def explain_download_errors(downloader: ResumingDownloader) -> Iterator[None]:
-    """Turn errors of a download into one line."""
+def fetch_file(store: Any, downloader: ResumingDownloader) -> None:
+    """Download a file unless it is there, and turn errors into one line; store: of pooch."""
     requests = import_extra("requests")
     folder, name = downloader.part.parent, downloader.part.stem
     try:
-        yield
+        store.fetch(name, downloader=downloader)
     except requests.RequestException as error:
         reason = f"{type(error).__name__}: no network, or the server does not answer or broke off"
         if error.response is not None:

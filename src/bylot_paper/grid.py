@@ -46,8 +46,6 @@ ABLATED_PARTS = {
 ABLATED_POLICIES = [*GUARDED_POLICIES, *map(":".join, product(GUARDED_POLICIES, ABLATED_PARTS))]
 ABLATION_LABELS = {"": "complete", **ABLATED_PARTS}
 
-PAPER_ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
-
 
 def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Policy:
     """Make a policy with the paper's settings for rewards of 0 to N = dimensions, or with those
@@ -64,7 +62,7 @@ def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Pol
         Cucb: {"c": 2.0 / N},
         Cbwk: {"c": 2.0 / N, "step": 10.0 / N},
         Moe: {"rate": 0.01 * N, "step": 4e-4 / N},
-        Omd: {"eta_mult": PAPER_ETA_MULT["sweep" if experiment == "sweep" else "crowd"] / N},
+        Omd: {"eta_mult": (0.03 if experiment == "sweep" else 0.05) / N},
     }
     return cast(Policy, replace(found, **paper.get(type(found), {})))
 

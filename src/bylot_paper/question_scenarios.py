@@ -21,8 +21,6 @@ from bylot.outcome_tables.recorded import read_recorded_answers
 from bylot.problem import Problem, at_most
 from bylot_paper.scenarios import HOSPITAL_FILES, digest_files
 
-ContextUse = Literal["own", "ignored", "random"]
-
 PANEL_DRAWS = 3
 HOSPITAL_BUDGET_USD = 0.0047653
 """Per question: the cheapest panel plus 35 % of the way to the best one."""
@@ -47,7 +45,7 @@ class QuestionScenario:
     problem: Problem
     environment: Outcomes
     digest: str  # of the files
-    contexts: ContextUse = "own"
+    contexts: Literal["own", "ignored", "random"] = "own"
 
     def draw_rounds(self, rounds: int, seed: int) -> Given:
         """The requests of a seed, the same ones whatever contexts policies see."""
@@ -110,7 +108,8 @@ def read_hospital_questions(folder: Path) -> QuestionScenario:
 
 def make_unlimited_scenario(read: OutcomeTable, file: Path) -> QuestionScenario:
     """3 experts of a table a request, without limits."""
-    problem = Problem(read.experts, draws=PANEL_DRAWS)
     return QuestionScenario(
-        problem, Outcomes(read.table, contexts=read.context), digest_files([file])
+        Problem(read.experts, draws=PANEL_DRAWS),
+        Outcomes(read.table, contexts=read.context),
+        digest_files([file]),
     )

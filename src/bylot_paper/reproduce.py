@@ -97,8 +97,9 @@ class WorkSummary:
             seconds = self.seconds[name]
             rate = len(cells) * grid.count_rounds(name, self.rounds) / seconds
             rows.append((" + ".join(played), f"{len(cells):,}", f"{seconds:.1f}", f"{rate:,.0f}"))
-        elapsed = f"in {self.end - self.start:.0f} s, without compilation"
-        return "\n".join([*format_table(rows), elapsed])
+        return "\n".join(
+            [*format_table(rows), f"in {self.end - self.start:.0f} s, without compilation"]
+        )
 
 
 def make_engine(name: str, workers: int, address: str | None = None) -> Engine:

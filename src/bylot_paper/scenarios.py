@@ -51,10 +51,11 @@ PAPER_LEVELS: dict[str, LimitLevel | None] = {
 }
 """Table 1 of the paper. A quarter of the skills is exactly 1, so the optimum is close to N."""
 
-STRESS_LEVEL = LimitLevel(margin=0.0, cap=1.0, share=0.8, smoothing=10)
-"""A harder level that separates policies better: no skill is exactly 1, and limits are tighter."""
-
-ALL_LEVELS: dict[str, LimitLevel | None] = {**PAPER_LEVELS, "stress": STRESS_LEVEL}
+ALL_LEVELS: dict[str, LimitLevel | None] = {
+    **PAPER_LEVELS,
+    # a harder level that separates policies better: no skill is exactly 1, and limits are tighter
+    "stress": LimitLevel(margin=0.0, cap=1.0, share=0.8, smoothing=10),
+}
 
 
 def find_level_smoothing(level: str) -> int:
@@ -64,12 +65,17 @@ def find_level_smoothing(level: str) -> int:
 
 
 def make_level_problem(pool: WorkerPool, name: str) -> Problem:
-    costs, level = {"workload": pool.workload, "expert": pool.expert}, ALL_LEVELS[name]
+    level = ALL_LEVELS[name]
     limits = []
     if level is not None:
         budget = level.share * PAPER_DRAWS * float(pool.workload.mean()) + level.margin
         limits = [at_most("workload", budget), at_most("expert", level.cap)]
-    return Problem(pool.workers, costs, limits, draws=PAPER_DRAWS)
+    return Problem(
+        experts=pool.workers,
+        costs={"workload": pool.workload, "expert": pool.expert},
+        limits=limits,
+        draws=PAPER_DRAWS,
+    )
 
 
 class CrowdScenario:
@@ -93,7 +99,7 @@ class CrowdScenario:
         exact: bool = False,
     ) -> None:
         self.pool = crowd.pool(seed, dimensions=dimensions, smoothing=smoothing)
-        self.seed, self.rounds, self.dimensions = seed, rounds, dimensions
+        self.rounds, self.dimensions = rounds, dimensions
         self.smoothing, self.exact, self.max_reward = smoothing, exact, float(dimensions)
         source: Noisy | Regime = Noisy(self.pool.skills)
         if environment == "regime":

@@ -54,8 +54,11 @@ def find_judging_rounds(log: DecisionLog, target: EvaluationTarget, least: float
         with suppress(InsufficientOverlap):
             sample = weight_target(later, target)
             check_overlap(sample, least)
-            rounds = f"the {len(later.entries)} rounds after decision {router.t - 1}"
-            return JudgingRounds(later, sample, note=f"{learned}; only {rounds} are used")
+            note = (
+                f"{learned}; only the {len(later.entries)} rounds after decision {router.t - 1} "
+                "are used"
+            )
+            return JudgingRounds(later, sample, note=note)
     remedy = (
         f"let the router decide at least {10 * least:g} more requests, and evaluate the file saved "
         "before them with --target router:FILE: only later rounds are then used"

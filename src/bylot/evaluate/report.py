@@ -139,8 +139,10 @@ def tabulate_coverage(evaluations: Sequence[Evaluation]) -> list[str]:
 def merge_notes(found: Sequence[TargetResult]) -> list[str]:
     """Notes common to all targets once, the others with their target."""
     shared = [note for note in found[0].notes if all(note in one.notes for one in found)]
-    own = [(one.target, note) for one in found for note in one.notes if note not in shared]
-    return [*shared, *(f"{target}: {note}" for target, note in own)]
+    return [
+        *shared,
+        *(f"{one.target}: {note}" for one in found for note in one.notes if note not in shared),
+    ]
 
 
 def tabulate_estimates(log: DecisionLog, evaluations: Sequence[Evaluation]) -> list[str]:
@@ -150,9 +152,10 @@ def tabulate_estimates(log: DecisionLog, evaluations: Sequence[Evaluation]) -> l
     rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", *interval)]
     rows += [("as logged", "mean", "" if own is None else f"{own:.4f}", "", "", "")]
     for evaluation in evaluations:
-        for n, one in enumerate(evaluation.estimates):
-            cells = (f"{x:.4f}" for x in (one.value, one.error, *one.interval))
-            rows.append((evaluation.target if n == 0 else "", one.name, *cells))
+        target = evaluation.target
+        for name, value, error, interval in evaluation.estimates:
+            rows.append((target, name, *(f"{x:.4f}" for x in (value, error, *interval))))
+            target = ""
     return format_table(rows)
 
 

@@ -242,8 +242,7 @@ def compute_target_costs(
     """sum_i c_i P'(i in A), averaged over all rounds: exact."""
     share = np.bincount(log.strata[1]) / len(log.entries)
     inclusion: Floats = share @ np.array([one.inclusion for one in distributions])
-    own = inclusion[: log.problem.size]
-    return {name: float(row @ own) for name, row in log.problem.costs.items()}
+    return {name: float(row @ inclusion[: row.size]) for name, row in log.problem.costs.items()}
 
 
 def check_logged_rewards(log: DecisionLog, low: float, high: float) -> None:

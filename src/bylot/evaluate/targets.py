@@ -32,9 +32,6 @@ GUARD_CAVEAT = (
     "limits, so it keeps limits that this distribution violates"
 )
 
-ContextRows = Mapping[str | None, Floats]
-"""One row of weights by context; the row of None is for all contexts."""
-
 
 @dataclass(frozen=True, eq=False)
 class EvaluationTarget:
@@ -148,8 +145,8 @@ def make_panel_target(problem: Problem, names: list[str], name: str = "set") -> 
     """The same panel in every round, or its available members."""
     if not names:
         raise target_error(name, "it names no expert", "name at least one")
-    row = parse_weight_row(problem, dict.fromkeys(names, 1), name, None)
-    return make_weighted_target({None: row}, name, lambda w: sets_from_weights(w, w.size))
+    rows = {None: parse_weight_row(problem, dict.fromkeys(names, 1), name, None)}
+    return make_weighted_target(rows, name, lambda w: sets_from_weights(w, w.size))
 
 
 def sets_from_weights(w: Floats, most: int) -> FixedSizeSets:
@@ -159,9 +156,12 @@ def sets_from_weights(w: Floats, most: int) -> FixedSizeSets:
 
 
 def make_weighted_target(
-    rows: ContextRows, name: str, make: Callable[[Floats], PanelDistribution]
+    rows: Mapping[str | None, Floats], name: str, make: Callable[[Floats], PanelDistribution]
 ) -> EvaluationTarget:
-    """The distribution that `make` makes of a context's weights of the available experts."""
+    """The distribution that `make` makes of a context's weights of the available experts.
+
+    rows: the weights by context; the row of None is for all contexts
+    """
 
     def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
         key = None if None in rows else context
@@ -264,8 +264,9 @@ def parse_target(
             raise target_error(spec, f"{name!r} has left the pool", "name experts of the pool")
     if kind == "set":
         return make_panel_target(problem, names, spec)
-    make = make_iid_target if kind == "draws" else make_fixed_size_target
-    return make(problem, weights, spec)
+    if kind == "draws":
+        return make_iid_target(problem, weights, spec)
+    return make_fixed_size_target(problem, weights, spec)
 
 
 def parse_weights(text: str, spec: str) -> dict[str, Any]:

@@ -414,8 +414,11 @@ def always_feasible(evidence: Evidence, policy: str) -> Finding:
     """Runs within all limits, of all and in the worst case."""
     share, worst = pool_shares(evidence, analysis.comparison_keys(policy))
     least = evidence.feasible(worst).value
-    numbers = {"share": share.value, "least": least}
-    return Finding(share.value == 1, f"{share}; least in one case {least:.0%}", numbers)
+    return Finding(
+        share.value == 1,
+        f"{share}; least in one case {least:.0%}",
+        {"share": share.value, "least": least},
+    )
 
 
 def small_regret(evidence: Evidence, policy: str, limit: float) -> Finding:
@@ -461,8 +464,11 @@ def no_bad_period(evidence: Evidence, policy: str) -> Finding:
         sum(sum(evidence.values(key, column).values()) for key in keys)
         for column in ("bad_periods", "periods")
     )
-    numbers = {"bad": bad, "periods": total}
-    return Finding(bad == 0, f"{bad:,.0f} of {total:,.0f} periods outside a limit", numbers)
+    return Finding(
+        bad == 0,
+        f"{bad:,.0f} of {total:,.0f} periods outside a limit",
+        {"bad": bad, "periods": total},
+    )
 
 
 def guard_suffices(evidence: Evidence) -> Finding:

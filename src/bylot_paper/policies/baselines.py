@@ -193,8 +193,11 @@ def learn_totals(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> N
 
 def has_valid_totals(drawn: Ints, credited: Ints, total: Floats) -> bool:
     """Validate sums of numbers of [0, 1], and how many they are, loaded from disk."""
-    possible = (credited >= 0).all() and (credited <= drawn).all()
-    return bool(possible and (np.abs(total - 0.5 * credited) <= 0.5001 * credited).all())
+    return bool(
+        (credited >= 0).all()
+        and (credited <= drawn).all()
+        and (np.abs(total - 0.5 * credited) <= 0.5001 * credited).all()
+    )
 
 
 class BaselinePolicy(Policy):

@@ -247,7 +247,7 @@ def tabulate_periods(groups: RecordGroups) -> list[Block]:
                 else NO_VALUE
                 for key in keys
             ]
-            lost = [formatting.format_mean(groups.read(key, "regret_true")) for key in keys]
+            lost = (formatting.format_mean(groups.read(key, "regret_true")) for key in keys)
             rows.append((policy, level, environment, *bad, *lost))
     columns = [f"{what}, P = {length:,}" for what in ("bad", "regret") for length in lengths]
     return fill_table("periods", rows, columns)

@@ -305,8 +305,9 @@ def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path)
     )
     for (environment, level), panel in axes.items():
         draw_rolling_lines(panel, groups, shown, shown.keys(environment, level))
-        where = ENVIRONMENT_LABELS[environment]
-        panel.set_title(f"{where} environment, {level} limits", fontsize=10)
+        panel.set_title(
+            f"{ENVIRONMENT_LABELS[environment]} environment, {level} limits", fontsize=10
+        )
     styles = list(shown.styles.values())
     handles = {
         style.name: make_handle(

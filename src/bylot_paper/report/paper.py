@@ -181,19 +181,21 @@ def tabulate_theorems(groups: RecordGroups) -> list[Block]:
     order = list(LEVEL_STYLES)
     keys = [key for key in groups if key.policy.startswith("omd")]
     keys.sort(key=lambda key: (key._replace(level=""), order.index(key.level)))
-    rows = [
-        (
-            key.experiment,
-            key.environment,
-            LEVEL_STYLES[key.level].name,
-            key.policy,
-            str(key.dimensions),
-            *compare_with_bound(groups, key, "regret_true", "r1_bound"),
-            *compare_with_bound(groups, key, "r2", "r2_bound"),
-        )
-        for key in keys
-    ]
-    return fill_table("theorems", rows)
+    return fill_table(
+        "theorems",
+        [
+            (
+                key.experiment,
+                key.environment,
+                LEVEL_STYLES[key.level].name,
+                key.policy,
+                str(key.dimensions),
+                *compare_with_bound(groups, key, "regret_true", "r1_bound"),
+                *compare_with_bound(groups, key, "r2", "r2_bound"),
+            )
+            for key in keys
+        ],
+    )
 
 
 def compare_with_bound(
