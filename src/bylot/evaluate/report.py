@@ -148,8 +148,8 @@ def merge_notes(found: Sequence[TargetResult]) -> list[str]:
 def tabulate_estimates(log: DecisionLog, evaluations: Sequence[Evaluation]) -> list[str]:
     """Every estimate of every target, below the mean reward of the log."""
     own = summarise_log(log)["reward"]
-    interval = (f"{100 * evaluations[0].level:g}% from", "to") if evaluations else ("", "")
-    rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", *interval)]
+    ends = (f"{100 * evaluations[0].level:g}% from", "to") if evaluations else ("", "")
+    rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", *ends)]
     rows += [("as logged", "mean", "" if own is None else f"{own:.4f}", "", "", "")]
     for evaluation in evaluations:
         target = evaluation.target

@@ -145,8 +145,8 @@ def make_panel_target(problem: Problem, names: list[str], name: str = "set") -> 
     """The same panel in every round, or its available members."""
     if not names:
         raise target_error(name, "it names no expert", "name at least one")
-    rows = {None: parse_weight_row(problem, dict.fromkeys(names, 1), name, None)}
-    return make_weighted_target(rows, name, lambda w: sets_from_weights(w, w.size))
+    row = parse_weight_row(problem, dict.fromkeys(names, 1), name, None)
+    return make_weighted_target({None: row}, name, lambda w: sets_from_weights(w, w.size))
 
 
 def sets_from_weights(w: Floats, most: int) -> FixedSizeSets:
