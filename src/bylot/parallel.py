@@ -16,8 +16,6 @@ from bylot.errors import BylotError, install_command
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-Progress = Callable[[int], object]
-"""To be called with the number of jobs finished since the last call."""
 
 PROGRESS_INTERVAL_S = 10.0
 
@@ -82,8 +80,10 @@ def limit_blas_threads() -> Any:
 @contextmanager
 def show_progress(
     total: int, known: int = 0, unit: str = "cell", alike: bool = True
-) -> Iterator[Progress]:
+) -> Iterator[Callable[[int], object]]:
     """Show finished jobs and the remaining time on standard error; `known` were done before.
+
+    What it yields is to be called with the number of jobs finished since the last call.
 
     If jobs are not alike, those finished do not tell how long the others take: the time so far is
     shown instead.
