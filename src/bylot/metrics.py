@@ -143,8 +143,10 @@ def score(
     T, multinomial = len(record.rewards), trace.policy.draws_iid
     if stack.rounds != T or (multinomial and len(record.distributions) != T):
         what = f"the trace has {T} rounds and {len(record.distributions)} distributions, the values"
-        remedy = "give values of the same rounds, and simulate with keep_distributions=True"
-        raise ValuesError(f"{what} have {stack.rounds} rounds", remedy=remedy)
+        raise ValuesError(
+            f"{what} have {stack.rounds} rounds",
+            remedy="give values of the same rounds, and simulate with keep_distributions=True",
+        )
     best, exact = find_fitting_optimum(trace, stack, best, exact)
     shared = best
     if isinstance(trace.policy, Omd) and best.contexts is not None:
@@ -188,15 +190,19 @@ def find_fitting_optimum(
     if not policy.draws_iid:
         best = best or optimum(problem, stack, **options)
         if isinstance(best, IidOptimum):
-            what = f"panels of {policy.name} are no independent draws"
-            raise ValuesError(what, remedy="give what bylot.optimum returned")
+            raise ValuesError(
+                f"panels of {policy.name} are no independent draws",
+                remedy="give what bylot.optimum returned",
+            )
         return best, True
     paper, empty = isinstance(policy, Omd), problem.surrogate_conflict is not None
     exact = empty or (not paper if exact is None else exact)
     best = best or iid_optimum(problem, stack, exact=exact, floor=paper, **options)
     if isinstance(best, Optimum):
-        what = f"the draws of {policy.name} are independent"
-        raise ValuesError(what, remedy="give what bylot.iid_optimum returned")
+        raise ValuesError(
+            f"the draws of {policy.name} are independent",
+            remedy="give what bylot.iid_optimum returned",
+        )
     best.require(exact)
     if empty and paper:
         best = replace(best, question=f"{best.question}, as the surrogate is empty")

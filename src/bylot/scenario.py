@@ -166,13 +166,18 @@ def context_weights(file: ProblemFile, table: OutcomeTable, path: Path) -> list[
     for n, name in enumerate(table.contexts):
         if name not in file.contexts:
             question = table.questions[int(np.argmax(table.context == n))]
-            what = f"question {quote_field(question)} has the context {quote_field(name)}"
-            remedy = f"add it to contexts in {file.path}, or remove all contexts there"
-            raise data_error(path, what, remedy)
+            raise data_error(
+                path,
+                f"question {quote_field(question)} has the context {quote_field(name)}",
+                f"add it to contexts in {file.path}, or remove all contexts there",
+            )
     for name in file.contexts:
         if name not in table.contexts:
-            what = f"no question of context {quote_field(name)}, which {file.path} names"
-            raise data_error(path, what, "add some, or remove the context there")
+            raise data_error(
+                path,
+                f"no question of context {quote_field(name)}, which {file.path} names",
+                "add some, or remove the context there",
+            )
     return [file.contexts[name] for name in table.contexts]
 
 
@@ -222,11 +227,17 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
         key, equal, given = (one.strip() for one in part.rpartition("="))
         name, _, expert = key.partition(":")
         if not equal:
-            expected = "NAME=VALUE, such as noise=0.5, usd=1.3 or usd:EXPERT=1.3, comma-separated"
-            raise BylotError("--call-costs", got=part, expected=expected)
+            raise BylotError(
+                "--call-costs",
+                got=part,
+                expected="NAME=VALUE, such as noise=0.5, usd=1.3 or usd:EXPERT=1.3, "
+                "comma-separated",
+            )
         if expert and expert not in problem.experts:
-            remedy = suggest_known_name(expert, problem.experts, "experts", can_add=False)
-            raise BylotError(f"--call-costs: there is no expert {expert!r}", remedy=remedy)
+            raise BylotError(
+                f"--call-costs: there is no expert {expert!r}",
+                remedy=suggest_known_name(expert, problem.experts, "experts", can_add=False),
+            )
         if key == "report":
             settings[key] = given
             continue
@@ -237,9 +248,15 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
         if key in ("noise", "tail"):
             settings[key] = value
         elif name not in file.units:
-            known = [*file.units, "noise", "tail", "report"]
-            remedy = suggest_known_name(name, known, "costs and settings", can_add=False)
-            raise BylotError(f"--call-costs: there is no {name!r}", remedy=remedy)
+            raise BylotError(
+                f"--call-costs: there is no {name!r}",
+                remedy=suggest_known_name(
+                    name,
+                    [*file.units, "noise", "tail", "report"],
+                    "costs and settings",
+                    can_add=False,
+                ),
+            )
         elif not 0.0 <= value < np.inf:
             raise BylotError(f"--call-costs: {key}", got=given, expected="a factor of 0 or more")
         else:

@@ -32,8 +32,10 @@ def run_compile(given: argparse.Namespace) -> None:
     from bylot.policies import POLICIES, find_policy
 
     if CACHE_FOLDER is None:
-        remedy = "set NUMBA_CACHE_DIR to a folder that can be written to"
-        raise BylotError("there is no folder to keep compiled code in", remedy=remedy)
+        raise BylotError(
+            "there is no folder to keep compiled code in",
+            remedy="set NUMBA_CACHE_DIR to a folder that can be written to",
+        )
     names = given.policy or DEFAULT_POLICY
     names = list(POLICIES) if names == [ALL_POLICIES] else names
     for name in names:

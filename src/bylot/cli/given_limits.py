@@ -66,8 +66,10 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
     names = {name for limit in limits for name in (limit.name, limit.path)}
     for name in given.drop:
         if name not in names:
-            remedy = suggest_known_name(name, sorted(names), "limits")
-            raise ProblemError(f"--drop {name}: no such limit", remedy=remedy)
+            raise ProblemError(
+                f"--drop {name}: no such limit",
+                remedy=suggest_known_name(name, sorted(names), "limits"),
+            )
     edited = {limit.key: limit for limit in kept}
     costs = {limit.name: limit.cost for limit in limits}
     for sign, changes in ((UPPER, given.at_most), (LOWER, given.at_least)):
@@ -93,5 +95,7 @@ def check_limit_is_named(limits: Sequence["Limit"], given: GivenBound, sign: int
         ways = [f"{name}={given.bound:g}{end}" for end in dict.fromkeys((*ends, "/request"))]
         words = [limit.words.removeprefix(f"{name} ") for limit in known]
         words = words[:1] + [word.removeprefix("per ") for word in words[1:]]
-        what = f"{name} is limited {join_words(words, 'and')}"
-        raise ProblemError(what, remedy=f"write {join_words(ways, 'or')}")
+        raise ProblemError(
+            f"{name} is limited {join_words(words, 'and')}",
+            remedy=f"write {join_words(ways, 'or')}",
+        )

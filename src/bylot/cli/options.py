@@ -236,8 +236,7 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("bylot"):
             raise
-        remedy = install_command(extra)
-        raise BylotError(f"this verb needs {error.name}", remedy=remedy) from None
+        raise BylotError(f"this verb needs {error.name}", remedy=install_command(extra)) from None
 
 
 @contextmanager
@@ -306,8 +305,9 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
 
     for option in ("questions", "dimension", "context", "time"):
         if getattr(given, option, None) is not None and given.outcomes is None:
-            what = f"--{option} describes --outcomes, which is missing"
-            raise BylotError(what, remedy="add --outcomes")
+            raise BylotError(
+                f"--{option} describes --outcomes, which is missing", remedy="add --outcomes"
+            )
     file = problem_files.read(given.file, given.experts)
     if given.skills is not None:
         return file, scenario.scenario_from_skills(file, given.skills)

@@ -220,8 +220,10 @@ def run_create(given: argparse.Namespace) -> None:
     )
     spec, *more = given.policy or ["auto"]
     if more:
-        remedy = "create a router for each, or compare them with `bylot simulate`"
-        raise PolicyError(f"--policy {','.join(given.policy)}: a router has one", remedy=remedy)
+        raise PolicyError(
+            f"--policy {','.join(given.policy)}: a router has one",
+            remedy="create a router for each, or compare them with `bylot simulate`",
+        )
     file = read(given.file, given.experts)
     policy = fill_auto_contexts(spec, given.max_contexts or len(file.contexts) or None)
     low, high = given.rewards or file.rewards

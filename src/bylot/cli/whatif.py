@@ -237,9 +237,10 @@ def check_contexts(file: "ProblemFile", scenario: "Scenario") -> None:
     for written in file.limits:
         remedy = suggest_counted_context(written.limit, scenario.contexts)
         if remedy and not scenario.contexts:
-            what = f'"{written.words}" needs to know the context of each request'
-            remedy = "give a table with --outcomes, and its column of contexts with --context"
-            raise BylotError(what, remedy=remedy)
+            raise BylotError(
+                f'"{written.words}" needs to know the context of each request',
+                remedy="give a table with --outcomes, and its column of contexts with --context",
+            )
         if remedy:
             raise BylotError(f'"{written.words}" counts no context of the table', remedy=remedy)
 
@@ -279,7 +280,8 @@ def run_optimum(given: argparse.Namespace) -> None:
                 rows = optimum_report.list_optimum_rows(report)
                 csv.writer(table, lineterminator="\n").writerows(rows)
         except OSError as error:
-            what = f"cannot write {given.csv}: {error.strerror}"
-            raise BylotError(what, remedy="give an existing folder") from None
+            raise BylotError(
+                f"cannot write {given.csv}: {error.strerror}", remedy="give an existing folder"
+            ) from None
     text = optimum_report.render_optimum(report, given.details)
     print_result(given, optimum_report.optimum_to_data(report), text)

@@ -38,9 +38,12 @@ class RewardDelay:
     def __post_init__(self) -> None:
         lag, lost = int_from_whole(self.lag), float_from_real(self.lost)
         if lag is None or not 0 <= lag < MAX_LAG_ROUNDS:
-            expected = f"an integer of at least 0 and less than {MAX_LAG_ROUNDS}"
-            remedy = "use lost=1 for rewards that never arrive"
-            raise ValuesError("lag", got=self.lag, expected=expected, remedy=remedy)
+            raise ValuesError(
+                "lag",
+                got=self.lag,
+                expected=f"an integer of at least 0 and less than {MAX_LAG_ROUNDS}",
+                remedy="use lost=1 for rewards that never arrive",
+            )
         if lost is None or not 0.0 <= lost <= 1.0:
             raise ValuesError("lost", got=self.lost, expected="a probability in [0, 1]")
         object.__setattr__(self, "lag", lag)

@@ -142,8 +142,9 @@ class Regime(Noisy):
         self.horizon = base.check_count("horizon", horizon)
         self.blocks = base.check_count("blocks", blocks)
         if self.blocks > self.horizon:
-            expected = f"at most one per round of the horizon {horizon}"
-            raise ValuesError("blocks", got=blocks, expected=expected)
+            raise ValuesError(
+                "blocks", got=blocks, expected=f"at most one per round of the horizon {horizon}"
+            )
         part, scale = float_from_real(share), float_from_real(factor)
         if part is None or not 0 < part <= 1:
             raise ValuesError("share", got=share, expected="a fraction in (0, 1]")

@@ -31,8 +31,11 @@ class ArffTable(NamedTuple):
     def place(self, attribute: str) -> int:
         """The position of an attribute."""
         if attribute not in self.attributes:
-            remedy = suggest_known_name(attribute, self.attributes, "attributes")
-            raise data_error(self.path, f"no attribute {quote_field(attribute)}", remedy)
+            raise data_error(
+                self.path,
+                f"no attribute {quote_field(attribute)}",
+                suggest_known_name(attribute, self.attributes, "attributes"),
+            )
         return self.attributes.index(attribute)
 
     def texts(self, attribute: str) -> list[str]:
@@ -75,9 +78,11 @@ def read_arff(path: Path) -> ArffTable:
         elif line.lower().startswith("@attribute"):
             attributes.append(parse_attribute(path, number, line, attributes))
         elif not line.lower().startswith("@relation"):
-            remedy = "begin with @RELATION, then one @ATTRIBUTE NAME TYPE a line, then @DATA"
             raise data_error(
-                path, f"{quote_field(line)} is no header of an ARFF file", remedy, number
+                path,
+                f"{quote_field(line)} is no header of an ARFF file",
+                "begin with @RELATION, then one @ATTRIBUTE NAME TYPE a line, then @DATA",
+                number,
             )
     if not in_data:
         raise data_error(path, "no @DATA", "add it after the attributes, and the rows after it")
@@ -90,12 +95,17 @@ def parse_attribute(path: Path, number: int, line: str, known: list[str]) -> str
     """The name of an attribute, of which the file has one only."""
     found = ATTRIBUTE.match(line)
     if found is None:
-        remedy = "write @ATTRIBUTE NAME TYPE, with quotes around a name that has spaces"
-        raise data_error(path, f"{quote_field(line)} is no attribute", remedy, number)
+        raise data_error(
+            path,
+            f"{quote_field(line)} is no attribute",
+            "write @ATTRIBUTE NAME TYPE, with quotes around a name that has spaces",
+            number,
+        )
     name = next(part for part in found.groups()[:3] if part is not None).lower()
     if name in known:
-        what = f"a second attribute {quote_field(name)}"
-        raise data_error(path, what, "rename or remove one of them", number)
+        raise data_error(
+            path, f"a second attribute {quote_field(name)}", "rename or remove one of them", number
+        )
     return name
 
 
@@ -126,6 +136,7 @@ def split_arff_row(path: Path, number: int, line: str, count: int) -> list[str |
                 break
             at = part.end()
     if len(fields) != count:
-        what = f"{len(fields)} fields, and the file has {count} attributes"
-        raise data_error(path, what, SPLIT_REMEDY, number)
+        raise data_error(
+            path, f"{len(fields)} fields, and the file has {count} attributes", SPLIT_REMEDY, number
+        )
     return fields

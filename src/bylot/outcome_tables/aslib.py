@@ -42,8 +42,11 @@ def find_aslib_folders(folder: str | PathLike[str]) -> list[Path]:
         else sorted(path.parent for path in root.glob(f"*/{RUNS_FILE}"))
     )
     if not found:
-        remedy = f"give the folder of a scenario, or one with such folders: they have {RUNS_FILE}"
-        raise data_error(root, "no scenario of the algorithm selection library", remedy)
+        raise data_error(
+            root,
+            "no scenario of the algorithm selection library",
+            f"give the folder of a scenario, or one with such folders: they have {RUNS_FILE}",
+        )
     return found
 
 
@@ -53,8 +56,11 @@ def read_aslib(folder: str | PathLike[str]) -> AslibScenario:
     about = read_description(root / DESCRIPTION_FILE)
     kind = about.get("performance_type", ["runtime"])
     if kind[:1] != ["runtime"]:
-        what = f"the scenario measures {', '.join(kind)}, and only run times can be read"
-        raise data_error(root / DESCRIPTION_FILE, what, "give a scenario that measures run times")
+        raise data_error(
+            root / DESCRIPTION_FILE,
+            f"the scenario measures {', '.join(kind)}, and only run times can be read",
+            "give a scenario that measures run times",
+        )
     cutoff = parse_cutoff(root / DESCRIPTION_FILE, about)
     runs = read_arff(root / RUNS_FILE)
     measure = next(iter(about.get("performance_measures", [])), "runtime").lower()
@@ -96,8 +102,12 @@ def parse_cutoff(path: Path, about: dict[str, list[str]]) -> float:
     text = next(iter(about.get("algorithm_cutoff_time", [])), MISSING)
     value = math.inf if text == MISSING else parse_decimal(text)
     if value is None or value <= 0:
-        expected = "a positive number of seconds, or ? if there is none"
-        raise DataError("algorithm_cutoff_time", got=text, expected=expected, path=path)
+        raise DataError(
+            "algorithm_cutoff_time",
+            got=text,
+            expected="a positive number of seconds, or ? if there is none",
+            path=path,
+        )
     return value
 
 
@@ -109,8 +119,12 @@ def list_run_keys(runs: ArffTable) -> list[tuple[str, str, str]]:
         before = seen.setdefault(key, line)
         if before != line:
             i, r, algorithm = map(quote_field, key)
-            what = f"algorithm {algorithm} on instance {i}, repetition {r}, as in line {before}"
-            raise data_error(runs.path, what, "keep one of the two runs", line)
+            raise data_error(
+                runs.path,
+                f"algorithm {algorithm} on instance {i}, repetition {r}, as in line {before}",
+                "keep one of the two runs",
+                line,
+            )
     return keys
 
 
@@ -118,9 +132,18 @@ def judge_run(runs: ArffTable, row: int, state: str, seconds: float, cutoff: flo
     """1 if a run has solved its instance within the cut-off, else 0."""
     line, word = runs.lines[row], state.lower()
     if word not in RUN_STATES:
-        expected = f"one of {', '.join(RUN_STATES)}"
-        raise DataError("runstatus", got=state, expected=expected, path=runs.path, line=line)
+        raise DataError(
+            "runstatus",
+            got=state,
+            expected=f"one of {', '.join(RUN_STATES)}",
+            path=runs.path,
+            line=line,
+        )
     if word == "ok" and math.isnan(seconds):
-        what = "a run that is ok has no run time"
-        raise data_error(runs.path, what, "give its run time, or another runstatus", line)
+        raise data_error(
+            runs.path,
+            "a run that is ok has no run time",
+            "give its run time, or another runstatus",
+            line,
+        )
     return float(word == "ok" and seconds <= cutoff)

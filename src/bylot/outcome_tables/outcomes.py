@@ -115,9 +115,12 @@ def read_outcomes(
     known = {question: n for n, question in enumerate(about.names)}
     for n, question in enumerate(outcomes.names):
         if question not in known:
-            what = f"question {quote_field(question)} is not in {about.path.name!r}"
-            remedy = "add it there or remove it here; use the same ids in both files"
-            raise data_error(outcomes.path, what, remedy, outcomes.place(n))
+            raise data_error(
+                outcomes.path,
+                f"question {quote_field(question)} is not in {about.path.name!r}",
+                "add it there or remove it here; use the same ids in both files",
+                outcomes.place(n),
+            )
     row = {question: n for n, question in enumerate(outcomes.names)}
     ids = sort_ids(row)
     at = [known[question] for question in ids]
@@ -143,9 +146,12 @@ def count_questions_per_day(path: Path, column: str) -> float:
         try:
             time = datetime.fromisoformat(text)
         except ValueError:
-            what = f"{column} {quote_field(text)} is not a time"
-            remedy = "write it as in 2026-05-31 or 2026-05-31T08:30"
-            raise data_error(path, what, remedy, sheet.place(row)) from None
+            raise data_error(
+                path,
+                f"{column} {quote_field(text)} is not a time",
+                "write it as in 2026-05-31 or 2026-05-31T08:30",
+                sheet.place(row),
+            ) from None
         times.append(time if time.tzinfo else time.replace(tzinfo=UTC))
     days = (max(times) - min(times)) / timedelta(days=1)
     days += all(time.time() == datetime.min.time() for time in times)
@@ -159,8 +165,12 @@ def read_labels(about: Sheet, column: str) -> list[str]:
     labels = about.column(column)
     if "" in labels:
         row = labels.index("")
-        what = f"question {quote_field(about.names[row])} has no {quote_field(column)}"
-        raise data_error(about.path, what, "fill it in", about.place(row))
+        raise data_error(
+            about.path,
+            f"question {quote_field(about.names[row])} has no {quote_field(column)}",
+            "fill it in",
+            about.place(row),
+        )
     return labels
 
 
@@ -179,8 +189,12 @@ def find_expert_columns(
     columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in labels]
     names = [outcomes.columns[i] for i in columns]
     if not names:
-        remedy = "add one column per expert, with the name of the expert as header"
-        raise data_error(outcomes.path, "no column with the outcomes of an expert", remedy, 1)
+        raise data_error(
+            outcomes.path,
+            "no column with the outcomes of an expert",
+            "add one column per expert, with the name of the expert as header",
+            1,
+        )
     places, unused = match_columns(outcomes.path, names, names if experts is None else experts)
     return [columns[n] for n in places], unused
 
@@ -189,8 +203,12 @@ def parse_outcomes(outcomes: Sheet, columns: Sequence[int]) -> Floats:
     """(lines, columns) outcomes, NaN for a blank."""
     experts = [outcomes.columns[i] for i in columns]
     if all(math.isfinite(parse_outcome(name)) for name in experts):
-        what = f"{quote_field(','.join(experts))} are outcomes, not names of experts"
-        raise data_error(outcomes.path, what, "add a header with the names of the experts", 1)
+        raise data_error(
+            outcomes.path,
+            f"{quote_field(','.join(experts))} are outcomes, not names of experts",
+            "add a header with the names of the experts",
+            1,
+        )
     meaning = {fields[i]: parse_outcome(fields[i]) for fields in outcomes.fields for i in columns}
     for i, expert in zip(columns, experts, strict=True):
         check_one_kind(outcomes, i, expert)
@@ -247,8 +265,11 @@ def read_experts(
     chosen = read.names if experts is None else experts
     for name in chosen:
         if name not in place:
-            what = f"no line for expert {quote_field(name)}"
-            raise data_error(read.path, what, "add one; use the same names in both files")
+            raise data_error(
+                read.path,
+                f"no line for expert {quote_field(name)}",
+                "add one; use the same names in both files",
+            )
     columns: dict[str, npt.NDArray[Any]] = {}
     rows = [read.fields[place[name]] for name in chosen]
     for column, *fields in zip(read.columns, *rows, strict=True):

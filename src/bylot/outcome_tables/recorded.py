@@ -36,8 +36,12 @@ def read_recorded_answers(path: str | PathLike[str]) -> OutcomeTable:
     for number, entry in lines:
         before = seen.setdefault(str(entry["id"]), number)
         if before != number:
-            what = f"question {quote_field(str(entry['id']))}, as in line {before}"
-            raise data_error(file, what, "keep one of them", number)
+            raise data_error(
+                file,
+                f"question {quote_field(str(entry['id']))}, as in line {before}",
+                "keep one of them",
+                number,
+            )
     experts = tuple(sorted({name for _, entry in lines for name in entry["answers"]}))
     table = np.array(
         [
@@ -74,6 +78,7 @@ def parse_recorded_line(path: Path, number: int, line: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         entry, right, known = {}, False, False
     if not (right and known and entry["answers"]):
-        remedy = f"a line is {LINE_FORM}"
-        raise data_error(path, f"{quote_field(line)} is no recorded question", remedy, number)
+        raise data_error(
+            path, f"{quote_field(line)} is no recorded question", f"a line is {LINE_FORM}", number
+        )
     return dict(entry)

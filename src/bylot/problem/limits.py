@@ -105,8 +105,10 @@ class Share(DerivedCost, key="share"):
             )
         for name, times in Counter(self.members).most_common(1):
             if times > 1:
-                what = f"share {self.group!r} names {name!r} {times} times"
-                raise ProblemError(what, remedy="name each member once")
+                raise ProblemError(
+                    f"share {self.group!r} names {name!r} {times} times",
+                    remedy="name each member once",
+                )
 
     def to_data(self) -> dict[str, Any]:
         """Return the share as JSON data, without members if they are those of a group."""
@@ -217,19 +219,26 @@ class Limit:
         """Require a window of the calendar, and what depends on one, to fit the limit."""
         where = f"of the limit on {self.name!r}"
         if self.when_spent not in get_args(WhenSpent):
-            expected = "'cheapest', 'fewer' or 'refuse'"
-            raise ProblemError(f"when_spent {where}", got=self.when_spent, expected=expected)
+            raise ProblemError(
+                f"when_spent {where}",
+                got=self.when_spent,
+                expected="'cheapest', 'fewer' or 'refuse'",
+            )
         if self.per is None:
             for name, default in (("zone", DEFAULT_ZONE), ("when_spent", DEFAULT_WHEN_SPENT)):
                 if getattr(self, name) != default:
-                    what = f"the limit on {self.name!r} has a {name}, but no window"
-                    raise ProblemError(what, remedy="add per='day', or leave it out")
+                    raise ProblemError(
+                        f"the limit on {self.name!r} has a {name}, but no window",
+                        remedy="add per='day', or leave it out",
+                    )
             return
         check_per(self.per)
         check_zone(self.zone)
         if self.is_derived and self.when_spent != DEFAULT_WHEN_SPENT:
-            what = f"a share of requests is never spent, so when_spent {where} has no meaning"
-            raise ProblemError(what, remedy="leave it out, or limit a cost of 1 for each member")
+            raise ProblemError(
+                f"a share of requests is never spent, so when_spent {where} has no meaning",
+                remedy="leave it out, or limit a cost of 1 for each member",
+            )
         if self.sign == LOWER and not self.is_derived:
             raise ProblemError(
                 f"the minimum of {self.name!r} per {self.per} cannot be promised: nobody knows how "
@@ -501,8 +510,9 @@ def check_limit_list(given: object) -> tuple[Limit, ...]:
     if all(isinstance(one, Limit) for one in limits):
         return limits
     remedy = "put it in a list: [at_most(...)]" if isinstance(given, Limit) else None
-    expected = "a list of limits such as at_most(...)"
-    raise ProblemError("limits", got=given, expected=expected, remedy=remedy)
+    raise ProblemError(
+        "limits", got=given, expected="a list of limits such as at_most(...)", remedy=remedy
+    )
 
 
 def at_most(
@@ -647,8 +657,10 @@ def share(group: str, members: Iterable[str] | None = None) -> Share:
         return Share(group)
     made = Share(group, tuple(members))
     if not made.members:
-        what = f"share {group!r} has no members, so its average is always 0"
-        raise ProblemError(what, remedy="name at least one expert, or leave the share out")
+        raise ProblemError(
+            f"share {group!r} has no members, so its average is always 0",
+            remedy="name at least one expert, or leave the share out",
+        )
     return made
 
 

@@ -100,8 +100,10 @@ def restate_per_request(problem: "Problem") -> "Problem":
 def require_known_optimum(problem: "Problem") -> None:
     """Refuse limits whose optimum is not known."""
     if not has_known_optimum(problem):
-        what = "the optimum of limits on some contexts is not known"
-        raise ProblemError(what, remedy="leave `where` out to compare")
+        raise ProblemError(
+            "the optimum of limits on some contexts is not known",
+            remedy="leave `where` out to compare",
+        )
 
 
 def has_known_optimum(problem: "Problem") -> bool:

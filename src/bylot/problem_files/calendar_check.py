@@ -35,8 +35,9 @@ REQUESTS_TOLERANCE = 1e-9  # relative: 0.3 pays for three panels of 0.1
 def require_windows(file: ProblemFile, remedy: str) -> None:
     """Refuse a traffic for a problem without limits of the calendar."""
     if not file.problem.calendars:
-        what = f"--traffic is for limits per {WINDOW_WORDS}, and the problem has none"
-        raise BylotError(what, remedy=remedy)
+        raise BylotError(
+            f"--traffic is for limits per {WINDOW_WORDS}, and the problem has none", remedy=remedy
+        )
 
 
 def check_known_times(file: ProblemFile) -> None:

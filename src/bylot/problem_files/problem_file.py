@@ -161,8 +161,9 @@ def read_contexts(document: Document, given: dict[str, float] | list[str]) -> di
     seen: set[str] = set()
     for n, name in enumerate(given):
         if name in seen:
-            remedy = "name each context once"
-            raise document.error(("contexts", n), f"duplicate context {name!r}", remedy=remedy)
+            raise document.error(
+                ("contexts", n), f"duplicate context {name!r}", remedy="name each context once"
+            )
         seen.add(name)
     return {name: 1 / len(given) for name in given}
 
@@ -173,13 +174,21 @@ def read_reward_range(document: Document, given: Any) -> tuple[float, float]:
     low = float(ends[0])
     high = float(ends[1])
     if len(ends) > 2 or not low < high:
-        expected = "a lower and a higher end"
-        remedy = "write the lower end first"
-        raise document.error(("rewards",), "rewards", got=ends, expected=expected, remedy=remedy)
+        raise document.error(
+            ("rewards",),
+            "rewards",
+            got=ends,
+            expected="a lower and a higher end",
+            remedy="write the lower end first",
+        )
     if max(-low, high) > MAX_COST:
-        expected = f"at most {MAX_COST:g}"
-        remedy = "measure rewards in another unit"
-        raise document.error(("rewards",), "rewards", got=ends, expected=expected, remedy=remedy)
+        raise document.error(
+            ("rewards",),
+            "rewards",
+            got=ends,
+            expected=f"at most {MAX_COST:g}",
+            remedy="measure rewards in another unit",
+        )
     return low, high
 
 
@@ -258,8 +267,10 @@ def write(problem: Problem) -> str:
     limited = {limit.name for limit in problem.limits if isinstance(limit.cost, str)}
     for limit in problem.limits:
         if not isinstance(limit.cost, str | Share):
-            what = f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}"
-            raise ProblemError(what, remedy="limit a cost with these numbers instead")
+            raise ProblemError(
+                f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}",
+                remedy="limit a cost with these numbers instead",
+            )
     costs = [name for name in problem.costs if name not in shares or name in limited]
     for name in (*problem.experts, *problem.costs, *list_contexts(problem.limits)):
         if not is_readable_name(name):

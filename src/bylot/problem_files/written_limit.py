@@ -112,11 +112,15 @@ def read_tenant_limits(given: Sequence[Entry]) -> tuple[Limit, ...]:
     check_value(document, ("limits",), entries, SCHEMA["properties"]["limits"])
     for n, entry in enumerate(entries):
         if "cost" not in entry:
-            what = "a tenant can have its own bounds of budgets only"
-            raise document.error(("limits", n), what, remedy="name a cost")
+            raise document.error(
+                ("limits", n),
+                "a tenant can have its own bounds of budgets only",
+                remedy="name a cost",
+            )
         if entry.get("per") not in WINDOW_NAMES:
-            expected = " or ".join(WINDOW_NAMES)
-            raise document.error(("limits", n), f"limits[{n}].per", expected=expected)
+            raise document.error(
+                ("limits", n), f"limits[{n}].per", expected=" or ".join(WINDOW_NAMES)
+            )
     costs = {entry["cost"]: np.empty(0) for entry in entries}  # the router knows which exist
     pool = ExpertList((), costs, {}, None)
     return tuple(written.limit for written in read_limits(document, document.data, pool))
@@ -152,16 +156,18 @@ def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
         with document.locate_errors(*keys, "zone"):
             check_zone(entry["zone"])
     if is_share and "when_spent" in entry:
-        what = "when_spent has no meaning here: a share of requests is never spent"
-        remedy = "leave it out, or limit a cost of 1 for each member"
-        raise document.error((*keys, "when_spent"), what, remedy=remedy)
-    if "at_least" in entry and not is_share:
-        what = (
-            f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
-            "knows how many requests will come"
+        raise document.error(
+            (*keys, "when_spent"),
+            "when_spent has no meaning here: a share of requests is never spent",
+            remedy="leave it out, or limit a cost of 1 for each member",
         )
-        remedy = f"ask for a share of them: {{share: ..., at_least: 0.1, per: {per}}}"
-        raise document.error((*keys, "at_least"), what, remedy=remedy)
+    if "at_least" in entry and not is_share:
+        raise document.error(
+            (*keys, "at_least"),
+            f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
+            "knows how many requests will come",
+            remedy=f"ask for a share of them: {{share: ..., at_least: 0.1, per: {per}}}",
+        )
     names = (name for name in WINDOW_FIELDS if name in entry and name != "where")
     return {name: entry[name] for name in names}
 
@@ -175,11 +181,17 @@ def read_where(document: Document, keys: Keys, entry: Entry, known: Sequence[str
         place = (*keys, "where", "context")
         place = (*place, n) if isinstance(entry["where"]["context"], list) else place
         if name in names[:n]:
-            what = f"context {quote_field(name)} is named twice"
-            raise document.error(place, what, remedy="name each context once")
+            raise document.error(
+                place,
+                f"context {quote_field(name)} is named twice",
+                remedy="name each context once",
+            )
         if known and name not in known:
-            what = f"unknown context {quote_field(name)}"
-            raise document.error(place, what, remedy=suggest_known_name(name, known, "contexts"))
+            raise document.error(
+                place,
+                f"unknown context {quote_field(name)}",
+                remedy=suggest_known_name(name, known, "contexts"),
+            )
     return {"context": names}
 
 

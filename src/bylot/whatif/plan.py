@@ -98,11 +98,15 @@ def parse_sweep_text(text: str) -> tuple[str, list[float]]:
         low, high, count = rest.split(":")
         first, last, n = float(low), float(high), int(count)
     except ValueError:
-        expected = "NAME=FROM:TO:COUNT, such as usd=0.5:3:10"
-        raise BylotError("--sweep", got=text, expected=expected) from None
+        raise BylotError(
+            "--sweep", got=text, expected="NAME=FROM:TO:COUNT, such as usd=0.5:3:10"
+        ) from None
     if not (0 <= first < last < np.inf and 2 <= n <= MAX_SWEEP_LEVELS):
-        expected = f"2 to {MAX_SWEEP_LEVELS} levels from a bound of 0 or more to a larger one"
-        raise BylotError("--sweep", got=text, expected=expected)
+        raise BylotError(
+            "--sweep",
+            got=text,
+            expected=f"2 to {MAX_SWEEP_LEVELS} levels from a bound of 0 or more to a larger one",
+        )
     return name, [float(f"{bound:.12g}") for bound in np.linspace(first, last, n)]
 
 
@@ -124,11 +128,16 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     if fits:
         several = len({sides[full].limit.key._replace(sign=0) for full in fits}) > 1
         how = "several times" if several else "on both sides"
-        what = f"--sweep: {quote_field(name)} is limited {how}"
-        raise BylotError(what, remedy=f"write {' or '.join(f'{full}=...' for full in fits)}")
-    names = list(dict.fromkeys(written.limit.name for written in file.limits))
-    what = f"--sweep: {file.path} has no limit on {quote_field(name)}"
-    raise BylotError(what, remedy=suggest_known_name(name, names, "limits"))
+        raise BylotError(
+            f"--sweep: {quote_field(name)} is limited {how}",
+            remedy=f"write {' or '.join(f'{full}=...' for full in fits)}",
+        )
+    raise BylotError(
+        f"--sweep: {file.path} has no limit on {quote_field(name)}",
+        remedy=suggest_known_name(
+            name, list(dict.fromkeys(written.limit.name for written in file.limits)), "limits"
+        ),
+    )
 
 
 @dataclass(frozen=True)
