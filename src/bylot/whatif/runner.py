@@ -43,7 +43,7 @@ def run(plan: WhatifPlan, out: Path, workers: int) -> WhatifOutput:
     results = compute_results(plan, workers)
     advice = make_advice(results)
     sentences = summarize_results(results, advice)
-    data = results_data(results, sentences, None if advice is None else advice.to_data())
+    data = results_data(results, sentences, advice)
     (written,) = write_data(out, {"whatif.json": data})  # also if a figure fails
     print_progress("... figures and report")
     figures = draw_whatif(results, folder)
