@@ -73,13 +73,10 @@ def parse_sweep(file: ProblemFile, text: str) -> BoundSweep:
     """Parse `NAME=FROM:TO:COUNT`; NAME may end in `.at_most` or `.at_least`."""
     name, bounds = parse_sweep_text(text)
     swept = find_swept_limit(file, name)
-    problem = file.problem
-    levels = []
+    problem, levels = file.problem, []
     for n, written in enumerate(bounds):
-        bound = swept.to_bound(written, problem.draws)
-        limits = [
-            limit.at(bound) if limit.key == swept.limit.key else limit for limit in problem.limits
-        ]
+        other = swept.limit.at(swept.to_bound(written, problem.draws))
+        limits = [other if limit.key == other.key else limit for limit in problem.limits]
         try:
             levels.append(SweepLevel(n, written, problem.replace(limits=limits)))
         except InfeasibleLimits as error:
@@ -159,9 +156,12 @@ class WhatifPlan:
     @property
     def play_settings(self) -> dict[str, Any]:
         """Settings of `simulate` that all runs share."""
-        names = self.scenario.contexts or None
-        shared = {"feedback": self.feedback, "calls": self.calls, "context_names": names}
-        return {"horizon": self.horizon, **shared}
+        return {
+            "horizon": self.horizon,
+            "feedback": self.feedback,
+            "calls": self.calls,
+            "context_names": self.scenario.contexts or None,
+        }
 
     @cached_property
     def arrivals(self) -> dict[int, Ints | None]:
@@ -187,16 +187,17 @@ class WhatifPlan:
 
     def describe_tenants(self) -> list[str]:
         """Describe how limits for each tenant are played, if there are any."""
-        text = "All requests are played as those of one tenant, so limits for each tenant count "
-        text += "all of them: give the traffic of one tenant to see what it would get."
+        text = (
+            "All requests are played as those of one tenant, so limits for each tenant count "
+            "all of them: give the traffic of one tenant to see what it would get."
+        )
         return [text] if self.problem.has_tenants else []
 
     @property
     def judged_units(self) -> str:
         """What limits are judged in: "periods", "runs", "windows" or "periods and windows"."""
-        periods = "periods" if self.horizon is None else "runs"
-        parts = [periods] * self.has_periods + ["windows"] * self.has_windows
-        return join_words(parts, "and")
+        periods = ["periods" if self.horizon is None else "runs"] * self.has_periods
+        return join_words([*periods, *["windows"] * self.has_windows], "and")
 
     @property
     def judged_unit(self) -> str:
@@ -284,13 +285,6 @@ class WhatifPlan:
         """The problem at a level of the sweep, or of the file; None if it is infeasible."""
         return self.problem if level is None else self.levels[level].problem
 
-    def played_problem_at(self, level: int | None) -> Problem | None:
-        """The same as policies know it: references know the traffic, policies what is declared."""
-        problem = self.problem_at(level)
-        if problem is None or not self.has_windows:
-            return problem
-        return problem.replace(traffic=self.declared_traffic)
-
     def policy_at(self, spec: str, level: int | None = None) -> Policy:
         """The policy of a spec, whether it can run or not; `auto` depends on the bounds."""
         found, problem = find_policy(spec), self.problem_at(level) or self.problem
@@ -307,11 +301,11 @@ class WhatifPlan:
         ignoring = [spec for spec in self.policies if not self.uses_feedback(spec)]
         if not ignoring:
             return text
-        names, said = join_words(ignoring, "and"), FEEDBACK_WORDS[self.feedback]
-        alone = f"ignores {said}: it learns from the reward alone."
-        if len(ignoring) > 1:
-            alone = f"ignore {said}: they learn from the reward alone."
-        return f"{text} {names} {alone}"
+        verb, learn = ("ignore", "they learn") if len(ignoring) > 1 else ("ignores", "it learns")
+        return (
+            f"{text} {join_words(ignoring, 'and')} {verb} {FEEDBACK_WORDS[self.feedback]}: {learn} "
+            "from the reward alone."
+        )
 
     def uses_feedback(self, spec: str) -> bool:
         """Whether a policy learns from all that is reported."""
