@@ -54,8 +54,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_path(self, name: str, text: str, default: str | None = None) -> None:
         """Add an option that takes a file or folder."""
-        path = None if default is None else Path(default)
-        self.add_argument(name, type=Path, default=path, metavar="PATH", help=text)
+        self.add_argument(name, type=Path, default=default, metavar="PATH", help=text)
 
     def add_list(self, name: str, metavar: str, text: str, parse: Any = str) -> None:
         """Add an option that may be repeated."""
@@ -97,10 +96,14 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_server(self) -> None:
         """Add the address of a server, the API key, and --json."""
-        url = f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
-        self.add_option("--server", "URL", url)
-        key = "API key (default: $BYLOT_KEY, which other users of this machine cannot see)"
-        self.add_option("--key", None, key)
+        self.add_option(
+            "--server", "URL", f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
+        )
+        self.add_option(
+            "--key",
+            None,
+            "API key (default: $BYLOT_KEY, which other users of this machine cannot see)",
+        )
         self.add_json()
 
     def add_settings(self, *names: str) -> None:
@@ -108,9 +111,12 @@ class VerbParser(argparse.ArgumentParser):
         self.add_path("--config", "configuration file of the server (default: $BYLOT_CONFIG)")
         for one in (SETTINGS[name] for name in names):
             default = "" if one.default is None else f" or {one.default}"
-            text = f"{one.text} (default: ${one.variable}{default})"
-            choices = one.choices or None
-            self.add_argument(one.flag, type=one.parse_flag, choices=choices, help=text)
+            self.add_argument(
+                one.flag,
+                type=one.parse_flag,
+                choices=one.choices or None,
+                help=f"{one.text} (default: ${one.variable}{default})",
+            )
 
     def add_problem(self) -> None:
         """Add the problem file, and the experts file that can replace the one it names."""

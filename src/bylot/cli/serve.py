@@ -116,30 +116,28 @@ def run_replay(given: argparse.Namespace) -> int:
     return 0 if found.fault is None else 1
 
 
-def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store":
-    """Open the store; `create` makes a new one if there is none."""
-    from bylot.store import open_store
-
-    url = options.read_settings(given).settings.store
-    if create:
-        return open_store(url)
+def open_key_store(given: argparse.Namespace) -> "Store":
+    """Open the store of the server."""
     remedy = "give the --store of the server, or create the first key with `bylot keys create`"
-    return open_existing(url, read_only=False, remedy=remedy)
+    return open_existing(given, read_only=False, remedy=remedy)
 
 
 def run_create_key(given: argparse.Namespace) -> None:
     from bylot.eventlog.events import now_us
     from bylot.server.auth import issue_key
+    from bylot.store import open_store
 
     scopes: Any = given.scope or DEFAULT_SCOPES
     secret, key = issue_key(given.label, scopes, given.router, now_us())
     if given.for_config:
-        table = f'digest = "{key.id}:{key.digest.hex()}"\nscopes = {json.dumps(scopes)}'
         routers = f"\nrouters = {json.dumps(given.router)}" if given.router else ""
-        text = f"{secret}\n\n[keys.{json.dumps(given.label)}]\n{table}{routers}"
+        text = (
+            f"{secret}\n\n[keys.{json.dumps(given.label)}]\n"
+            f'digest = "{key.id}:{key.digest.hex()}"\nscopes = {json.dumps(scopes)}{routers}'
+        )
         options.print_result(given, {"key": secret, "id": key.id, "digest": key.digest.hex()}, text)
         return
-    with closing(open_key_store(given, create=True)) as store:
+    with closing(open_store(options.read_settings(given).settings.store)) as store:
         store.add_key(key)
     data = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
     facts = f"Scopes: {', '.join(key.scopes)}; store: {store.address}"

@@ -7,8 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bylot._windows import WINDOW_WORDS
-from bylot.cli import options
-from bylot.cli.options import add_verb, print_result, read_scenario
+from bylot.cli.options import (
+    FEEDBACK_HELP,
+    FEEDBACK_KINDS,
+    add_group,
+    add_scenario_options,
+    add_verb,
+    apply_traffic,
+    parse_amount,
+    print_result,
+    read_scenario,
+)
 from bylot.errors import BylotError, PolicyError
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ def add(verbs: Any) -> None:
     demo.add_seed()
     text = "folder for the report, its picture, the store, and a problem file to start from"
     demo.add_path("--out", text, "out/demo")
-    kinds = options.add_group(verbs, "problem", "check a problem file, or start one")
+    kinds = add_group(verbs, "problem", "check a problem file, or start one")
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
     check.add_traffic()
@@ -52,7 +61,7 @@ def add_simulate(verbs: Any) -> None:
         "of each limit, who is asked. (`simulate` plays; `evaluate` estimates from a log of real "
         "decisions.)",
     )
-    options.add_scenario_options(verb)
+    add_scenario_options(verb)
     verb.add_policies("policies to play", USUAL_POLICIES)
     verb.add_count("--seeds", 5, "runs of each policy")
     verb.add_count(
@@ -68,7 +77,7 @@ def add_simulate(verbs: Any) -> None:
         "weekend, bursts or dead-days, and settings, e.g. "
         "daily:per_day=2000,start=2026-03-01,zone=Europe/Berlin",
     )
-    verb.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
+    verb.add_choice("--feedback", FEEDBACK_KINDS, FEEDBACK_HELP)
     verb.add_option(
         "--call-costs",
         "SETTINGS",
@@ -87,7 +96,7 @@ def add_simulate(verbs: Any) -> None:
     rate = verb.add_mutually_exclusive_group()
     rate.add_argument(
         "--per-day",
-        type=options.parse_amount,
+        type=parse_amount,
         metavar="REQUESTS",
         help="requests per day, for totals per day (default: those of --traffic, or totals per "
         "1,000 requests)",
@@ -114,7 +123,7 @@ def add_optimum(verbs: Any) -> None:
         "--details adds independent draws under the limits and under the paper's surrogate of "
         "them (bylot.iid_optimum), and the best fixed panel.",
     )
-    options.add_scenario_options(verb)
+    add_scenario_options(verb)
     verb.add_traffic()
     verb.add_flag(
         "--each-context",
@@ -152,7 +161,7 @@ def run_check(given: argparse.Namespace) -> int:
     from bylot.problem_files.check_report import render_check
 
     try:
-        file = options.apply_traffic(read(given.file, given.experts), given.traffic)
+        file = apply_traffic(read(given.file, given.experts), given.traffic)
         found = check_problem(file)
     except ProblemError as error:
         if not given.json:
@@ -264,15 +273,11 @@ def run_optimum(given: argparse.Namespace) -> None:
     from bylot import optimum_report
 
     file, scenario = read_scenario(given)
-    file = options.apply_traffic(file, given.traffic)
+    names = ("rounds", "each_context", "floor", "starts", "seed")
     report = optimum_report.compute_optimum_report(
-        file,
+        apply_traffic(file, given.traffic),
         scenario,
-        rounds=given.rounds,
-        each_context=given.each_context,
-        floor=given.floor,
-        starts=given.starts,
-        seed=given.seed,
+        **{name: getattr(given, name) for name in names},
     )
     if given.csv is not None:
         try:
