@@ -73,9 +73,8 @@ def find_window_data(written: WrittenLimit, problem: Problem) -> dict[str, Any] 
     found: dict[str, Any] = {"per": limit.per, "zone": limit.zone}
     if not limit.is_total:
         return found
-    row = np.sort(problem.costs[limit.name])
     most = None
-    cheapest = float(row[: problem.smallest_panel].sum())
+    cheapest = float(np.sort(problem.costs[limit.name])[: problem.smallest_panel].sum())
     if cheapest > 0:
         most = math.floor(limit.bound / cheapest * (1 + REQUESTS_TOLERANCE))
     return {
@@ -115,8 +114,10 @@ def describe_request_bounds(file: ProblemFile) -> list[str]:
             text = f'"{written.words}" is {format_number(fair)} per request'
             text += ", if all are of one tenant" if written.limit.scope else ""
             if bound > fair * (1 + REQUESTS_TOLERANCE):
-                text += ", less than the cheapest panels cost, so requests are refused: optima are "
-                text += f"at {format_number(bound)}"
+                text += (
+                    ", less than the cheapest panels cost, so requests are refused: optima are "
+                    f"at {format_number(bound)}"
+                )
             parts.append(text)
     if not parts:
         return []
@@ -127,16 +128,14 @@ def describe_window(
     file: ProblemFile, written: WrittenLimit, window: dict[str, Any]
 ) -> Iterator[str]:
     """What a limit means in its windows."""
-    per = window["per"]
+    per, limit = window["per"], written.limit
     zone = f"by the calendar of {window['zone']}"
-    limit = written.limit
     if not limit.is_total:
         whose = " of the tenant" if limit.scope else ""
         counted = f" in {join_words(limit.where, 'and')}" if limit.where else ""
         yield f"{zone}: the average over the requests{whose}{counted} of each {per}."
         return
-    requests = window["requests"]
-    most = window["most_requests"]
+    requests, most = window["requests"], window["most_requests"]
     meaning = "what that is per request is learned from the requests (or give --traffic)"
     if limit.scope:
         meaning = "what it means per request depends on the tenant's own requests"
@@ -151,11 +150,12 @@ def describe_window(
     if most is None:
         yield "The cheapest panel costs nothing, so it is never spent."
         return
-    panel = f"The cheapest panel, of {file.problem.smallest_panel},"
-    count = f"at most {most:,} request{'s' * (most != 1)} per {per}"
-    count += " of a tenant" if limit.scope else ""
-    yield f"{panel} costs {format_number(window['cheapest_panel'])}, so it suffices for {count};"
-    yield f"{WHEN_SPENT_TEXTS[window['when_spent']]}."
+    whose = " of a tenant" if limit.scope else ""
+    yield (
+        f"The cheapest panel, of {file.problem.smallest_panel}, costs "
+        f"{format_number(window['cheapest_panel'])}, so it suffices for at most {most:,} "
+        f"request{'s' * (most != 1)} per {per}{whose}; {WHEN_SPENT_TEXTS[window['when_spent']]}."
+    )
     if requests is not None and requests > most:
         part = f"{requests - most:,.0f} of {format_number(requests)}"
         yield f"At least {part} requests of an average {per} will be refused."

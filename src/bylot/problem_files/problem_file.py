@@ -15,7 +15,7 @@ from bylot.problem.limits import MAX_COST, list_contexts
 from bylot.problem_files.document import Document, format_yaml, read_document
 from bylot.problem_files.experts import Group, read_expert_list
 from bylot.problem_files.schema import EXPERT_KEYS, NAME_RULE, SCHEMA, check_value, is_readable_name
-from bylot.problem_files.written_limit import WrittenLimit, read_limits
+from bylot.problem_files.written_limit import WrittenLimit, format_entry, read_limits
 
 MAX_LISTED_REMEDIES = 4
 
@@ -223,7 +223,7 @@ def describe_remedies(error: InfeasibleLimits, limits: Sequence[WrittenLimit], d
             written, bound = known[limit.key], limit.bound
             if written.per == "draw":
                 bound = round_outward(bound / draws, limit.sign, REMEDY_DIGITS)
-            changes.append(written._replace(written=bound).entry)
+            changes.append(format_entry(limit.name, limit.side, bound, written.line))
         ways.append(join_words(changes, "and"))
     if (more := len(ways) - MAX_LISTED_REMEDIES) > 0:
         ways[MAX_LISTED_REMEDIES:] = [f"one of {more} changes of other lines"]

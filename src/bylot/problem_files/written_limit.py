@@ -92,17 +92,16 @@ class WrittenLimit(NamedTuple):
         return str(self) if self.line is None else f"{self} (line {self.line})"
 
     @property
-    def entry(self) -> str:
-        """What to write and where: "at_most: 2.0 in line 15"."""
-        place = f"for {self.limit.name}" if self.line is None else f"in line {self.line}"
-        return f"{self.limit.side}: {self.written!r} {place}"
-
-    @property
     def words(self) -> str:
         """The limit in a sentence: "usd at most 2 per request"."""
         side = self.limit.side.replace("_", " ")
         bound = format_number(self.written) if self.limit.per else f"{self.written:.4g}"
         return f"{self.limit.name} {side} {bound} {self.per_words}"
+
+
+def format_entry(name: str, side: str, bound: float, line: int | None) -> str:
+    """Say what to write and where: "at_most: 2.0 in line 15"."""
+    return f"{side}: {bound!r} {f'for {name}' if line is None else f'in line {line}'}"
 
 
 def read_tenant_limits(given: Sequence[Entry]) -> tuple[Limit, ...]:
@@ -118,9 +117,8 @@ def read_tenant_limits(given: Sequence[Entry]) -> tuple[Limit, ...]:
                 remedy="name a cost",
             )
         if entry.get("per") not in WINDOW_NAMES:
-            raise document.error(
-                ("limits", n), f"limits[{n}].per", expected=" or ".join(WINDOW_NAMES)
-            )
+            expected = " or ".join(WINDOW_NAMES)
+            raise document.error(("limits", n), f"limits[{n}].per", expected=expected)
     costs = {entry["cost"]: np.empty(0) for entry in entries}  # the router knows which exist
     pool = ExpertList((), costs, {}, None)
     return tuple(written.limit for written in read_limits(document, document.data, pool))
