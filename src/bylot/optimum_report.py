@@ -12,7 +12,7 @@ from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.problem.window_bounds import restate_per_request
 from bylot.problem_files import ProblemFile
-from bylot.problem_files.calendar_check import describe_request_bounds
+from bylot.problem_files.check_report import describe_request_bounds
 from bylot.scenario import Scenario
 
 KIND_LABELS = {

@@ -329,12 +329,18 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
     )
 
 
+def require_windows(file: "ProblemFile", remedy: str) -> None:
+    """Refuse a traffic for a problem without limits of the calendar."""
+    if not file.problem.calendars:
+        raise BylotError(
+            f"--traffic is for limits per {WINDOW_WORDS}, and the problem has none", remedy=remedy
+        )
+
+
 def apply_traffic(file: "ProblemFile", traffic: float | None) -> "ProblemFile":
     """The problem file at the traffic of --traffic, if that is given."""
     if traffic is None:
         return file
-    from bylot.problem_files.calendar_check import require_windows
-
     require_windows(file, "leave it out")
     return file.at_traffic(traffic)
 

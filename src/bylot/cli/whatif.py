@@ -17,6 +17,7 @@ from bylot.cli.options import (
     parse_amount,
     print_result,
     read_scenario,
+    require_windows,
 )
 from bylot.errors import BylotError, PolicyError
 
@@ -219,16 +220,21 @@ def run_simulate(given: argparse.Namespace) -> int:
 def parse_traffic(file: "ProblemFile", text: str | None) -> "Traffic | None":
     """The traffic of --traffic, which limits of the calendar need, and no others."""
     from bylot.environments.traffic import traffic_from_text
-    from bylot.problem_files.calendar_check import check_known_times, require_windows
 
-    if text is None:
-        check_known_times(file)
-        return None
-    require_windows(file, "leave it out; give requests per day with --per-day")
-    try:
-        return traffic_from_text(text)
-    except BylotError as error:
-        raise BylotError(f"--traffic: {error}") from None
+    if text is not None:
+        require_windows(file, "leave it out; give requests per day with --per-day")
+        try:
+            return traffic_from_text(text)
+        except BylotError as error:
+            raise BylotError(f"--traffic: {error}") from None
+    if file.problem.calendars:
+        per, zone = file.problem.calendars[0]
+        example = f"per_day={file.problem.traffic or 2_000:g},start=2026-03-01,zone={zone}"
+        raise BylotError(
+            f"the limits per {per} of {file.path} need to know when requests arrive",
+            remedy=f"add --traffic daily:{example}",
+        )
+    return None
 
 
 def choose_policies(file: "ProblemFile") -> list[str]:

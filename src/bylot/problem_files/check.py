@@ -17,12 +17,12 @@ from bylot.policies.registry import check_panel_size
 from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
-from bylot.problem_files.calendar_check import find_window_data
 from bylot.problem_files.problem_file import ProblemFile
 from bylot.problem_files.written_limit import WrittenLimit, format_entry
 
 MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a proposed bound beyond a feasible one
 PROPOSED_DIGITS = 3  # significant digits of a proposed bound
+REQUESTS_TOLERANCE = 1e-9  # relative: 0.3 pays for three panels of 0.1
 
 
 def check_problem(file: ProblemFile) -> dict[str, Any]:
@@ -135,6 +135,34 @@ def find_limit_ranges(written: WrittenLimit, problem: Problem) -> dict[str, Any]
             "distinct": full and [x / unit for x in full],
         }
     return {**written_limit_data(written), "window": find_window_data(written, problem), **ends}
+
+
+def find_window_data(written: WrittenLimit, problem: Problem) -> dict[str, Any] | None:
+    """The window of a limit; None if it is for all requests.
+
+    requests:       of an average window, at the expected traffic; None: it is learned
+    per_request:    what a budget is for each of them
+    cheapest_panel: what no panel costs less than, as declared
+    most_requests:  how many panels of that cost a budget pays for; None: any number
+    """
+    limit = written.limit
+    if limit.per is None:
+        return None
+    found: dict[str, Any] = {"per": limit.per, "zone": limit.zone}
+    if not limit.is_total:
+        return found
+    most = None
+    cheapest = float(np.sort(problem.costs[limit.name])[: problem.smallest_panel].sum())
+    if cheapest > 0:
+        most = math.floor(limit.bound / cheapest * (1 + REQUESTS_TOLERANCE))
+    return {
+        **found,
+        "when_spent": limit.when_spent,
+        "requests": written.requests,
+        "per_request": None if written.requests is None else limit.bound / written.requests,
+        "cheapest_panel": cheapest,
+        "most_requests": most,
+    }
 
 
 def limits_in_conflict(file: ProblemFile, conflict: Conflict | None) -> list[WrittenLimit]:

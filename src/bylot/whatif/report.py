@@ -11,7 +11,7 @@ from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, summarize_policy
 from bylot.problem.instants import FULL_DAY_US
 from bylot.problem.window_bounds import has_known_optimum
-from bylot.problem_files.calendar_check import describe_request_bounds
+from bylot.problem_files.check_report import describe_request_bounds
 from bylot.reports.blocks import (
     Banner,
     Block,
