@@ -51,8 +51,13 @@ def render_check(file: ProblemFile, found: dict[str, Any], details: bool) -> str
         shares = ", ".join(f"{name} {share:.3g}" for name, share in file.contexts.items())
         head.append(f"contexts and their shares of the requests: {shares}")
     tables = [format_table(table) for table in make_check_tables(file, found) if len(table) > 1]
-    promised = [*windows, *describe_promises(file, found)]
-    lines = [*describe_limits(file), *promised, *looser, *describe_auto(file, found)]
+    lines = [
+        *describe_limits(file),
+        *windows,
+        *describe_promises(file, found),
+        *looser,
+        *describe_auto(file, found),
+    ]
     return "\n\n".join("\n".join(part) for part in [lead, head, *tables, lines])
 
 
@@ -66,16 +71,16 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
     groups = [(name, str(len(group.members))) for name, group in file.groups.items()]
     limits = []
     for (limit, line, per, bound, _), one in zip(file.limits, found["limits"], strict=True):
-        ends = [one["lowest"], one["highest"], *(one["distinct"] or ())]
-        cells, redundant = [f"{bound:.6g}", f"per {per}"], False
+        cells, note = [f"{bound:.6g}", f"per {per}"], ""
         if one["lowest"] is not None:
+            cells += [
+                f"{end:.4g}" for end in (one["lowest"], one["highest"], *(one["distinct"] or ()))
+            ]
             upper = limit.sign == UPPER
-            redundant = bound >= one["highest"] if upper else bound <= one["lowest"]
-            cells += [f"{end:.4g}" for end in ends]
+            if bound >= one["highest"] if upper else bound <= one["lowest"]:
+                note = "implied by the others"
         cells += [""] * (6 - len(cells)) + ["" if line is None else str(line)]
-        note = "implied by the others" if redundant else ""
-        name = f"{limit.name} {limit.side}{limit.counted_words}"
-        limits.append((name, *cells, note))
+        limits.append((f"{limit.name} {limit.side}{limit.counted_words}", *cells, note))
     checks = [
         (
             policy,
@@ -97,19 +102,19 @@ def make_check_tables(file: ProblemFile, found: dict[str, Any]) -> list[list[tup
 def describe_limits(file: ProblemFile) -> list[str]:
     """Which limits can be kept together, and by which panels."""
     problem = file.problem
+    if not file.limits:
+        return ["Nothing is limited."]
     panels = f"panels of {min(problem.draws, problem.size)} different experts"
     full, surrogate = (
         ", ".join(one.located for one in limits_in_conflict(file, conflict))
         for conflict in (problem.full_conflict, problem.surrogate_conflict)
     )
-    if not file.limits:
-        return ["Nothing is limited."]
     lines = [
         "All limits can be kept together.",
         "lowest, highest: the range of the average while the other limits are kept; distinct "
         f"from, to: the same for {panels}.",
+        f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.",
     ]
-    lines.append(f"{panels.capitalize()} {f'cannot keep {full}' if full else 'can keep them'}.")
     if problem.min_draws is not None and problem.min_draws < problem.draws:
         sizes = format_sizes(problem.min_draws, problem.draws)
         lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
@@ -126,8 +131,8 @@ def describe_promises(file: ProblemFile, found: dict[str, Any]) -> list[str]:
     name = policies.NoisyOr.name
     limits = list(zip(file.limits, found["limits"], strict=True))
     lines = list_promises(limits, "promise")
-    other = [pair for pair in limits if pair[1]["noisy_or_promise"] != pair[1]["promise"]]
     if found["policies"][name]["applies"]:
+        other = [pair for pair in limits if pair[1]["noisy_or_promise"] != pair[1]["promise"]]
         lines += [f"With {name}, {line}" for line in list_promises(other, "noisy_or_promise")]
     return lines
 
@@ -161,9 +166,8 @@ def describe_looser_limits(found: dict[str, Any]) -> list[str]:
 
 def describe_auto(file: ProblemFile, found: dict[str, Any]) -> list[str]:
     """What `auto` selects, and what to know about the noisy-or policy."""
-    reasons = {policy: one["reason"] for policy, one in found["policies"].items()}
     names = [
-        f"{name}{' (which cannot run, see above)' if reasons[name] else ''}"
+        f"{name}{' (which cannot run, see above)' * bool(found['policies'][name]['reason'])}"
         for name in found["auto"].values()
     ]
     first, second = found["auto"]

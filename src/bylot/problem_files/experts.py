@@ -161,10 +161,10 @@ def document_from_sheet(
                     f"group {quote_field(group)} is in the columns {first!r} and {column!r}",
                     remedy="rename one of them",
                 )
-        costs = {cost: read_number(row[cost]) for cost in declared if row[cost]}
-        largest = {cost: read_number(row[column]) for cost, column in most.items()}
-        others = {"max_costs": largest} if most else {}
-        experts.append({"name": fields[0], "group": list(named.values()), **others, **costs})
+        expert: dict[str, Any] = {"name": fields[0], "group": list(named.values())}
+        if most:
+            expert["max_costs"] = {x: read_number(row[column]) for x, column in most.items()}
+        experts.append(expert | {cost: read_number(row[cost]) for cost in declared if row[cost]})
     source.data = {"experts": experts}
     return source
 

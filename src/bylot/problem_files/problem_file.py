@@ -133,10 +133,13 @@ def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
     with document.locate_errors("min_draws"):
         validation.check_min_draws(entry.get("min_draws"), entry["draws"])
     with locate_limits(document.path, limits, entry["draws"]):
-        names = ("draws", "min_draws", "floor", "period", "traffic")
-        options = {name: entry.get(name) for name in names}
-        options["max_costs"] = pool.max_costs
-        problem = Problem(pool.names, pool.costs, [one.limit for one in limits], **options)
+        problem = Problem(
+            pool.names,
+            pool.costs,
+            [one.limit for one in limits],
+            max_costs=pool.max_costs,
+            **{x: entry.get(x) for x in ("draws", "min_draws", "floor", "period", "traffic")},
+        )
     return ProblemFile(
         path=document.path or Path(),
         problem=problem,
@@ -203,8 +206,8 @@ def locate_limits(path: Path | None, limits: Sequence[WrittenLimit], draws: int)
         infeasible = error if isinstance(error, InfeasibleLimits) else None
         shown = named if infeasible else named[-1:] or limits  # the second of two on the same side
         lines = sorted({one.line for one in shown if one.line is not None})
-        line = f"line {', '.join(map(str, lines))}" if lines else None
-        parts = {**vars(error), "path": path, "line": line}
+        parts = {**vars(error), "path": path}
+        parts["line"] = f"line {', '.join(map(str, lines))}" if lines else None
         if infeasible is None:
             parts["what"] = error.what.replace("{limits}", names)
             raise ProblemFileError(**parts) from None
