@@ -69,20 +69,26 @@ class Score:
         return f"{bound:.4f}", theorem + (f" ({', '.join(notes)})" if notes else "")
 
     def __str__(self) -> str:
-        R1 = self.describe_bound(self.regret_bound, self.theorem or "", self.exact)
-        R2 = self.describe_bound(self.violation_bound, "Theorem 2")
         rows = [
             (f"{self.rounds} rounds", "measured", "bound", ""),
             ("mean reward", f"{self.reward:.4f}", "", ""),
-            ("R1, regret", f"{self.regret:.4f}", *R1),
-            ("R2, violation", f"{self.violation:.4f}", *R2),
+            (
+                *("R1, regret", f"{self.regret:.4f}"),
+                *self.describe_bound(self.regret_bound, self.theorem or "", self.exact),
+            ),
+            (
+                *("R2, violation", f"{self.violation:.4f}"),
+                *self.describe_bound(self.violation_bound, "Theorem 2"),
+            ),
         ]
         if self.aggregate != self.regret:
             rows.insert(3, ("R1, one budget for all", f"{self.aggregate:.4f}", "", ""))
         kept = ", ".join(f"{'yes' if ok else 'no'} at {tol:g}" for tol, ok in self.feasible.items())
         earned = f"{self.expected / self.best.value:.1%} of " if self.best.value > 0 else ""
-        known = f"{self.optimum_name}, proved to within {format_gap(self.best.gap)}"
-        best = f"{earned}OPT {self.best.value:.6f}: {known}"
+        best = (
+            f"{earned}OPT {self.best.value:.6f}: {self.optimum_name}, proved to within "
+            f"{format_gap(self.best.gap)}"
+        )
         return "\n".join([*format_table(rows), f"limits kept: {kept}", best])
 
 

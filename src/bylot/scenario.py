@@ -97,17 +97,16 @@ def scenario_from_outcomes(
     context:   the column of the context of a question; a request asks questions of its context.
                Contexts are as frequent as the problem file says, or as they are in the table
     """
-    path = Path(outcomes)
     table = read_outcomes(
         outcomes, questions, dimension, context=context, experts=file.problem.experts
     )
     chances = None
     if table.contexts and file.contexts:
-        chances = context_weights(file, table, path if questions is None else Path(questions))
+        chances = context_weights(file, table, Path(questions or outcomes))
     note = "" if context else describe_merged_contexts(file)
     return Scenario(
         environment=Outcomes(table.table, table.dimension, contexts=table.context, chances=chances),
-        description=describe_request(path.name, table, dimension, context) + note,
+        description=describe_request(Path(outcomes).name, table, dimension, context) + note,
         dimensions=table.dimensions,
         contexts=table.contexts,
         questions=len(table.questions),
@@ -122,8 +121,8 @@ def scenario_from_outcomes(
 def scenario_from_aslib(file: ProblemFile, folder: str | PathLike[str]) -> Scenario:
     """A scenario of the algorithm selection library: a request is an instance to be solved."""
     found = read_aslib(folder)
-    path, read = Path(folder) / RUNS_FILE, found.outcomes
-    places, unused = match_columns(path, read.experts, file.problem.experts)
+    read = found.outcomes
+    places, unused = match_columns(Path(folder) / RUNS_FILE, read.experts, file.problem.experts)
     table = read.table[:, places]
     limit = f" within {found.cutoff:g} seconds" if np.isfinite(found.cutoff) else ""
     return Scenario(
@@ -278,8 +277,9 @@ def describe_call_costs(calls: CallCosts) -> str:
         parts.append(f"with Pareto tails of exponent {calls.tail:g}")
     elif calls.noise > 0.0:
         parts.append(f"with a standard deviation of {format_percent(calls.noise)} of the mean")
-    told = {"members": "of each member", "panel": "of each panel", "nothing": None}[calls.report]
-    known = (
-        "which policies are not told" if told is None else f"and what calls {told} cost is reported"
-    )
-    return f"{', '.join(parts)}, {known}."
+    told = {
+        "members": "and what calls of each member cost is reported",
+        "panel": "and what calls of each panel cost is reported",
+        "nothing": "which policies are not told",
+    }
+    return f"{', '.join(parts)}, {told[calls.report]}."

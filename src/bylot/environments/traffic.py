@@ -181,14 +181,15 @@ class Traffic:
         """
         days = check_whole_number("days", days, MAX_TRAFFIC_DAYS)
         seed = check_whole_number("seed", seed, 2**63 - 1)
-        zone, local = ZoneInfo(self.zone), datetime_from_start(self.start)
-        epoch = datetime(1970, 1, 1, tzinfo=UTC)
-        start = (local.replace(tzinfo=zone) - epoch) // timedelta(microseconds=1)
+        zone = ZoneInfo(self.zone)
+        local = datetime_from_start(self.start).replace(tzinfo=zone)
+        start = (local - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         first = local.toordinal() - 1  # a burst of the day before can last until the first day
         edges = find_local_hours(first, days + 1, zone)
         starts = np.maximum(edges[:-1], start)
-        lengths, rates = edges[1:] - starts, self._compute_rates(first, days + 1, seed)
+        lengths = edges[1:] - starts
         some = lengths > 0
+        rates = self._compute_rates(first, days + 1, seed)
         return TrafficHours(starts[some], lengths[some], rates[some])
 
     def _compute_rates(self, first: int, days: int, seed: int) -> Floats:

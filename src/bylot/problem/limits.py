@@ -15,8 +15,8 @@ from unicodedata import normalize
 import numpy as np
 
 from bylot.errors import ProblemError
-from bylot.numerics.jit import Floats, Ints
-from bylot.problem.calendar import Calendar, WindowName, check_per, list_edges_until
+from bylot.numerics.jit import Floats
+from bylot.problem.calendar import Calendar, WindowName, check_per
 from bylot.problem.instants import check_zone
 
 if TYPE_CHECKING:
@@ -67,11 +67,6 @@ class DerivedCost:
         """The name of the cost."""
         return self.group
 
-    @classmethod
-    def data_fields(cls) -> list[str]:
-        """The names of the fields in data, beside the key."""
-        return [field.name for field in fields(cls) if field.name != "group"]
-
     def row(self, experts: Sequence[str]) -> Floats:
         """Return the (K,) costs of the experts, all of them 0 or more."""
         raise NotImplementedError
@@ -84,9 +79,9 @@ class DerivedCost:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` returned."""
-        known = {name: data[name] for name in cls.data_fields() if name in data}
-        tuples = {name: tuple(x) if isinstance(x, list) else x for name, x in known.items()}
-        return cls(data[cls.key], **tuples)
+        given = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        given |= {name: tuple(x) for name, x in given.items() if isinstance(x, list)}
+        return cls(**{**given, "group": data[cls.key]})
 
 
 @dataclass(frozen=True)
@@ -361,21 +356,6 @@ class Limit:
     def calendar(self) -> Calendar | None:
         """The windows of the limit; None if it is for all requests."""
         return None if self.per is None else Calendar(self.per, self.zone)
-
-    def list_edges(self, first: int, last: int) -> Ints | None:
-        """List the instants at which its windows begin, and the end of the last.
-
-        Parameters
-        ----------
-        first, last : int
-            Instants of the first and of the last window.
-
-        Returns
-        -------
-        ndarray of int, optional
-            None if the limit has no windows.
-        """
-        return None if self.calendar is None else list_edges_until(self.calendar, first, last)
 
     @property
     def is_total(self) -> bool:

@@ -313,12 +313,6 @@ class Problem:
         full = feasibility.full_panels_polytope(self)
         return feasibility.find_group_conflict(full, self.limits, max_programs=0)
 
-    @cached_property
-    def panel_conflict(self) -> Conflict | None:
-        """The limits that panels of `min_members` to min(M, K) different experts cannot keep."""
-        panels = feasibility.panels_polytope(self)
-        return feasibility.find_group_conflict(panels, self.limits, max_programs=0)
-
     def range_of(self, limit: Limit) -> tuple[float, float]:
         """Compute the smallest and the largest average that the cost of a limit can have.
 

@@ -5,7 +5,6 @@ Whether the limits can be kept together is another question (`feasibility`).
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from bylot._text import find_similar
 from bylot.errors import NOT_GIVEN, InfeasibleLimits, ProblemError
 from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.problem.instants import is_whole
 from bylot.problem.limits import (
     LOWER,
     MAX_COST,
@@ -224,18 +224,26 @@ def check_cost_is_known(limit: Limit, costs: Mapping[str, Floats]) -> None:
 
 def check_draws(given: object) -> int:
     """Require a number M of draws per request."""
-    expected = f"an integer from 1 to {MAX_DRAWS_PER_REQUEST}"
-    remedy = "give the number of experts to draw per request"
-    return check_count("draws", given, MAX_DRAWS_PER_REQUEST, expected, remedy)
+    return check_count(
+        "draws",
+        given,
+        MAX_DRAWS_PER_REQUEST,
+        expected=f"an integer from 1 to {MAX_DRAWS_PER_REQUEST}",
+        remedy="give the number of experts to draw per request",
+    )
 
 
 def check_min_draws(given: object, draws: int) -> int | None:
     """Require a number of members that a panel of at most so many draws can have, or None."""
     if given is None:
         return None
-    expected = f"an integer from 1 to {draws}, the draws"
-    remedy = "or leave it out for panels of as many experts as there are draws"
-    return check_count("min_draws", given, draws, expected, remedy)
+    return check_count(
+        "min_draws",
+        given,
+        draws,
+        expected=f"an integer from 1 to {draws}, the draws",
+        remedy="or leave it out for panels of as many experts as there are draws",
+    )
 
 
 def check_floor(given: object, size: int) -> float:
@@ -262,7 +270,7 @@ def check_period(given: object) -> int | None:
 
 def check_traffic(given: object) -> float | None:
     """Require a number of requests per day, more than 0, or None."""
-    value = None if given is None else float_from_real(given)
+    value = float_from_real(given)
     if given is not None and (value is None or not MIN_TRAFFIC <= value <= MAX_TRAFFIC):
         raise ProblemError(
             "traffic",
@@ -283,8 +291,7 @@ def check_count(what: str, given: object, most: int, expected: str, remedy: str)
 
 def int_from_whole(given: object) -> int | None:
     """Convert an integer of any type; None for everything else, bools included."""
-    whole = isinstance(given, Integral) and not isinstance(given, bool | np.bool_)
-    return int(str(given)) if whole else None
+    return int(str(given)) if is_whole(given) else None
 
 
 def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
