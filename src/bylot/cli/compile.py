@@ -46,8 +46,11 @@ def run_compile(given: argparse.Namespace) -> None:
         compile_policy(name)
         seconds[name] = round(time.monotonic() - start, 1)
         print_progress(f"... {name}, {n} of {len(names)}: {seconds[name]} s")
-    data = {"folder": CACHE_FOLDER, "seconds": seconds}
-    print_result(given, data, f"{len(names)} compiled into {CACHE_FOLDER}")
+    print_result(
+        given,
+        {"folder": CACHE_FOLDER, "seconds": seconds},
+        f"{len(names)} compiled into {CACHE_FOLDER}",
+    )
 
 
 def compile_policy(name: str) -> None:

@@ -309,8 +309,11 @@ def run_edit(given: argparse.Namespace) -> None:
         if given.at_most or given.at_least or given.drop:
             changes["limits"] = edit_limits(config.build_problem().limits, given)
         edited = router.edit(version=config.version, **changes)
-    data = {"name": given.name, "version": edited.version}
-    print_result(given, data, f"{given.name}: version {edited.version}")
+    print_result(
+        given,
+        {"name": given.name, "version": edited.version},
+        f"{given.name}: version {edited.version}",
+    )
 
 
 def run_decide(given: argparse.Namespace) -> None:
@@ -319,8 +322,11 @@ def run_decide(given: argparse.Namespace) -> None:
         decision = client.router(given.name).decide(given.context, given.available, **asked)
     spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
     propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
-    text = f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}"
-    print_result(given, decision, text)
+    print_result(
+        given,
+        decision,
+        f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}",
+    )
 
 
 def run_reward(given: argparse.Namespace) -> None:

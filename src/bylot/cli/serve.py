@@ -109,8 +109,11 @@ def run_replay(given: argparse.Namespace) -> int:
     counts = f"{given.name}: {found.events:,} events"
     counts += f" from number {found.first:,} on" if found.first else ""
     if given.json or found.fault is None:
-        text = f"{counts}, {found.decisions:,} decisions, all verified\nstate {found.fingerprint}"
-        options.print_result(given, found._asdict(), text)
+        options.print_result(
+            given,
+            found._asdict(),
+            f"{counts}, {found.decisions:,} decisions, all verified\nstate {found.fingerprint}",
+        )
     if found.fault is not None:
         print(f"bylot: {counts} verified, then: {found.fault}", file=sys.stderr)
     return 0 if found.fault is None else 1
@@ -118,8 +121,11 @@ def run_replay(given: argparse.Namespace) -> int:
 
 def open_key_store(given: argparse.Namespace) -> "Store":
     """Open the store of the server."""
-    remedy = "give the --store of the server, or create the first key with `bylot keys create`"
-    return open_existing(given, read_only=False, remedy=remedy)
+    return open_existing(
+        given,
+        read_only=False,
+        remedy="give the --store of the server, or create the first key with `bylot keys create`",
+    )
 
 
 def run_create_key(given: argparse.Namespace) -> None:
@@ -139,9 +145,12 @@ def run_create_key(given: argparse.Namespace) -> None:
         return
     with closing(open_store(options.read_settings(given).settings.store)) as store:
         store.add_key(key)
-    data = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
     facts = f"Scopes: {', '.join(key.scopes)}; store: {store.address}"
-    options.print_result(given, data, f"{secret}\n\nSave it now: it is not shown again. {facts}")
+    options.print_result(
+        given,
+        {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address},
+        f"{secret}\n\nSave it now: it is not shown again. {facts}",
+    )
 
 
 def run_list_keys(given: argparse.Namespace) -> None:

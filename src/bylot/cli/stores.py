@@ -127,8 +127,11 @@ def run_compact(given: argparse.Namespace) -> None:
         before = store.size()
         store.compact()
         after = store.size()
-    text = f"{store.address}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after"
-    print_result(given, {"store": store.address, "before": before, "after": after}, text)
+    print_result(
+        given,
+        {"store": store.address, "before": before, "after": after},
+        f"{store.address}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after",
+    )
 
 
 def run_copy(given: argparse.Namespace) -> None:
@@ -139,8 +142,11 @@ def run_copy(given: argparse.Namespace) -> None:
         closing(open_existing(given, given.to, read_only=False)) as target,
     ):
         row = copy_router(source, given.name, target, given.new_name)
-        data = {"copied": given.name, "name": row.name, "store": target.address}
-        print_result(given, data, f"{given.name} is copied to {row.name} in {target.address}")
+        print_result(
+            given,
+            {"copied": given.name, "name": row.name, "store": target.address},
+            f"{given.name} is copied to {row.name} in {target.address}",
+        )
 
 
 def run_import(given: argparse.Namespace) -> None:
@@ -148,8 +154,11 @@ def run_import(given: argparse.Namespace) -> None:
 
     with closing(open_existing(given, read_only=False)) as target:
         row = import_router(given.file, target, given.new_name)
-        data = {"imported": str(given.file), "name": row.name, "store": target.address}
-        print_result(given, data, f"imported {given.file} as {row.name} in {target.address}")
+        print_result(
+            given,
+            {"imported": str(given.file), "name": row.name, "store": target.address},
+            f"imported {given.file} as {row.name} in {target.address}",
+        )
 
 
 def run_export(given: argparse.Namespace) -> None:
@@ -184,5 +193,8 @@ def run_verify(given: argparse.Namespace) -> None:
         raise BylotError(f"no exported files in {', '.join(map(str, given.paths))}")
     found = verify_files(files)
     lines = [f"{name}: events {one.first:,} to {one.last:,}" for name, one in found.items()]
-    data = {name: {"first": one.first, "last": one.last} for name, one in found.items()}
-    print_result(given, {"verified": data}, "\n".join([*lines, f"{len(files)} files verified"]))
+    print_result(
+        given,
+        {"verified": {name: {"first": one.first, "last": one.last} for name, one in found.items()}},
+        "\n".join([*lines, f"{len(files)} files verified"]),
+    )

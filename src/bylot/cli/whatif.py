@@ -294,5 +294,8 @@ def run_optimum(given: argparse.Namespace) -> None:
             raise BylotError(
                 f"cannot write {given.csv}: {error.strerror}", remedy="give an existing folder"
             ) from None
-    text = optimum_report.render_optimum(report, given.details)
-    print_result(given, optimum_report.optimum_to_data(report), text)
+    print_result(
+        given,
+        optimum_report.optimum_to_data(report),
+        optimum_report.render_optimum(report, given.details),
+    )

@@ -73,8 +73,9 @@ class Document:
     def error(self, keys: Keys, what: str, **parts: Any) -> LocatedError:
         """The error for an entry; `parts` are those of its kind."""
         field = f"{self.parent if keys else ''}{format_keys(keys)}"
-        place = {"path": self.path, "line": self.line(keys), "field": field}
-        return self.kind(what, **{**place, **parts})
+        return self.kind(
+            what, **{"path": self.path, "line": self.line(keys), "field": field, **parts}
+        )
 
     def depth_error(self, keys: Keys, **parts: Any) -> LocatedError:
         """The error for too many levels."""
@@ -88,8 +89,14 @@ class Document:
             found = found[key]
         lines = {path[size:]: n for path, n in self.lines.items() if path[:size] == keys}
         texts = {path[size:]: x for path, x in self.texts.items() if path[:size] == keys}
-        inner = replace(self, data=found, lines=lines, texts=texts, kind=ProblemFileError)
-        return replace(inner, parent=f"{format_keys(keys)}.")
+        return replace(
+            self,
+            data=found,
+            lines=lines,
+            texts=texts,
+            kind=ProblemFileError,
+            parent=f"{format_keys(keys)}.",
+        )
 
     @contextmanager
     def locate_errors(self, *keys: str | int) -> Iterator[None]:
@@ -122,8 +129,12 @@ def read_document(path: Path) -> Document:
         raise Document(path).error(
             (), "file name suffix", got=path.suffix, expected=expected, remedy=remedy
         )
-    shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
-    text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
+    text = read_text(
+        path,
+        MAX_PROBLEM_FILE_BYTES,
+        ProblemFileError,
+        "put the experts in a CSV file and write `experts: {csv: FILE}`",
+    )
     return parse_document(Document(path), text, suffix)
 
 
@@ -398,8 +409,7 @@ class ProblemDumper(yaml.SafeDumper):
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Plain words without quotes, all other text with double quotes."""
         plain = re.fullmatch(r"[A-Za-z][\w-]*", text, re.ASCII) and resolve_scalar(text) == text
-        style = None if plain else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
 
 
 ProblemDumper.add_representer(str, ProblemDumper.represent_text)

@@ -61,9 +61,13 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
                 "`bylot router create`, which reads the file",
             )
         sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
-        columns = {x: y for x, y in problem.get("max_costs", {}).items() if isinstance(y, str)}
-        groups_in = entries.get("group", [])
-        source = document_from_sheet(document, by_expert, groups_in, sheet, columns)
+        source = document_from_sheet(
+            document,
+            by_expert,
+            entries.get("group", []),
+            sheet,
+            {x: y for x, y in problem.get("max_costs", {}).items() if isinstance(y, str)},
+        )
         entries = source.data["experts"]
         check_value(source, ("experts",), entries, SCHEMA["$defs"]["experts"])
     elif csv is not None:
@@ -304,8 +308,7 @@ def read_groups(
         if isinstance(given, dict):
             chosen = members_by_column(document, name, given, sheet)
         else:
-            what = f"group {quote_field(name)}"
-            chosen = check_members(document, keys, what, given, names)
+            chosen = check_members(document, keys, f"group {quote_field(name)}", given, names)
         groups[name] = Group(chosen, document.path, document.line(keys))
     return groups
 

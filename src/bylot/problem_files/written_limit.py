@@ -135,8 +135,14 @@ def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iter
                 continue
             keys, bound = ("limits", n, side), float(entry[side])
             with document.locate_errors(*keys):
-                counted = check_where(where, "")
-                limit = Limit(limited, bound, sign, **window, where=counted, per_draw=per == "draw")
+                limit = Limit(
+                    limited,
+                    bound,
+                    sign,
+                    **window,
+                    where=check_where(where, ""),
+                    per_draw=per == "draw",
+                )
                 limit = limit.at_draws(problem["draws"])
             yield WrittenLimit(limit, document.line(keys), per, bound)
 
@@ -166,8 +172,7 @@ def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
             "knows how many requests will come",
             remedy=f"ask for a share of them: {{share: ..., at_least: 0.1, per: {per}}}",
         )
-    names = (name for name in WINDOW_FIELDS if name in entry and name != "where")
-    return {name: entry[name] for name in names}
+    return {name: entry[name] for name in WINDOW_FIELDS if name in entry and name != "where"}
 
 
 def read_where(document: Document, keys: Keys, entry: Entry, known: Sequence[str]) -> Where:
@@ -198,8 +203,13 @@ def limited_quantity(
 ) -> str | Share:
     """What is limited: a cost by its name, or the share of a group."""
     if "members" in entry:
-        what = f"share {quote_field(entry['share'])}"
-        members = check_members(document, (*keys, "members"), what, entry["members"], experts.names)
+        members = check_members(
+            document,
+            (*keys, "members"),
+            f"share {quote_field(entry['share'])}",
+            entry["members"],
+            experts.names,
+        )
         return share(entry["share"], members)
     key = next(key for key in ("cost", "share", "group") if key in entry)  # group: as of old
     kind, other = ("cost", "group") if key == "cost" else ("group", "cost")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -152,16 +152,6 @@ class WhatifPlan:
     calls: CallCosts | None = None  # None: calls cost what is declared
     traffic: Traffic | None = None  # when requests arrive, for limits of the calendar
     declared_traffic: float | None = None  # of the file; None: policies learn it
-
-    @property
-    def play_settings(self) -> dict[str, Any]:
-        """Settings of `simulate` that all runs share."""
-        return {
-            "horizon": self.horizon,
-            "feedback": self.feedback,
-            "calls": self.calls,
-            "context_names": self.scenario.contexts or None,
-        }
 
     @cached_property
     def arrivals(self) -> dict[int, Ints | None]:

@@ -275,8 +275,12 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
             "-" if measured is None else f"{measured:.6f}",
         )
         rows.append((limit.words, *cells, TEXTS["price_verdicts"][price.verdict]))
-    said = {"plays": DISTRIBUTION_KINDS[kind].plays, "names": join_words(names, "and")}
-    return make_table(TEXTS["tables"]["prices"], rows, **said)
+    return make_table(
+        TEXTS["tables"]["prices"],
+        rows,
+        plays=DISTRIBUTION_KINDS[kind].plays,
+        names=join_words(names, "and"),
+    )
 
 
 def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:

@@ -107,7 +107,10 @@ def play_job(plan: WhatifPlan, job: WhatifJob, rounds: int) -> Trace | PolicyErr
         rounds=min(rounds, plan.rounds),
         seed=job.seed,
         times=None if times is None else times[:rounds],
-        **plan.play_settings,
+        horizon=plan.horizon,
+        feedback=plan.feedback,
+        calls=plan.calls,
+        context_names=plan.scenario.contexts or None,
     )
 
 
