@@ -148,9 +148,9 @@ def score(
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
     T, multinomial = len(record.rewards), trace.policy.draws_iid
     if stack.rounds != T or (multinomial and len(record.distributions) != T):
-        what = f"the trace has {T} rounds and {len(record.distributions)} distributions, the values"
         raise ValuesError(
-            f"{what} have {stack.rounds} rounds",
+            f"the trace has {T} rounds and {len(record.distributions)} distributions, the values "
+            f"have {stack.rounds} rounds",
             remedy="give values of the same rounds, and simulate with keep_distributions=True",
         )
     best, exact = find_fitting_optimum(trace, stack, best, exact)

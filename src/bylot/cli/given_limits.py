@@ -46,11 +46,11 @@ def parse_bound(text: str) -> GivenBound:
     if not slash or "=" in per:  # a cost may be called in/out
         rest, per = amount, ""
     if (per or scope) and per not in ("request", *WINDOW_NAMES):
-        expected = (
-            f"expected a bound per {join_words(('request', *WINDOW_NAMES), 'or')}"
-            ", and /tenant after a window for each tenant, as in usd=30/month/tenant"
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected a bound per "
+            f"{join_words(('request', *WINDOW_NAMES), 'or')}, and /tenant after a window for each "
+            "tenant, as in usd=30/month/tenant"
         )
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
     said = {"per": per if per in WINDOW_NAMES else None, "scope": "tenant" if scope else None}
     where = tuple(options.parse_names(labels)) if labels else None
     counted = {name: x for name, x in {**said, "where": where}.items() if x is not None}

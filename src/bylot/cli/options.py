@@ -222,8 +222,9 @@ def parse_named_amount(text: str) -> tuple[str, float]:
     """Parse NAME=AMOUNT."""
     name, _, value = text.rpartition("=")
     if not name:
-        expected = "expected NAME=AMOUNT, such as usd=2.5"
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected NAME=AMOUNT, such as usd=2.5"
+        )
     return name, float(value)
 
 

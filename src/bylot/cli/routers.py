@@ -189,8 +189,9 @@ def parse_member_score(text: str) -> tuple[str, float]:
     """
     name, _, score = text.rpartition("=")
     if not name:
-        expected = "expected EXPERT=SCORE, such as ann=1"
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected EXPERT=SCORE, such as ann=1"
+        )
     return name, parse_reward(score)
 
 

@@ -79,8 +79,13 @@ class ArffTable(NamedTuple):
             text = row[place]
             value = math.nan if text is None else parse_decimal(text)
             if value is None:
-                got, where = shorten(str(text)), {"path": self.path, "line": line}
-                raise DataError(attribute, got=got, expected="a number, or ? if missing", **where)
+                raise DataError(
+                    attribute,
+                    got=shorten(str(text)),
+                    expected="a number, or ? if missing",
+                    path=self.path,
+                    line=line,
+                )
             yield value
 
 

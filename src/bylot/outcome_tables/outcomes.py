@@ -52,8 +52,10 @@ def match_columns(
     missing = [name for name in experts if name not in place]
     unused = tuple(name for name in columns if name not in set(experts))
     if missing:
-        what = f"no column for {len(missing)} of the {len(experts)} experts of the problem, "
-        what += list_names([suggest_name(name, unused) for name in missing])
+        what = (
+            f"no column for {len(missing)} of the {len(experts)} experts of the problem, "
+            f"{list_names([suggest_name(name, unused) for name in missing])}"
+        )
         if unused:
             what += f"; not in the problem: {list_names(list(map(quote_field, unused)))}"
         raise data_error(path, what, "use the same names in both files, or add the columns", 1)
@@ -225,14 +227,15 @@ def parse_outcomes(outcomes: Sheet, columns: Sequence[int]) -> Floats:
     values = np.array([[meaning[fields[i]] for i in columns] for fields in outcomes.fields])
     for row, n in np.argwhere(np.isinf(values)).tolist():
         field = outcomes.fields[row][columns[n]]
-        what = f"outcome of expert {quote_field(experts[n])}"
-        expected = "a number from 0 to 1, a word such as pass or fail, or nothing if the expert "
-        place = {
-            "path": outcomes.path,
-            "line": outcomes.place(row),
-            "remedy": suggest_decimal(field),
-        }
-        raise DataError(what, got=shorten(field), expected=f"{expected}did not answer", **place)
+        raise DataError(
+            f"outcome of expert {quote_field(experts[n])}",
+            got=shorten(field),
+            expected="a number from 0 to 1, a word such as pass or fail, or nothing if the expert "
+            "did not answer",
+            path=outcomes.path,
+            line=outcomes.place(row),
+            remedy=suggest_decimal(field),
+        )
     return values
 
 
@@ -242,9 +245,12 @@ def check_one_kind(outcomes: Sheet, column: int, expert: str) -> None:
     words = [field for field in fields if field.lower() in PASS_FAIL_WORDS]
     numbers = [field for field in fields if parse_decimal(field) is not None]
     if words and numbers:
-        what = f"outcomes of expert {quote_field(expert)} are words and numbers, such as "
-        what += f"{quote_field(words[0])} and {quote_field(numbers[0])}"
-        raise data_error(outcomes.path, what, "write only words or only numbers in one column")
+        raise data_error(
+            outcomes.path,
+            f"outcomes of expert {quote_field(expert)} are words and numbers, such as "
+            f"{quote_field(words[0])} and {quote_field(numbers[0])}",
+            "write only words or only numbers in one column",
+        )
 
 
 def parse_outcome(field: str) -> float:
@@ -306,10 +312,15 @@ def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable
         for i, place in enumerate(places):
             value = parse_decimal(fields[1 + place])
             if value is None or not 0 <= value <= 1:
-                what, got = f"skill of expert {quote_field(experts[i])}", shorten(fields[1 + place])
-                expected, line = "the mean value of an answer, from 0 to 1", read.place(row)
-                parts = {"path": read.path, "line": line, "remedy": suggest_decimal(got)}
-                raise DataError(what, got=got, expected=expected, **parts)
+                got = shorten(fields[1 + place])
+                raise DataError(
+                    f"skill of expert {quote_field(experts[i])}",
+                    got=got,
+                    expected="the mean value of an answer, from 0 to 1",
+                    path=read.path,
+                    line=read.place(row),
+                    remedy=suggest_decimal(got),
+                )
             table[row, i] = value + 0.0  # no -0.0
     return SkillTable(tuple(read.names), lock_array(table), unused)
 

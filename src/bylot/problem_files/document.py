@@ -124,8 +124,10 @@ def read_document(path: Path) -> Document:
         expected = f"one of {', '.join(DOCUMENT_PARSERS)}"
         remedy = "start from the output of `bylot problem new`"
         if suffix in TABLE_SUFFIXES:
-            remedy += "; name a table of experts in it (`experts: {csv: FILE}`), and give a table "
-            remedy += "of outcomes with --outcomes"
+            remedy += (
+                "; name a table of experts in it (`experts: {csv: FILE}`), and give a table "
+                "of outcomes with --outcomes"
+            )
         raise Document(path).error(
             (), "file name suffix", got=path.suffix, expected=expected, remedy=remedy
         )
@@ -391,8 +393,9 @@ def parse_toml(document: Document, text: str) -> None:
     except RecursionError:
         raise document.depth_error(()) from None
     except ValueError:
-        what = "a number has too many digits"  # for Python
-        raise document.error((), what, remedy="write fewer digits") from None
+        raise document.error(  # too many for Python
+            (), "a number has too many digits", remedy="write fewer digits"
+        ) from None
 
 
 DOCUMENT_PARSERS = {

@@ -117,8 +117,9 @@ def read_tenant_limits(given: Sequence[Entry]) -> tuple[Limit, ...]:
                 remedy="name a cost",
             )
         if entry.get("per") not in WINDOW_NAMES:
-            expected = " or ".join(WINDOW_NAMES)
-            raise document.error(("limits", n), f"limits[{n}].per", expected=expected)
+            raise document.error(
+                ("limits", n), f"limits[{n}].per", expected=" or ".join(WINDOW_NAMES)
+            )
     costs = {entry["cost"]: np.empty(0) for entry in entries}  # the router knows which exist
     pool = ExpertList((), costs, {}, None)
     return tuple(written.limit for written in read_limits(document, document.data, pool))
@@ -152,9 +153,12 @@ def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
     per, is_share = entry.get("per", "request"), "cost" not in entry
     if per not in WINDOW_NAMES:
         for name in (name for name in ("zone", "when_spent", "scope") if name in entry):
-            what = f"{name} needs a window of the calendar, and the limit is per {per}"
-            remedy = f"write per: {'month' if name == 'scope' else 'day'}, or leave {name} out"
-            raise document.error((*keys, name), what, remedy=remedy)
+            window = "month" if name == "scope" else "day"
+            raise document.error(
+                (*keys, name),
+                f"{name} needs a window of the calendar, and the limit is per {per}",
+                remedy=f"write per: {window}, or leave {name} out",
+            )
         return {}
     if "zone" in entry:
         with document.locate_errors(*keys, "zone"):
