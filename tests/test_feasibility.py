@@ -265,7 +265,7 @@ def test_smaller_panels_may_be_the_remedy() -> None:
     )
     problem = Problem(experts, costs, [budget], draws=3)  # `tangent` may draw an expert twice
     panels = make_panels_polytope(problem, problem.min_members)
-    assert problem.full_conflict == find_group_conflict(panels, problem.limits) is not None
+    assert problem.full_conflict == find_group_conflict(panels, problem.limits, 0) is not None
     with pytest.raises(InfeasibleLimits) as refusal:
         Problem(experts, costs, [budget], draws=3, min_draws=3)
     assert str(refusal.value) == (

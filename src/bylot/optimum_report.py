@@ -12,7 +12,6 @@ from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.problem.window_bounds import restate_per_request
 from bylot.problem_files import ProblemFile
-from bylot.problem_files.check_report import describe_request_bounds
 from bylot.scenario import Scenario
 
 KIND_LABELS = {
@@ -127,7 +126,7 @@ def render_optimum(report: OptimumReport, details: bool) -> str:
     """The report as text: four numbers; details are the problem, the scenario, and tables."""
     problem, scenario = report.file.problem, report.scenario
     lead = format_labels(list_main_numbers(report))
-    lead += describe_request_bounds(report.file)
+    lead += report.file.describe_request_bounds()
     if scenario.synthetic:
         lead = [scenario.description, *lead]
     if not details:

@@ -1,7 +1,4 @@
-"""The report of `bylot problem check`: its numbers, tables and sentences.
-
-What limits of the calendar mean per request is said in other reports too.
-"""
+"""The report of `bylot problem check`: its numbers, tables and sentences."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +10,7 @@ from bylot.limits.report import describe_promise
 from bylot.policies.registry import describe_smaller_panels
 from bylot.problem import Problem
 from bylot.problem.limits import UPPER, WhenSpent
-from bylot.problem.window_bounds import compute_request_bounds
-from bylot.problem_files.check import REQUESTS_TOLERANCE, format_looser_limit, limits_in_conflict
+from bylot.problem_files.check import format_looser_limit, limits_in_conflict
 from bylot.problem_files.problem_file import ProblemFile
 from bylot.problem_files.written_limit import WrittenLimit
 
@@ -254,23 +250,3 @@ def describe_window(
     if requests is not None and requests > most:
         part = f"{requests - most:,.0f} of {format_number(requests)}"
         yield f"At least {part} requests of an average {per} will be refused."
-
-
-def describe_request_bounds(file: ProblemFile) -> list[str]:
-    """What budgets of the calendar are per request at the traffic, for optima."""
-    parts = []
-    bounds = compute_request_bounds(file.problem, one_tenant=True).tolist()
-    for written, bound in zip(file.limits, bounds, strict=True):
-        if written.requests is not None:
-            fair = written.limit.bound / written.requests
-            text = f'"{written.words}" is {format_number(fair)} per request'
-            text += ", if all are of one tenant" if written.limit.scope else ""
-            if bound > fair * (1 + REQUESTS_TOLERANCE):
-                text += (
-                    ", less than the cheapest panels cost, so requests are refused: optima are "
-                    f"at {format_number(bound)}"
-                )
-            parts.append(text)
-    if not parts:
-        return []
-    return [f"At {format_number(file.problem.traffic)} requests per day, {'; '.join(parts)}."]

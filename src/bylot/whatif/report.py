@@ -11,7 +11,6 @@ from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, summarize_policy
 from bylot.problem.instants import FULL_DAY_US
 from bylot.problem.window_bounds import has_known_optimum
-from bylot.problem_files.check_report import describe_request_bounds
 from bylot.reports.blocks import (
     Banner,
     Block,
@@ -119,7 +118,7 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
     if plan.traffic is not None:
         yield describe_traffic(plan)
     about = " References keep budgets on average, at this traffic." * has_known_optimum(problem)
-    yield from (text + about for text in describe_request_bounds(plan.file))
+    yield from (text + about for text in plan.file.describe_request_bounds())
     if not scenario.synthetic:
         yield scenario.description
     yield (
