@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from bylot.environments.base import BLOCK_ROUNDS
+from bylot.environments.base import BLOCK_ROUNDS, check_number
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
@@ -94,14 +94,14 @@ class Traffic:
 
     def __post_init__(self) -> None:
         check_traffic_shape(self.shape)
-        per_day = float_from_real(self.per_day)
-        if per_day is None or not MIN_PER_DAY <= per_day <= MAX_PER_DAY:
-            raise ValuesError(
-                "per_day",
-                got=self.per_day,
-                expected=f"a number of requests, from {MIN_PER_DAY} to {MAX_PER_DAY:,}",
-                remedy="give the mean number of requests per day",
-            )
+        per_day = check_number(
+            "per_day",
+            self.per_day,
+            float_from_real,
+            lambda x: MIN_PER_DAY <= x <= MAX_PER_DAY,
+            f"a number of requests, from {MIN_PER_DAY} to {MAX_PER_DAY:,}",
+            "give the mean number of requests per day",
+        )
         datetime_from_start(self.start)
         check_zone(self.zone)
         object.__setattr__(self, "per_day", per_day)
@@ -278,10 +278,8 @@ def check_traffic_shape(given: object) -> None:
 
 def check_whole_number(what: str, given: object, most: int) -> int:
     """Require an integer from 0 to `most`."""
-    value = int_from_whole(given)
-    if value is None or not 0 <= value <= most:
-        raise ValuesError(what, got=given, expected=f"an integer from 0 to {most:,}")
-    return value
+    expected = f"an integer from 0 to {most:,}"
+    return check_number(what, given, int_from_whole, lambda n: 0 <= n <= most, expected)
 
 
 def datetime_from_start(given: object) -> datetime:
