@@ -218,7 +218,16 @@ def run_create(given: argparse.Namespace) -> None:
     from bylot.policies.registry import describe_smaller_panels, fill_auto_contexts
     from bylot.problem_files import read
 
-    names = ("seed", "horizon", "feedback", "wait", "default", "aggregate")
+    names = (
+        "seed",
+        "horizon",
+        "feedback",
+        "wait",
+        "default",
+        "aggregate",
+        "max_contexts",
+        "memory",
+    )
     spec, *more = given.policy or ["auto"]
     if more:
         raise PolicyError(
@@ -227,7 +236,7 @@ def run_create(given: argparse.Namespace) -> None:
         )
     file = read(given.file, given.experts)
     policy = fill_auto_contexts(spec, given.max_contexts or len(file.contexts) or None)
-    settings = {name: getattr(given, name) for name in (*names, "max_contexts", "memory")}
+    settings = {name: getattr(given, name) for name in names}
     settings["rewards"] = tuple(given.rewards or file.rewards)
     with connect_client(given) as client, warnings.catch_warnings():
         warnings.simplefilter("ignore", BylotWarning)  # it is printed below
