@@ -16,8 +16,12 @@ from bylot.environments import Given, Outcomes
 from bylot.environments.base import make_block_generator
 from bylot.optima import ValueStack, optimum
 from bylot.outcome_tables.aslib import RUNS_FILE, find_aslib_folders, read_aslib
-from bylot.outcome_tables.outcomes import OutcomeTable, read_experts, read_outcomes
-from bylot.outcome_tables.recorded import read_recorded_answers
+from bylot.outcome_tables.outcomes import (
+    OutcomeTable,
+    read_experts,
+    read_outcomes,
+    read_recorded_answers,
+)
 from bylot.problem import Problem, at_most
 from bylot_paper.scenarios import HOSPITAL_FILES, digest_files
 
