@@ -22,8 +22,10 @@ from bylot.numerics.jit import Floats
 from bylot.problem import Limit, Problem, at_least, at_most, share
 from bylot.problem.feasibility import (
     find_conflict,
+    find_group_conflict,
     find_irreducible_conflict,
     find_smallest_conflict,
+    make_panels_polytope,
     reachable_polytope,
 )
 from bylot.problem.limits import MAX_COST, MIN_POSITIVE_COST
@@ -262,7 +264,8 @@ def test_smaller_panels_may_be_the_remedy() -> None:
         {"usd": [2.0, 2.0, 2.0, 4.0]},
     )
     problem = Problem(experts, costs, [budget], draws=3)  # `tangent` may draw an expert twice
-    assert problem.full_conflict == problem.panel_conflict is not None
+    panels = make_panels_polytope(problem, problem.min_members)
+    assert problem.full_conflict == find_group_conflict(panels, problem.limits, 0) is not None
     with pytest.raises(InfeasibleLimits) as refusal:
         Problem(experts, costs, [budget], draws=3, min_draws=3)
     assert str(refusal.value) == (
@@ -271,7 +274,8 @@ def test_smaller_panels_may_be_the_remedy() -> None:
     )
     assert "smaller panels: min_draws=2" in str(refusal.value.for_running_router())
     smaller = Problem(experts, costs, [budget], draws=3, min_draws=2)
-    assert smaller.panel_conflict is None
+    panels = make_panels_polytope(smaller, smaller.min_members)
+    assert find_group_conflict(panels, smaller.limits) is None
     assert smaller.full_conflict is not None
     assert smaller.range_of(budget) == (4.0, 8.0)
 

@@ -20,8 +20,8 @@ from bylot.problem.calendar import WINDOW_NAMES
 from bylot.problem.limits import WhenSpent
 from bylot.problem.window_bounds import restate_per_request
 from bylot.problem_files import ProblemFile, read, write
-from bylot.problem_files.calendar_check import describe_windows
 from bylot.problem_files.check import check_problem
+from bylot.problem_files.check_report import describe_windows
 from bylot.problem_files.schema import SCHEMA, packaged_text
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from bylot.errors import DataError
-from bylot.outcome_tables.recorded import read_recorded_answers
+from bylot.outcome_tables.outcomes import read_recorded_answers
 
 BLANK = float("nan")
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import simulate
 from bylot.environments import Given
-from bylot.outcome_tables.recorded import read_recorded_answers
+from bylot.outcome_tables.outcomes import read_recorded_answers
 from recorded_answers import PRICES, find_recorded_file
 from recorded_optima import RecordedTable, References, read_recorded_table
 

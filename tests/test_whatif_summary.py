@@ -147,9 +147,8 @@ def test_the_interval_covers_the_seeds_and_the_sample_of_questions(
 
 
 def test_the_advice_has_the_numbers_of_its_sentence(whatif_results: WhatifResults) -> None:
-    advice = make_advice(add_prices(whatif_results))
-    assert advice is not None
-    data = advice.to_data()
+    data = make_advice(add_prices(whatif_results))
+    assert data is not None
     assert (data["policy"], data["keeps"], data["requests"]) == ("distinct", True, 1_000)
     assert data["reward"] == {"value": 0.6}
     assert data["total_reward"] == {"value": 600.0}

@@ -95,6 +95,7 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
     """Route requests with a router in a store of the folder, instead of that of an earlier demo."""
     file = write_demo_problem(folder)
     problem = file.problem
+    kinds = [*SKILLS]
     values, contexts = DEMO_ENVIRONMENT.rounds(0, rounds, seed)
     asked = np.zeros((rounds, problem.size), np.bool_)
     rewards = np.zeros(rounds)
@@ -116,12 +117,13 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
 
     def route(batch: slice) -> None:
         """Ask for the panels of some requests, and report their rewards."""
-        kinds = [[*SKILLS][number] for number in contexts[batch]]
-        made = perform(MakeDecision(DEMO_ROUTER, kind) for kind in kinds)
+        made = perform(MakeDecision(DEMO_ROUTER, kinds[number]) for number in contexts[batch])
         asked[batch] = [[name in panel.subset for name in problem.experts] for panel in made]
         rewards[batch] = np.where(asked[batch], values[batch, 0], 0.0).max(axis=1)
-        pairs = zip(made, rewards[batch].tolist(), strict=True)
-        perform(RecordReward(decision.id, reward) for decision, reward in pairs)
+        perform(
+            RecordReward(decision.id, reward)
+            for decision, reward in zip(made, rewards[batch].tolist(), strict=True)
+        )
 
     with closing(CommandHandler(RouterRepository(store, make_owner_name()))) as handler:
         print_progress(
@@ -140,13 +142,13 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
                 advance(BATCH_REQUESTS)
         status = perform([GetRouter(DEMO_ROUTER)])[0].status
     late = find_late(rounds)
-    kinds = np.equal(contexts[late], np.arange(len(SKILLS))[:, None]).astype(np.float64)
+    of_kind = np.equal(contexts[late], np.arange(len(kinds))[:, None]).astype(np.float64)
     panels = combinations(range(problem.size), problem.draws)
     return DemoRun(
         file=file,
         rewards=rewards,
         cents=asked @ problem.costs["cents"],
-        shares=kinds @ asked[late] / np.maximum(1, kinds.sum(axis=1, keepdims=True)),
+        shares=of_kind @ asked[late] / np.maximum(1, of_kind.sum(axis=1, keepdims=True)),
         best=optimum(problem, values, contexts=contexts).value,
         random=float(np.mean([values[:, 0, panel].max(axis=1) for panel in panels])),
         status=status,
@@ -158,11 +160,13 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
 def summarize_demo(run: DemoRun) -> str:
     """Say in one sentence what was learned, earned, spent and kept."""
     top = np.argsort(-run.shares, axis=1)[:, : run.file.problem.draws]
-    pairs = zip(SKILLS, np.array(run.file.problem.experts)[top], strict=True)
-    learned = "; ".join(f"{kind}: {join_words(two, 'and')}" for kind, two in pairs)
+    asked = zip(SKILLS, np.array(run.file.problem.experts)[top], strict=True)
+    learned = "; ".join(f"{kind}: {join_words(two, 'and')}" for kind, two in asked)
     budget = run.status.limits[0]
-    held = f"{run.missed.count(0)} of {len(run.missed)} limits"
-    kept = f"kept {held} at the end of each of its {run.periods} periods"
+    kept = (
+        f"kept {run.missed.count(0)} of {len(run.missed)} limits at the end of each of its "
+        f"{run.periods} periods"
+    )
     if not run.periods:
         kept = f"has not ended a period of {run.file.problem.period:,} requests yet"
     return (
@@ -203,16 +207,13 @@ def report_demo(run: DemoRun, folder: Path) -> str:
     sentence = summarize_demo(run)
     png, svg = draw_demo_figure(run, folder)
     asked = "How often each model was asked, in the last fifth of the requests"
-    shares = [[k, *map(format_percent, row)] for k, row in zip(SKILLS, run.shares, strict=True)]
-    learned = [["kind", *run.file.problem.experts], *shares]
-    rows = zip(run.file.limits, run.status.limits, run.missed, strict=True)
-    limits = [
-        ["limit", "average", "held in periods"],
-        *(
-            [written.words, format_number(limit.mean), f"{run.periods - missed} of {run.periods}"]
-            for written, limit, missed in rows
-        ),
-    ]
+    learned = [["kind", *run.file.problem.experts]]
+    for kind, row in zip(SKILLS, run.shares, strict=True):
+        learned.append([kind, *map(format_percent, row)])
+    limits = [["limit", "average", "held in periods"]]
+    for written, limit, missed in zip(run.file.limits, run.status.limits, run.missed, strict=True):
+        held = f"{run.periods - missed} of {run.periods}"
+        limits.append([written.words, format_number(limit.mean), held])
     steps = {
         f"bylot replay {DEMO_ROUTER} --store sqlite:///{folder / 'bylot.db'}": "check the log",
         f"bylot problem check {folder / 'problem.yaml'}": "change a limit: does it still fit?",

@@ -112,7 +112,6 @@ def summarize_play(
     low = rewards[0]
     span = rewards[1] - rewards[0]
     t = sample_rounds(rounds)
-    tenth = max(1, rounds // 10)
     decided = trace.spend[~trace.refused]
     counted = trace.counted[~trace.refused]
     averaged = np.array([limit.per is None for limit in problem.limits], np.bool_)
@@ -139,7 +138,7 @@ def summarize_play(
 
     return PlaySummary(
         reward=low + span * float(trace.rewards.mean()),
-        late=low + span * float(trace.rewards[-tenth:].mean()),
+        late=low + span * float(trace.rewards[-max(1, rounds // 10) :].mean()),
         spend=spend,
         outside=measure_excess(spend, averaged),
         periods=len(by_period),
@@ -170,8 +169,7 @@ def average_periods(spend: Floats, period: int) -> Floats:
            [3.]])
     """
     count = len(spend) // period
-    means = spend[: count * period].reshape(count, period, spend.shape[1]).mean(axis=1)
-    return np.asarray(means)
+    return np.asarray(spend[: count * period].reshape(count, period, spend.shape[1]).mean(axis=1))
 
 
 def request_shares(draws: Ints, size: int) -> Floats:

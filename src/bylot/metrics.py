@@ -69,20 +69,26 @@ class Score:
         return f"{bound:.4f}", theorem + (f" ({', '.join(notes)})" if notes else "")
 
     def __str__(self) -> str:
-        R1 = self.describe_bound(self.regret_bound, self.theorem or "", self.exact)
-        R2 = self.describe_bound(self.violation_bound, "Theorem 2")
         rows = [
             (f"{self.rounds} rounds", "measured", "bound", ""),
             ("mean reward", f"{self.reward:.4f}", "", ""),
-            ("R1, regret", f"{self.regret:.4f}", *R1),
-            ("R2, violation", f"{self.violation:.4f}", *R2),
+            (
+                *("R1, regret", f"{self.regret:.4f}"),
+                *self.describe_bound(self.regret_bound, self.theorem or "", self.exact),
+            ),
+            (
+                *("R2, violation", f"{self.violation:.4f}"),
+                *self.describe_bound(self.violation_bound, "Theorem 2"),
+            ),
         ]
         if self.aggregate != self.regret:
             rows.insert(3, ("R1, one budget for all", f"{self.aggregate:.4f}", "", ""))
         kept = ", ".join(f"{'yes' if ok else 'no'} at {tol:g}" for tol, ok in self.feasible.items())
         earned = f"{self.expected / self.best.value:.1%} of " if self.best.value > 0 else ""
-        known = f"{self.optimum_name}, proved to within {format_gap(self.best.gap)}"
-        best = f"{earned}OPT {self.best.value:.6f}: {known}"
+        best = (
+            f"{earned}OPT {self.best.value:.6f}: {self.optimum_name}, proved to within "
+            f"{format_gap(self.best.gap)}"
+        )
         return "\n".join([*format_table(rows), f"limits kept: {kept}", best])
 
 
@@ -142,9 +148,11 @@ def score(
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
     T, multinomial = len(record.rewards), trace.policy.draws_iid
     if stack.rounds != T or (multinomial and len(record.distributions) != T):
-        what = f"the trace has {T} rounds and {len(record.distributions)} distributions, the values"
-        remedy = "give values of the same rounds, and simulate with keep_distributions=True"
-        raise ValuesError(f"{what} have {stack.rounds} rounds", remedy=remedy)
+        raise ValuesError(
+            f"the trace has {T} rounds and {len(record.distributions)} distributions, the values "
+            f"have {stack.rounds} rounds",
+            remedy="give values of the same rounds, and simulate with keep_distributions=True",
+        )
     best, exact = find_fitting_optimum(trace, stack, best, exact)
     shared = best
     if isinstance(trace.policy, Omd) and best.contexts is not None:
@@ -188,15 +196,19 @@ def find_fitting_optimum(
     if not policy.draws_iid:
         best = best or optimum(problem, stack, **options)
         if isinstance(best, IidOptimum):
-            what = f"panels of {policy.name} are no independent draws"
-            raise ValuesError(what, remedy="give what bylot.optimum returned")
+            raise ValuesError(
+                f"panels of {policy.name} are no independent draws",
+                remedy="give what bylot.optimum returned",
+            )
         return best, True
     paper, empty = isinstance(policy, Omd), problem.surrogate_conflict is not None
     exact = empty or (not paper if exact is None else exact)
     best = best or iid_optimum(problem, stack, exact=exact, floor=paper, **options)
     if isinstance(best, Optimum):
-        what = f"the draws of {policy.name} are independent"
-        raise ValuesError(what, remedy="give what bylot.iid_optimum returned")
+        raise ValuesError(
+            f"the draws of {policy.name} are independent",
+            remedy="give what bylot.iid_optimum returned",
+        )
     best.require(exact)
     if empty and paper:
         best = replace(best, question=f"{best.question}, as the surrogate is empty")

@@ -12,7 +12,6 @@ from bylot.errors import InfeasibleLimits
 from bylot.numerics.jit import Floats
 from bylot.problem.window_bounds import restate_per_request
 from bylot.problem_files import ProblemFile
-from bylot.problem_files.calendar_check import describe_request_bounds
 from bylot.scenario import Scenario
 
 KIND_LABELS = {
@@ -20,7 +19,6 @@ KIND_LABELS = {
     "exact": "best i.i.d. draws, exact limits",
     "surrogate": "best i.i.d. draws, surrogate",
 }
-ANY_POLICY_LABEL = "any policy"
 FIXED_SET_LABEL = "best fixed panel"
 MAX_SHOWN_PANELS = 10  # panels of a mixture that are printed
 MIN_SHOWN_INCLUSION = 5e-4  # experts asked less often are not printed
@@ -32,7 +30,6 @@ NEGLIGIBLE_GAIN = 1e-7  # a whole bound that is worth less has no price
 class BestDistribution:
     """The best distribution of one kind, with a row for each context."""
 
-    kind: str  # panels: M different experts; exact or surrogate: M independent draws
     best: optima.IidOptimum | optima.Optimum  # for rewards from 0 to 1
     q: Floats | None  # (X, K), draw probabilities; None for panels
     inclusion: Floats  # (X, K), probability of each expert to be asked in a request
@@ -46,7 +43,7 @@ class OptimumReport:
 
     file: ProblemFile
     scenario: Scenario
-    found: dict[str, BestDistribution]  # by kind
+    found: dict[str, BestDistribution]  # by kind; panels: M different experts, else draws
     missing: dict[str, str]  # the reasons for kinds not found
     any_policy: optima.Optimum  # of up to M experts: no policy earns more under the limits
     fixed: optima.BestSet
@@ -100,13 +97,20 @@ def compute_optimum_report(
         except InfeasibleLimits as error:
             missing[kind] = explain_missing_kind(file, kind, error)
             continue
-        prices = optima.check_shadow_prices(problem, stack, best, **options)
-        best = replace(best, gap=max(0.0, min(best.gap, any_policy.ceiling - best.value)))
-        costs = problem.rows @ (shares @ inclusion)
-        found[kind] = BestDistribution(kind, best, q, inclusion, costs, prices)
-    fixed, rounds = optima.best_set(problem, stack), stack.rounds
+        found[kind] = BestDistribution(
+            best=replace(best, gap=max(0.0, min(best.gap, any_policy.ceiling - best.value))),
+            q=q,
+            inclusion=inclusion,
+            costs=problem.rows @ (shares @ inclusion),
+            prices=optima.check_shadow_prices(problem, stack, best, **options),
+        )
     return OptimumReport(
-        file, scenario, found, missing, any_policy, fixed, shares, each_context, floor, rounds
+        *(file, scenario, found, missing, any_policy),
+        fixed=optima.best_set(problem, stack),
+        shares=shares,
+        each_context=each_context,
+        floor=floor,
+        rounds=stack.rounds,
     )
 
 
@@ -122,7 +126,7 @@ def render_optimum(report: OptimumReport, details: bool) -> str:
     """The report as text: four numbers; details are the problem, the scenario, and tables."""
     problem, scenario = report.file.problem, report.scenario
     lead = format_labels(list_main_numbers(report))
-    lead += describe_request_bounds(report.file)
+    lead += report.file.describe_request_bounds()
     if scenario.synthetic:
         lead = [scenario.description, *lead]
     if not details:
@@ -139,26 +143,31 @@ def render_optimum(report: OptimumReport, details: bool) -> str:
         shares = ", ".join(f"{name} {share:.3g}" for name, share in pairs)
         budget = "each context keeps the limits" if report.each_context else "one budget for all"
         lines.append(f"one distribution per context, {budget}; frequencies: {shares}")
-    tables = (tabulate_optimum_rewards, tabulate_optimum_costs, tabulate_prices)
-    more = (tabulate_inclusion, tabulate_panels)
-    parts = [lead, lines, *(table(report) for table in (*tables, *more))]
+    parts = [
+        lead,
+        lines,
+        tabulate_optimum_rewards(report),
+        tabulate_optimum_costs(report),
+        tabulate_prices(report),
+        tabulate_inclusion(report),
+        tabulate_panels(report),
+    ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
 def list_main_numbers(report: OptimumReport) -> dict[str, str]:
     """The best reward, what no policy exceeds, the spend, and the limit to loosen."""
-    file = report.file
-    most = file.to_reward(report.any_policy.ceiling)
-    panels = f"panels of {format_sizes(*report.any_policy.sizes)} experts"
-    ceiling = f"{most:.6g} per request: no policy that keeps the limits earns more, with {panels}"
-    one = report.found["panels"]
-    reward = f"{file.to_reward(one.best.value):.6g} per request, by {one.best.question}"
-    asked, costs = report.shares @ one.inclusion, file.problem.costs
-    spend = file.format_spend({name: float(costs[name] @ asked) for name in file.units})
-    numbers = {"best reward": reward, "upper bound": ceiling}
-    numbers["spend"] = f"{spend} per request" if spend else "nothing has a cost"
-    numbers["limit to loosen"] = describe_best_price(report, one)
-    return numbers
+    file, one = report.file, report.found["panels"]
+    asked = report.shares @ one.inclusion
+    spend = file.format_spend({x: float(file.problem.costs[x] @ asked) for x in file.units})
+    return {
+        "best reward": f"{file.to_reward(one.best.value):.6g} per request, by {one.best.question}",
+        "upper bound": f"{file.to_reward(report.any_policy.ceiling):.6g} per request: no policy "
+        "that keeps the limits earns more, with panels of "
+        f"{format_sizes(*report.any_policy.sizes)} experts",
+        "spend": f"{spend} per request" if spend else "nothing has a cost",
+        "limit to loosen": describe_best_price(report, one),
+    }
 
 
 def describe_best_price(report: OptimumReport, one: BestDistribution) -> str:
@@ -174,11 +183,8 @@ def describe_best_price(report: OptimumReport, one: BestDistribution) -> str:
     return f'"{written.words}": {gain}'
 
 
-def describe_missing_kinds(report: OptimumReport) -> list[str]:
-    return [f"{KIND_LABELS[kind]}: {why}" for kind, why in report.missing.items()]
-
-
 def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
+    file, fixed = report.file, report.fixed
     rows: list[tuple[str, ...]] = [("", "reward", "upper bound", "")]
     for kind, label in KIND_LABELS.items():
         if kind not in report.found:
@@ -190,17 +196,20 @@ def tabulate_optimum_rewards(report: OptimumReport) -> list[str]:
             count = sum(map(len, best.panels))
             note = f"a mixture of {count} panel{'s' * (count > 1)}"
         elif best.starts > 1:
-            note = f"best of {best.starts} starts, spread {report.file.span * best.spread:.2g}"
-        numbers = (f"{report.file.to_reward(value):.6g}" for value in (best.value, best.ceiling))
+            note = f"best of {best.starts} starts, spread {file.span * best.spread:.2g}"
+        numbers = (f"{file.to_reward(value):.6g}" for value in (best.value, best.ceiling))
         rows.append((label, *numbers, note))
-    most, fixed = report.file.to_reward(report.any_policy.ceiling), report.fixed
-    rows.append((ANY_POLICY_LABEL, "", f"{most:.6g}", "that keeps the limits on average"))
+    most = f"{file.to_reward(report.any_policy.ceiling):.6g}"
+    rows.append(("any policy", "", most, "that keeps the limits on average"))
     note = "keeps all limits" if fixed.feasible else "infeasible: no fixed panel keeps all limits"
-    value = f"{report.file.to_reward(fixed.value):.6g}"
+    value = f"{file.to_reward(fixed.value):.6g}"
     rows.append((FIXED_SET_LABEL, value, value if fixed.proved else "", note))
-    members = ", ".join(fixed.members) or "empty, as no panel keeps the upper limits"
-    fixed_panel = f"{FIXED_SET_LABEL}: {members}"
-    return [*format_table(rows), fixed_panel, *describe_missing_kinds(report)]
+    return [
+        *format_table(rows),
+        f"{FIXED_SET_LABEL}: "
+        f"{', '.join(fixed.members) or 'empty, as no panel keeps the upper limits'}",
+        *(f"{KIND_LABELS[kind]}: {why}" for kind, why in report.missing.items()),
+    ]
 
 
 def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
@@ -212,10 +221,14 @@ def tabulate_optimum_costs(report: OptimumReport) -> list[str]:
     rows = [("limit", "bound", "", *spent)]
     for j, written in enumerate(report.file.limits):
         unit = written.unit(report.file.problem.draws)
-        spends = (cost[j] for cost in spent.values())
-        cells = (f"{cost / unit:.4g} {judge_cost(report, j, cost)}" for cost in spends)
-        name = f"{written.limit.name} {written.limit.side}"
-        rows.append((name, f"{written.written:.6g}", written.per_words, *cells))
+        rows.append(
+            (
+                f"{written.limit.name} {written.limit.side}",
+                f"{written.written:.6g}",
+                written.per_words,
+                *(f"{x[j] / unit:.4g} {judge_cost(report, j, x[j])}" for x in spent.values()),
+            )
+        )
     return format_table(rows)
 
 
@@ -244,23 +257,23 @@ def tabulate_prices(report: OptimumReport) -> list[str]:
     if not rows:
         return []
     head = ("shadow price of a bound", "limit", "price", "lower bound", "higher bound", "")
-    note = (
+    return [
+        *format_table([head, *rows]),
         "The price is what one more unit of the bound earns, by its multiplier; beside it, what "
-        "the optimum gains per unit when the bound is lowered or raised by 0.1%."
-    )
-    return [*format_table([head, *rows]), note]
+        "the optimum gains per unit when the bound is lowered or raised by 0.1%.",
+    ]
 
 
 def tabulate_inclusion(report: OptimumReport) -> list[str]:
     """How often each expert is drawn and asked, in each context."""
-    found, lines = report.found.values(), list[str]()
+    lines: list[str] = []
     for x, context in enumerate(report.contexts):
         columns: dict[str, Floats] = {}
-        for one in found:
+        for kind, one in report.found.items():
             if one.q is not None:
-                columns[f"{one.kind}: per draw"] = one.q[x]
-            columns[f"{one.kind}: per request"] = one.inclusion[x]
-        often = np.max([one.inclusion[x] for one in found], axis=0)
+                columns[f"{kind}: per draw"] = one.q[x]
+            columns[f"{kind}: per request"] = one.inclusion[x]
+        often = np.max([one.inclusion[x] for one in report.found.values()], axis=0)
         rows = [(f"in {context}" if context else "expert", *columns)]
         for i in np.argsort(-often, kind="stable"):
             if often[i] >= MIN_SHOWN_INCLUSION:
@@ -275,8 +288,7 @@ def tabulate_inclusion(report: OptimumReport) -> list[str]:
 def tabulate_panels(report: OptimumReport) -> list[str]:
     """The most probable panels of the mixture, in each context."""
     best, lines = report.found["panels"].best, list[str]()
-    if not isinstance(best, optima.Optimum):
-        return []
+    assert isinstance(best, optima.Optimum)
     for context, panels in zip(report.contexts, best.panels, strict=True):
         rows = [("probability", f"panel in {context}" if context else "panel")]
         rows += [(f"{p:.4f}", ", ".join(panel)) for panel, p in panels[:MAX_SHOWN_PANELS]]
@@ -287,8 +299,8 @@ def tabulate_panels(report: OptimumReport) -> list[str]:
 
 def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
     """What `--json` prints, with rewards in the range of the file."""
-    file, scenario, fixed, most = report.file, report.scenario, report.fixed, report.any_policy
-    found = report.found.items()
+    file, scenario = report.file, report.scenario
+    fixed, most = report.fixed, report.any_policy
     return {
         "file": str(file.path),
         "summary": list_main_numbers(report),
@@ -306,15 +318,14 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
         "floor": file.problem.floor if report.floor else 0.0,
         "traffic": file.problem.traffic,
         "experts": list(file.problem.experts),
-        "distributions": {kind: distribution_to_data(report, one) for kind, one in found},
-        "missing": report.missing,
-        "any_policy": {
-            "reward": report.file.to_reward(most.value),
-            "gap": report.file.span * most.gap,
+        "distributions": {
+            kind: distribution_to_data(report, one) for kind, one in report.found.items()
         },
+        "missing": report.missing,
+        "any_policy": {"reward": file.to_reward(most.value), "gap": file.span * most.gap},
         "fixed_panel": {
             "members": list(fixed.members),
-            "reward": report.file.to_reward(fixed.value),
+            "reward": file.to_reward(fixed.value),
             "feasible": fixed.feasible,
             "proved": fixed.proved,
             "limits": limit_costs_to_data(report, fixed.cost),
@@ -325,21 +336,30 @@ def optimum_to_data(report: OptimumReport) -> dict[str, Any]:
 def distribution_to_data(report: OptimumReport, one: BestDistribution) -> dict[str, Any]:
     """One distribution; prices per request and in the unit of each bound per request."""
     best, span = one.best, report.file.span
+    own: dict[str, Any]
     if isinstance(best, optima.Optimum):
         tables = [[{"members": list(a), "probability": p} for a, p in x] for x in best.panels]
-        own: dict[str, Any] = {"panels": tables}
+        own = {"panels": tables}
     else:
         own = {"spread": span * best.spread, "starts": best.starts}
         own["draw_probabilities"] = None if one.q is None else one.q.tolist()
     limits = limit_costs_to_data(report, one.costs)
     for limit, price in zip(limits, one.prices, strict=True):
-        limit["price"] = span * price.price
-        limit["price_below"] = None if price.below is None else span * price.below
-        limit["price_above"] = None if price.above is None else span * price.above
-        limit["step"], limit["verdict"] = price.step, price.verdict
-    reward, gap = report.file.to_reward(best.value), span * best.gap
-    own |= {"limits": limits, "inclusion": one.inclusion.tolist()}
-    return {"question": best.question, "reward": reward, "gap": gap, **own}
+        limit |= {
+            "price": span * price.price,
+            "price_below": None if price.below is None else span * price.below,
+            "price_above": None if price.above is None else span * price.above,
+            "step": price.step,
+            "verdict": price.verdict,
+        }
+    return {
+        "question": best.question,
+        "reward": report.file.to_reward(best.value),
+        "gap": span * best.gap,
+        **own,
+        "limits": limits,
+        "inclusion": one.inclusion.tolist(),
+    }
 
 
 def limit_costs_to_data(report: OptimumReport, cost: Floats) -> list[dict[str, Any]]:
@@ -361,8 +381,8 @@ def limit_costs_to_data(report: OptimumReport, cost: Floats) -> list[dict[str, A
 def list_optimum_rows(report: OptimumReport) -> Iterator[Sequence[str]]:
     """The distributions as CSV rows with a header; mixtures have no draw probabilities."""
     yield ("kind", "context", "expert", "draw_probability", "inclusion")
-    for one in report.found.values():
+    for kind, one in report.found.items():
         for x, context in enumerate(report.contexts):
             for i, expert in enumerate(report.file.problem.experts):
                 drawn = "" if one.q is None else repr(float(one.q[x, i]))
-                yield (one.kind, context, expert, drawn, repr(float(one.inclusion[x, i])))
+                yield (kind, context, expert, drawn, repr(float(one.inclusion[x, i])))

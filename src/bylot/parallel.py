@@ -16,8 +16,6 @@ from bylot.errors import BylotError, install_command
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-Progress = Callable[[int], object]
-"""To be called with the number of jobs finished since the last call."""
 
 PROGRESS_INTERVAL_S = 10.0
 
@@ -73,16 +71,19 @@ def limit_blas_threads() -> Any:
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        remedy = install_command("plot")
-        raise BylotError("parallel jobs need threadpoolctl", remedy=remedy) from None
+        raise BylotError(
+            "parallel jobs need threadpoolctl", remedy=install_command("plot")
+        ) from None
     return threadpool_limits(1)
 
 
 @contextmanager
 def show_progress(
     total: int, known: int = 0, unit: str = "cell", alike: bool = True
-) -> Iterator[Progress]:
+) -> Iterator[Callable[[int], object]]:
     """Show finished jobs and the remaining time on standard error; `known` were done before.
+
+    What it yields is to be called with the number of jobs finished since the last call.
 
     If jobs are not alike, those finished do not tell how long the others take: the time so far is
     shown instead.
@@ -124,11 +125,13 @@ class ProgressLines:
         self.done += count
         now = self.clock()
         if now - self.last >= PROGRESS_INTERVAL_S:
-            self.last, so_far = now, now - self.start
-            state = f"{self.done:,} of {self.total:,} {self.unit}s"
+            self.last = now
+            so_far = now - self.start
             rest = so_far * (self.total - self.done) / (self.done - self.known or 1)
-            left = f", about {format_duration(rest)} left"
-            print_progress(f"... {state}{left if self.alike else f' in {format_duration(so_far)}'}")
+            when = f" in {format_duration(so_far)}"
+            if self.alike:
+                when = f", about {format_duration(rest)} left"
+            print_progress(f"... {self.done:,} of {self.total:,} {self.unit}s{when}")
 
 
 def format_duration(seconds: float) -> str:
@@ -171,8 +174,10 @@ class ThreadEngine:
                 finished.put(attempt_job(work, job))
 
         # Daemon threads, as those of concurrent.futures delay the end of the process.
-        count = min(self.workers, len(jobs))
-        threads = [threading.Thread(target=run_worker, daemon=True) for _ in range(count)]
+        threads = [
+            threading.Thread(target=run_worker, daemon=True)
+            for _ in range(min(self.workers, len(jobs)))
+        ]
         with limit_blas_threads():
             try:
                 for thread in threads:

@@ -104,11 +104,9 @@ def play(
             more: dict[str, Any] = {}
             if kind == "members":
                 fill_member_scores(record.scores[n], values, record.draws[n])
-                scores = record.scores[n].tolist()
-                more["members"] = dict(zip(decision.draws, scores, strict=True))
+                more["members"] = dict(zip(decision.draws, record.scores[n].tolist(), strict=True))
             elif kind == "winner":
-                rng = RngKey(router.seed, start + n)
-                won = find_winner(values, record.draws[n], low, rng)
+                won = find_winner(values, record.draws[n], low, RngKey(router.seed, start + n))
                 record.winners[n] = won
                 more["winner"] = problem.experts[won] if won != NO_WINNER else None
             record.spend[n] = [decision.spend[name] for name in limits]

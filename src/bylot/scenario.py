@@ -97,17 +97,16 @@ def scenario_from_outcomes(
     context:   the column of the context of a question; a request asks questions of its context.
                Contexts are as frequent as the problem file says, or as they are in the table
     """
-    path = Path(outcomes)
     table = read_outcomes(
         outcomes, questions, dimension, context=context, experts=file.problem.experts
     )
     chances = None
     if table.contexts and file.contexts:
-        chances = context_weights(file, table, path if questions is None else Path(questions))
+        chances = context_weights(file, table, Path(questions or outcomes))
     note = "" if context else describe_merged_contexts(file)
     return Scenario(
         environment=Outcomes(table.table, table.dimension, contexts=table.context, chances=chances),
-        description=describe_request(path.name, table, dimension, context) + note,
+        description=describe_request(Path(outcomes).name, table, dimension, context) + note,
         dimensions=table.dimensions,
         contexts=table.contexts,
         questions=len(table.questions),
@@ -122,8 +121,8 @@ def scenario_from_outcomes(
 def scenario_from_aslib(file: ProblemFile, folder: str | PathLike[str]) -> Scenario:
     """A scenario of the algorithm selection library: a request is an instance to be solved."""
     found = read_aslib(folder)
-    path, read = Path(folder) / RUNS_FILE, found.outcomes
-    places, unused = match_columns(path, read.experts, file.problem.experts)
+    read = found.outcomes
+    places, unused = match_columns(Path(folder) / RUNS_FILE, read.experts, file.problem.experts)
     table = read.table[:, places]
     limit = f" within {found.cutoff:g} seconds" if np.isfinite(found.cutoff) else ""
     return Scenario(
@@ -166,13 +165,18 @@ def context_weights(file: ProblemFile, table: OutcomeTable, path: Path) -> list[
     for n, name in enumerate(table.contexts):
         if name not in file.contexts:
             question = table.questions[int(np.argmax(table.context == n))]
-            what = f"question {quote_field(question)} has the context {quote_field(name)}"
-            remedy = f"add it to contexts in {file.path}, or remove all contexts there"
-            raise data_error(path, what, remedy)
+            raise data_error(
+                path,
+                f"question {quote_field(question)} has the context {quote_field(name)}",
+                f"add it to contexts in {file.path}, or remove all contexts there",
+            )
     for name in file.contexts:
         if name not in table.contexts:
-            what = f"no question of context {quote_field(name)}, which {file.path} names"
-            raise data_error(path, what, "add some, or remove the context there")
+            raise data_error(
+                path,
+                f"no question of context {quote_field(name)}, which {file.path} names",
+                "add some, or remove the context there",
+            )
     return [file.contexts[name] for name in table.contexts]
 
 
@@ -222,11 +226,17 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
         key, equal, given = (one.strip() for one in part.rpartition("="))
         name, _, expert = key.partition(":")
         if not equal:
-            expected = "NAME=VALUE, such as noise=0.5, usd=1.3 or usd:EXPERT=1.3, comma-separated"
-            raise BylotError("--call-costs", got=part, expected=expected)
+            raise BylotError(
+                "--call-costs",
+                got=part,
+                expected="NAME=VALUE, such as noise=0.5, usd=1.3 or usd:EXPERT=1.3, "
+                "comma-separated",
+            )
         if expert and expert not in problem.experts:
-            remedy = suggest_known_name(expert, problem.experts, "experts", can_add=False)
-            raise BylotError(f"--call-costs: there is no expert {expert!r}", remedy=remedy)
+            raise BylotError(
+                f"--call-costs: there is no expert {expert!r}",
+                remedy=suggest_known_name(expert, problem.experts, "experts", can_add=False),
+            )
         if key == "report":
             settings[key] = given
             continue
@@ -237,9 +247,15 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
         if key in ("noise", "tail"):
             settings[key] = value
         elif name not in file.units:
-            known = [*file.units, "noise", "tail", "report"]
-            remedy = suggest_known_name(name, known, "costs and settings", can_add=False)
-            raise BylotError(f"--call-costs: there is no {name!r}", remedy=remedy)
+            raise BylotError(
+                f"--call-costs: there is no {name!r}",
+                remedy=suggest_known_name(
+                    name,
+                    [*file.units, "noise", "tail", "report"],
+                    "costs and settings",
+                    can_add=False,
+                ),
+            )
         elif not 0.0 <= value < np.inf:
             raise BylotError(f"--call-costs: {key}", got=given, expected="a factor of 0 or more")
         else:
@@ -261,8 +277,9 @@ def describe_call_costs(calls: CallCosts) -> str:
         parts.append(f"with Pareto tails of exponent {calls.tail:g}")
     elif calls.noise > 0.0:
         parts.append(f"with a standard deviation of {format_percent(calls.noise)} of the mean")
-    told = {"members": "of each member", "panel": "of each panel", "nothing": None}[calls.report]
-    known = (
-        "which policies are not told" if told is None else f"and what calls {told} cost is reported"
-    )
-    return f"{', '.join(parts)}, {known}."
+    told = {
+        "members": "and what calls of each member cost is reported",
+        "panel": "and what calls of each panel cost is reported",
+        "nothing": "which policies are not told",
+    }
+    return f"{', '.join(parts)}, {told[calls.report]}."

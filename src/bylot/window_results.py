@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.problem.calendar import list_edges_until
 from bylot.problem.window_bounds import mark_totals
 from bylot.trace import Trace
 
@@ -51,9 +52,11 @@ class WindowResults(NamedTuple):
 
 def measure_windows(trace: Trace, times: Ints) -> tuple[WindowResults, ...]:
     """Measure each limit of the calendar in a simulation with these arrivals."""
-    span = int(times[0]), int(times[-1])
-    limits = enumerate(limit.list_edges(*span) for limit in trace.problem.limits)
-    return tuple(measure_limit(trace, times, j, edges) for j, edges in limits if edges is not None)
+    return tuple(
+        measure_limit(trace, times, j, list_edges_until(limit.calendar, times[0], times[-1]))
+        for j, limit in enumerate(trace.problem.limits)
+        if limit.calendar is not None
+    )
 
 
 def measure_limit(trace: Trace, times: Ints, j: int, edges: Ints) -> WindowResults:

@@ -14,8 +14,9 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -63,15 +64,16 @@ class BenchCluster:
         self.servers, self.store, self.postgres = servers, store, postgres
         problem = problem_to_data(make_service_problem())
         for n, name in enumerate(ROUTERS):
-            body = {"name": name, "problem": problem, "policy": "distinct", "seed": n}
-            servers[n % len(servers)].post("/v1/routers", body)
+            servers[n % len(servers)].post(
+                "/v1/routers",
+                {"name": name, "problem": problem, "policy": "distinct", "seed": n},
+            )
         self.owners = wait_for_owners(servers[0], store, ROUTERS)
 
     def list_targets(self, is_forwarded: bool = False) -> Targets:
         """The requests of each router go to its owner, or to the next server, which forwards."""
-        shift = int(is_forwarded)
         return {
-            self.servers[(n + shift) % len(self.servers)].port: [
+            self.servers[(n + is_forwarded) % len(self.servers)].port: [
                 name for name in ROUTERS if self.owners[name] == owner.url
             ]
             for n, owner in enumerate(self.servers)
@@ -79,21 +81,24 @@ class BenchCluster:
 
     def measure(self, targets: Targets, count: int, connections: int | None) -> ClusterLoad:
         """So many requests in all, over so many connections to each server; None: one in all."""
-        before, postgres_before = self.cpu(), self.postgres.cpu() if self.postgres else 0.0
+        before = self.cpu()
+        postgres_before = self.postgres.cpu() if self.postgres else 0.0
         p50_ms = asyncio.run(drive_targets(targets, count, connections))
-        postgres_s = self.postgres.cpu() - postgres_before if self.postgres else None
-        postgres_us = None if postgres_s is None else 1e6 * postgres_s / count
+        postgres_us = None
+        if self.postgres:
+            postgres_us = 1e6 * (self.postgres.cpu() - postgres_before) / count
         return ClusterLoad(1e6 * (self.cpu() - before) / count, postgres_us, p50_ms)
 
     def cpu(self) -> float:
         """Seconds of CPU of all servers so far."""
-        return sum(one.cpu() for one in self.servers)
+        return sum(server.cpu() for server in self.servers)
 
     def count_lost(self, sent: int) -> int:
         """Decisions and rewards that are not in the logs."""
-        statuses = [self.servers[0].get(f"/v1/routers/{name}/status") for name in ROUTERS]
-        stored: int = sum(one["decisions"] + one["rewards"] for one in statuses)
-        return sent - stored
+        for name in ROUTERS:
+            status = self.servers[0].get(f"/v1/routers/{name}/status")
+            sent -= status["decisions"] + status["rewards"]
+        return sent
 
 
 def wait_for_owners(server: ServerProcess, store_url: str, names: Sequence[str]) -> dict[str, str]:
@@ -121,20 +126,22 @@ def wait_for_owners(server: ServerProcess, store_url: str, names: Sequence[str])
 
 async def drive_targets(targets: Targets, count: int, connections: int | None) -> float:
     """Send requests to all servers at once; return the median latency in milliseconds."""
-    used = {port: names for port, names in targets.items() if names}
+    used = [(port, names) for port, names in targets.items() if names]
     if connections is None:
-        used = dict([next(iter(used.items()))])
-    goes_on = {port: http_load.count_down(count // len(used)) for port in used}
+        del used[1:]
     loads = await asyncio.gather(
         *(
-            drive_connections(port, connections or 1, *http_load.make_traffic(names, goes_on[port]))
-            for port, names in used.items()
+            drive_connections(
+                port,
+                connections or 1,
+                *http_load.make_traffic(names, http_load.count_down(count // len(used))),
+            )
+            for port, names in used
         )
     )
-    errors = sum(one.errors for one in loads)
-    if errors:
+    if errors := sum(load.errors for load in loads):
         raise RuntimeError(f"{errors} of {count} answers were not 200 or 201")
-    return median(one.p50_ms for one in loads)
+    return median(load.p50_ms for load in loads)
 
 
 @contextmanager
@@ -142,10 +149,9 @@ def run_cluster(count: int, base: str, postgres: PostgresServer | None) -> Itera
     """So many servers on a store of their own."""
     with make_schema(base) as store, ExitStack() as stack:
         shared = {"BYLOT_CLUSTER_KEY": secrets.token_hex(16), "BYLOT_LEAVE_S": "0.1"}
+        command = "bylot", "serve", "--store", store
         servers = [
-            stack.enter_context(
-                AnnouncedServer("bylot", "serve", "--store", store, environment=os.environ | shared)
-            )
+            stack.enter_context(AnnouncedServer(*command, environment=os.environ | shared))
             for _ in range(count)
         ]
         yield BenchCluster(servers, store, postgres)
@@ -166,49 +172,48 @@ def run(store: str | None = None, connections: int = CONNECTIONS_PER_SERVER) -> 
             n: stack.enter_context(run_cluster(n, str(base), postgres)) for n in SERVER_COUNTS
         }
         print_progress("... requests to the owners, with one, two and four servers")
-        scaling = measure_scaling(clusters, connections)
+        scaling = measure_in_turns(
+            {
+                n: partial(cluster.measure, cluster.list_targets(), REQUEST_COUNT, connections)
+                for n, cluster in clusters.items()
+            }
+        )
         print_progress("... direct and forwarded requests")
         pair = clusters[2]
         loads = measure_forwarding(pair, REQUEST_COUNT, connections)
         singles = measure_forwarding(pair, SINGLE_REQUEST_COUNT, connections=None)
-        sent = 2 * REQUEST_COUNT * (TURNS + 1) + 2 * SINGLE_REQUEST_COUNT * (TURNS + 1)
-        lost = pair.count_lost(sent + REQUEST_COUNT * (TURNS + 1))
+        sent = 3 * REQUEST_COUNT * (TURNS + 1) + 2 * SINGLE_REQUEST_COUNT * (TURNS + 1)
+        lost = pair.count_lost(sent)
     return {"connections": connections, **summarise(scaling, loads, singles, lost)}
-
-
-def measure_scaling(
-    clusters: Mapping[int, BenchCluster], connections: int
-) -> dict[int, ClusterLoad]:
-    """The same load on clusters of several sizes; the first turn is not counted."""
-    turns: dict[int, list[ClusterLoad]] = {count: [] for count in clusters}
-    for _ in range(TURNS + 1):
-        for count, one in clusters.items():
-            turns[count].append(one.measure(one.list_targets(), REQUEST_COUNT, connections))
-    return {count: summarise_turns(found[1:]) for count, found in turns.items()}
 
 
 def measure_forwarding(
     cluster: BenchCluster, count: int, connections: int | None
 ) -> dict[str, ClusterLoad]:
     """The same load sent to the owners, and to the other servers."""
-    turns: dict[str, list[ClusterLoad]] = {"direct": [], "forwarded": []}
-    for _ in range(TURNS + 1):
-        for name, found in turns.items():
-            targets = cluster.list_targets(is_forwarded=name == "forwarded")
-            found.append(cluster.measure(targets, count, connections))
-    return {name: summarise_turns(found[1:]) for name, found in turns.items()}
-
-
-def summarise_turns(loads: Sequence[ClusterLoad]) -> ClusterLoad:
-    """The least CPU of all turns, which other load on the machine has affected least, and the
-    median latency.
-    """
-    postgres = [one.postgres_us for one in loads if one.postgres_us is not None]
-    return ClusterLoad(
-        min(one.cpu_us for one in loads),
-        min(postgres) if postgres else None,
-        median(one.p50_ms for one in loads),
+    return measure_in_turns(
+        {
+            name: partial(cluster.measure, cluster.list_targets(is_forwarded), count, connections)
+            for name, is_forwarded in (("direct", False), ("forwarded", True))
+        }
     )
+
+
+def measure_in_turns(measures: Mapping[Any, Callable[[], ClusterLoad]]) -> dict[Any, ClusterLoad]:
+    """The least CPU of all turns, which other load on the machine has affected least, and the
+    median latency; the first turn is not counted.
+    """
+    turns = [{name: measure() for name, measure in measures.items()} for _ in range(TURNS + 1)]
+    found = {}
+    for name in measures:
+        loads = [turn[name] for turn in turns[1:]]
+        postgres = [load.postgres_us for load in loads if load.postgres_us is not None]
+        found[name] = ClusterLoad(
+            cpu_us=min(load.cpu_us for load in loads),
+            postgres_us=min(postgres, default=None),
+            p50_ms=median(load.p50_ms for load in loads),
+        )
+    return found
 
 
 def summarise(
@@ -242,7 +247,6 @@ def summarise(
 
 def render(result: dict[str, Any]) -> str:
     """The figures as text."""
-    head = ("requests/CPU-s", "CPU us", "PostgreSQL us", "p50 ms")
     each = f"{result['connections']} connections to each server"
     tables = [
         (f"to the owner, {each}", "servers: {}", result["servers"]),
@@ -251,8 +255,8 @@ def render(result: dict[str, Any]) -> str:
     ]
     lines = []
     for title, label, loads in tables:
-        rows: list[tuple[str, ...]] = [(title, *head)]
-        rows += [(label.format(name), *format_load(one)) for name, one in loads.items()]
+        rows = [(title, "requests/CPU-s", "CPU us", "PostgreSQL us", "p50 ms")]
+        rows += [(label.format(name), *format_load(load)) for name, load in loads.items()]
         lines += [*format_table(rows), ""]
     checks = [("bound", "measured", "at most", "")]
     checks += [
@@ -267,7 +271,7 @@ def render(result: dict[str, Any]) -> str:
     return "\n".join([*lines, *format_table(checks)])
 
 
-def format_load(load: Mapping[str, Any]) -> tuple[str, ...]:
+def format_load(load: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """The cells of a load."""
     postgres = load["postgres_us"]
     return (

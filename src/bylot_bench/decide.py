@@ -33,8 +33,8 @@ def make_bylot_round(policy: str) -> PlayRound:
 
     def one(values: Any) -> None:
         decision = router.decide()
-        panel = np.array([place[name] for name in decision.subset])
-        router.reward(decision.id, sum_max(values, panel))
+        panel = [place[name] for name in decision.subset]
+        router.reward(decision.id, sum_max(values, np.array(panel)))
 
     return one
 
@@ -91,9 +91,15 @@ def run(seconds: float = 2.0, turns: int = 5) -> dict[str, Any]:
         for name, one in players.items():
             rates[name].append(measure_rate(one, values, seconds / turns))
     medians = {name: float(np.median(rate)) for name, rate in rates.items()}
-    ratios = {name: medians["bylot"] / medians[name] for name in medians if name not in OWN_ROUTERS}
-    absent = [name for name in makers if name not in players]
-    return {"rounds_per_cpu_s": medians, "ratios": ratios, "absent": absent}
+    return {
+        "rounds_per_cpu_s": medians,
+        "ratios": {
+            name: medians["bylot"] / rate
+            for name, rate in medians.items()
+            if name not in OWN_ROUTERS
+        },
+        "absent": [name for name in makers if name not in players],
+    }
 
 
 def measure_rate(one: PlayRound, values: Any, seconds: float) -> float:

@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,10 @@ import numpy as np
 
 from bylot._text import format_table, print_progress
 from bylot_bench import http_load
-from bylot_bench.http_load import AsgiMessage, ServerProcess, drive_connections
+from bylot_bench.http_load import AsgiMessage, ServerProcess, measure_request_cpu
 
 MODELS = ("small", "medium", "large")
-REQUEST_COUNT, TURNS = 2_000, 3
+REQUEST_COUNT, TURNS, WARM_UP_REQUESTS = 2_000, 3, 50
 CONNECTIONS = 8
 RATE_PER_S, RATE_SECONDS = 50.0, 20.0
 HANG_S, GRACE_S = 30.0, 0.2
@@ -66,9 +66,8 @@ async def upstream_app(
 
 def format_chat(model: str, waits: dict[str, float]) -> bytes:
     """A chat request, with the seconds that each model waits."""
-    messages = [{"role": "user", "content": json.dumps(waits)}]
-    body = json.dumps({"model": model, "messages": messages}).encode()
-    return http_load.format_post("/v1/chat/completions", body)
+    chat = {"model": model, "messages": [{"role": "user", "content": json.dumps(waits)}]}
+    return http_load.format_post("/v1/chat/completions", json.dumps(chat).encode())
 
 
 def list_models(upstream: ServerProcess) -> list[dict[str, Any]]:
@@ -113,12 +112,13 @@ def run_litellm(upstream: ServerProcess, command: str) -> Iterator[ServerProcess
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "config.yaml")
         path.write_text(json.dumps({"model_list": list_models(upstream)}))
-        options = ("--config", str(path), "--host", "127.0.0.1", "--num_workers", "1")
-        open_proxy = {"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
         with ServerProcess(
-            *options,
+            *("--config", str(path), "--host", "127.0.0.1", "--num_workers", "1"),
             ready="/health/liveliness",
-            environment={**os.environ, **open_proxy},  # on loopback, for this run
+            environment={  # on loopback, for this run
+                **os.environ,
+                "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+            },
             executable=(command,),
         ) as server:
             yield server
@@ -133,8 +133,15 @@ def run(litellm: str | None = None) -> dict[str, Any]:
         with run_gateway(upstream, answer="first", quorum=len(MODELS)) as server:
             added = asyncio.run(measure_added_latency(server, "panel", needed=len(MODELS)))
         print_progress("... latency while one member hangs")
-        hedge = {"quorum": 2, "grace_s": GRACE_S, "member_timeout_s": HANG_S, "refill": 0}
-        with run_gateway(upstream, answer="all", cooldown_after=10**6, **hedge) as server:
+        with run_gateway(
+            upstream,
+            answer="all",
+            quorum=2,
+            grace_s=GRACE_S,
+            member_timeout_s=HANG_S,
+            refill=0,
+            cooldown_after=10**6,
+        ) as server:
             hung = asyncio.run(measure_added_latency(server, "panel", needed=2, hangs="large"))
     return {
         "cpu_ms_per_request": cpu,
@@ -148,51 +155,21 @@ def run(litellm: str | None = None) -> dict[str, Any]:
 
 def measure_cpu(upstream: ServerProcess, litellm: str | None) -> tuple[dict[str, float], int]:
     """Milliseconds of the servers' CPU per request, in turns; the least counts."""
-    turns: dict[str, list[float]] = {"bylot_panel_3": []}
-    with run_gateway(upstream, answer="first", quorum=len(MODELS)) as server:
-        targets = [("bylot_panel_3", server, format_chat("bylot/panel", {}), REQUEST_COUNT)]
-        if litellm is None:
-            measure_turns(targets, turns)
-        else:
-            with run_litellm(upstream, litellm) as proxy:
-                turns["litellm_one"] = []
-                chat = format_chat(MODELS[0], {})
-                targets.append(("litellm_one", proxy, chat, REQUEST_COUNT // 4))
-                measure_turns(targets, turns)
+    with ExitStack() as stack:
+        server = stack.enter_context(run_gateway(upstream, answer="first", quorum=len(MODELS)))
+        targets = {"bylot_panel_3": (server, format_chat("bylot/panel", {}), REQUEST_COUNT)}
+        if litellm is not None:
+            proxy = stack.enter_context(run_litellm(upstream, litellm))
+            targets["litellm_one"] = proxy, format_chat(MODELS[0], {}), REQUEST_COUNT // 4
+        for target, chat, _ in targets.values():
+            measure_request_cpu(target, [chat] * WARM_UP_REQUESTS, CONNECTIONS)
+        turns: dict[str, list[float]] = {name: [] for name in targets}
+        for _ in range(TURNS):  # alternately, so that other load on the machine affects all alike
+            for name, (target, chat, count) in targets.items():
+                turns[name].append(1e3 * measure_request_cpu(target, [chat] * count, CONNECTIONS))
         status = server.get("/v1/routers/panel/status")
     sent = REQUEST_COUNT * TURNS + WARM_UP_REQUESTS
     return {name: min(values) for name, values in turns.items()}, sent - status["decisions"]
-
-
-WARM_UP_REQUESTS = 50
-
-
-def measure_turns(
-    targets: list[tuple[str, ServerProcess, bytes, int]], turns: dict[str, list[float]]
-) -> None:
-    """Load all targets alternately, so that other load on the machine affects all alike."""
-    for _, server, request, _ in targets:
-        measure_one(server, request, WARM_UP_REQUESTS)
-    for _ in range(TURNS):
-        for name, server, request, count in targets:
-            turns[name].append(measure_one(server, request, count))
-
-
-def measure_one(server: ServerProcess, request: bytes, count: int) -> float:
-    """Milliseconds of CPU per request."""
-    goes_on = http_load.count_down(count)
-    before = server.cpu()
-    load = asyncio.run(
-        drive_connections(
-            server.port,
-            CONNECTIONS,
-            lambda: request if goes_on() else None,
-            http_load.make_answer_check(b" 200 "),
-        )
-    )
-    if load.errors:
-        raise RuntimeError(f"{load.errors} of {load.requests} answers were not 200")
-    return 1e3 * (server.cpu() - before) / load.requests
 
 
 async def measure_added_latency(
@@ -219,8 +196,9 @@ async def measure_added_latency(
         added.append(1e3 * (seconds - sorted(waits.values())[needed - 1]))
 
     begin = time.perf_counter() + 0.5
-    count = int(RATE_PER_S * RATE_SECONDS)
-    await asyncio.gather(*(ask_once(begin + n / RATE_PER_S) for n in range(count)))
+    await asyncio.gather(
+        *(ask_once(begin + n / RATE_PER_S) for n in range(int(RATE_PER_S * RATE_SECONDS)))
+    )
     p50, p99 = np.percentile(added, [50, 99]).tolist()
     return {"p50": p50, "p99": p99, "lost": lost}
 
@@ -228,11 +206,14 @@ async def measure_added_latency(
 def render(result: dict[str, Any]) -> str:
     """The figures as text."""
     cpu = result["cpu_ms_per_request"]
-    rows = [("CPU per request", "ms"), ("panel of 3 through bylot", f"{cpu['bylot_panel_3']:.2f}")]
+    litellm = "not measured: give --litellm COMMAND"
     if "litellm_one" in cpu:
-        rows.append(("one call through LiteLLM", f"{cpu['litellm_one']:.2f}"))
-    else:
-        rows.append(("one call through LiteLLM", "not measured: give --litellm COMMAND"))
+        litellm = f"{cpu['litellm_one']:.2f}"
+    rows = [
+        ("CPU per request", "ms"),
+        ("panel of 3 through bylot", f"{cpu['bylot_panel_3']:.2f}"),
+        ("one call through LiteLLM", litellm),
+    ]
     late = [
         ("latency beyond the slowest member that was needed", "ms"),
         (f"median, {RATE_PER_S:g} requests a second", f"{result['added_p50_ms']:.1f}"),
@@ -242,5 +223,4 @@ def render(result: dict[str, Any]) -> str:
             f"{result['hanging_member_added_p99_ms']:.1f}",
         ),
     ]
-    lines = [*format_table(rows), "", *format_table(late), "", f"{result['lost']} lost"]
-    return "\n".join(lines)
+    return "\n".join([*format_table(rows), "", *format_table(late), "", f"{result['lost']} lost"])

@@ -7,12 +7,13 @@ that is being measured.
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -89,8 +90,8 @@ class ServerProcess:
         end = time.monotonic() + self.start_timeout_s
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(self.ready, timeout=1):
-                    return
+                urllib.request.urlopen(self.ready, timeout=1).close()
+                return
             except OSError:
                 time.sleep(0.05)
         raise RuntimeError(f"{' '.join(self.command)} did not start; see {self.log or '--log'}")
@@ -111,22 +112,22 @@ class ServerProcess:
 
     def post(self, path: str, body: Any) -> None:
         """POST a JSON document; raise unless it succeeds."""
-        head = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), head)
-        with urllib.request.urlopen(request, timeout=120):
-            pass
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request, timeout=120).close()
 
     def cpu(self) -> float:
         """Seconds of CPU used so far, user and system."""
-        fields = self.read_stat()
-        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+        return sum(map(int, read_process_stat(self.process.pid)[11:13])) / CLOCK_TICKS_PER_S
 
     def memory(self) -> int:
-        return int(self.read_stat()[21]) * os.sysconf("SC_PAGE_SIZE")
+        return int(read_process_stat(self.process.pid)[21]) * os.sysconf("SC_PAGE_SIZE")
 
-    def read_stat(self) -> list[str]:
-        """The fields of /proc/PID/stat after the name of the command."""
-        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+
+def read_process_stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name of the command."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 class AnnouncedServer(ServerProcess):
@@ -149,8 +150,11 @@ class LoadResult(NamedTuple):
 
 
 def format_post(path: str, body: bytes) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 async def drive_connections(
@@ -190,10 +194,8 @@ async def read_answer(reader: asyncio.StreamReader) -> bytes:
     """Read the status line and the body of one answer."""
     head = await reader.readuntil(b"\r\n\r\n")
     status, _, fields = head.partition(b"\r\n")
-    for line in fields.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            return status + b"\n" + await reader.readexactly(int(line[15:]))
-    return status + b"\n"
+    size = re.search(rb"content-length:(.*)", fields, re.IGNORECASE)
+    return status + b"\n" + await reader.readexactly(int(size[1]) if size else 0)
 
 
 def make_answer_check(status: bytes, ids: list[str] | None = None) -> Callable[[bytes], bool]:
@@ -207,6 +209,26 @@ def make_answer_check(status: bytes, ids: list[str] | None = None) -> Callable[[
     return is_expected
 
 
+def measure_request_cpu(
+    server: ServerProcess,
+    requests: Iterable[bytes],
+    connections: int,
+    status: bytes = b" 200 ",
+    ids: list[str] | None = None,
+) -> float:
+    """Seconds of the server's CPU per request; raise if an answer has another status.
+
+    ids: to collect those of decisions
+    """
+    before = server.cpu()
+    left = iter(requests)
+    check = make_answer_check(status, ids)
+    load = asyncio.run(drive_connections(server.port, connections, lambda: next(left, None), check))
+    if load.errors:
+        raise RuntimeError(f"{load.errors} of {load.requests} answers were not{status.decode()}")
+    return (server.cpu() - before) / load.requests
+
+
 def make_traffic(
     names: Sequence[str], goes_on: Callable[[], bool]
 ) -> tuple[Callable[[], bytes | None], Callable[[bytes], bool]]:
@@ -214,7 +236,7 @@ def make_traffic(
     ids: list[str] = []
     is_decision = make_answer_check(b" 201 ", ids)
     is_reward = make_answer_check(b" 200 ")
-    decides = cycle([format_decide(name) for name in names])
+    decides = cycle(map(format_decide, names))
 
     def next_request() -> bytes | None:
         if not goes_on():

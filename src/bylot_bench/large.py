@@ -65,14 +65,17 @@ def measure_server(store: str, routers: int) -> dict[str, Any]:
 
 
 def render(result: dict[str, Any]) -> str:
+    empty, full = result["empty"], result["full"]
+    times = {
+        "ready after, s": (empty["start_s"], full["start_s"]),
+        "first decision of a router, ms": (empty["first_decide_ms"], full["first_decide_ms"]),
+        "decide, p50 ms": (empty["decide_p50_ms"], full["decide_p50_ms"]),
+        "decide, p99 ms": (empty["decide_p99_ms"], full["decide_p99_ms"]),
+    }
+    for page, ms in empty["page_ms"].items():
+        times[f"{page} 100 events of a log, ms"] = ms, full["page_ms"][page]
     head = f"{result['routers']:,} routers, {result['decisions']:,} decisions"
-    rows: list[tuple[str, ...]] = [("", "one router, 1,000 decisions", head)]
-    names = ("ready after, s", "first decision of a router, ms", "decide, p50 ms", "decide, p99 ms")
-    keys = ("start_s", "first_decide_ms", "decide_p50_ms", "decide_p99_ms")
-    for name, key in zip(names, keys, strict=True):
-        rows.append((name, f"{result['empty'][key]:.2f}", f"{result['full'][key]:.2f}"))
-    for page in ("first", "middle", "last"):
-        times = (result[store]["page_ms"][page] for store in ("empty", "full"))
-        rows.append((f"{page} 100 events of a log, ms", *(f"{ms:.2f}" for ms in times)))
+    rows = [("", "one router, 1,000 decisions", head)]
+    rows += [(name, f"{one:.2f}", f"{other:.2f}") for name, (one, other) in times.items()]
     filled = f"written in {result['fill_s']:.0f} s, {result['file_gb']:.1f} GB"
     return "\n".join([*format_table(rows), filled])

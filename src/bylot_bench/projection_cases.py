@@ -174,5 +174,10 @@ def make_halfspace_case(number: int, seed: int = 0) -> ProjectionCase:
     kind_z, z = draw_point(rng, K, floor)
     kind_a, a = draw_cost_row(rng, z)
     kind_b, b = draw_bound(rng, z, floor, a)
-    title = f"case {number}: K={K}, floor={floor:g}, z {kind_z}, a {kind_a}, b {kind_b}"
-    return ProjectionCase(z, floor, a[None, :], np.array([b]), title)
+    return ProjectionCase(
+        z=z,
+        floor=floor,
+        A=a[None, :],
+        b=np.array([b]),
+        title=f"case {number}: K={K}, floor={floor:g}, z {kind_z}, a {kind_a}, b {kind_b}",
+    )

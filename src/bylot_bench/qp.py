@@ -67,9 +67,19 @@ def make_quadprog(K: int, floor: float) -> SolveProjection:
 def make_piqp(K: int, floor: float) -> SolveProjection:
     """Proximal interior point, sparse."""
     solver = import_module("piqp").SparseSolver()
-    G, ones = sp.csc_matrix(np.ones((1, K))), sp.csc_matrix(np.ones((1, K)))
-    side, low, eye = np.ones(1), np.full(K, floor), sp.csc_matrix(sp.eye_array(K))
-    solver.setup(eye, np.zeros(K), ones, np.ones(1), G, None, side, low, None)
+    G = sp.csc_matrix(np.ones((1, K)))
+    side = np.ones(1)
+    solver.setup(
+        sp.csc_matrix(sp.eye_array(K)),
+        np.zeros(K),
+        sp.csc_matrix(np.ones((1, K))),
+        np.ones(1),
+        G,
+        None,
+        side,
+        np.full(K, floor),
+        None,
+    )
 
     def solve(z: Floats, a: Floats, b: float) -> Any:
         G.data[:], side[0] = a, b
@@ -82,8 +92,8 @@ def make_piqp(K: int, floor: float) -> SolveProjection:
 
 def stack_rows(K: int, sign: float) -> Any:
     """Two full rows over sign times the identity, in columns of three entries each."""
-    full, eye = sp.csc_matrix(np.ones((2, K))), sp.csc_matrix(sign * sp.eye_array(K))
-    return sp.vstack([full, eye], format="csc")
+    rows = [sp.csc_matrix(np.ones((2, K))), sp.csc_matrix(sign * sp.eye_array(K))]
+    return sp.vstack(rows, format="csc")
 
 
 def make_osqp(K: int, floor: float) -> SolveProjection:
@@ -112,9 +122,14 @@ def make_clarabel(K: int, floor: float) -> SolveProjection:
     settings = module.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
     settings.presolve_enable = False  # or else the data cannot be updated
-    cones = [module.ZeroConeT(1), module.NonnegativeConeT(K + 1)]
-    eye = sp.csc_matrix(sp.eye_array(K))
-    solver = module.DefaultSolver(eye, np.zeros(K), A, sides, cones, settings)
+    solver = module.DefaultSolver(
+        sp.csc_matrix(sp.eye_array(K)),
+        np.zeros(K),
+        A,
+        sides,
+        [module.ZeroConeT(1), module.NonnegativeConeT(K + 1)],
+        settings,
+    )
 
     def solve(z: Floats, a: Floats, b: float) -> Any:
         per_expert[:, 1], sides[1] = a, b
@@ -124,8 +139,13 @@ def make_clarabel(K: int, floor: float) -> SolveProjection:
     return solve
 
 
-SOLVER_MAKERS = (make_daqp, make_quadprog, make_piqp, make_osqp, make_clarabel)
-QP_SOLVERS = {make.__name__.removeprefix("make_"): make for make in SOLVER_MAKERS}
+QP_SOLVERS = {
+    "daqp": make_daqp,
+    "quadprog": make_quadprog,
+    "piqp": make_piqp,
+    "osqp": make_osqp,
+    "clarabel": make_clarabel,
+}
 MAX_DENSE_SIZE = {"daqp": 1_000, "quadprog": 1_000}  # largest K for a dense K x K matrix
 SOLVER_TOLERANCES = {"osqp": 0.1}  # relative to the largest q; 1e-3 for the others
 
@@ -198,9 +218,14 @@ def run(
     absent = list_missing_solvers()
     if len(absent) == len(QP_SOLVERS):
         raise BylotError(f"no solver to compare with; {install_command('bench')}")
-    versions = {name: None if name in absent else metadata.version(name) for name in QP_SOLVERS}
-    rows, fuzz = [compare_solvers(K, seconds) for K in sizes], fuzz_projection(cases, seed)
-    return {"qp": rows, "fuzz": fuzz, "versions": versions, "absent": absent}
+    return {
+        "qp": [compare_solvers(K, seconds) for K in sizes],
+        "fuzz": fuzz_projection(cases, seed),
+        "versions": {
+            name: None if name in absent else metadata.version(name) for name in QP_SOLVERS
+        },
+        "absent": absent,
+    }
 
 
 def compare_solvers(K: int, seconds: float) -> dict[str, Any]:
@@ -239,14 +264,16 @@ def time_solvers(
             continue
         print_progress(f"K = {K:,}: {name}")
         solve = make(K, work.floor)
-        pairs = zip(solve_each(solve, work), ours, strict=True)
-        parts = [np.abs(theirs - q).max() / q.max() for theirs, q in pairs]
+        parts = [
+            np.abs(theirs - q).max() / q.max()
+            for theirs, q in zip(solve_each(solve, work), ours, strict=True)
+        ]
         off = float(np.nan_to_num(parts, nan=np.inf).max())
         if off > SOLVER_TOLERANCES.get(name, 1e-3):
             notes[name] = f"its solutions are off by {off:.1e} of the largest q"
         else:
-            seconds_each = time_quickest(partial(solve_each, solve, work), seconds) / work.b.size
-            times[name] = 1e6 * seconds_each
+            taken = time_quickest(partial(solve_each, solve, work), seconds)
+            times[name] = 1e6 * taken / work.b.size
     return times, notes
 
 
@@ -272,20 +299,31 @@ def fuzz_projection(cases: int, seed: int) -> dict[str, Any]:
             failures.append(case.title)
         if number % 10_000 == 0:
             print_progress(f"fuzz: {number:,} of {cases:,} cases, worst residual {worst:.1e}")
-    counts = {"cases": cases, "failures": len(failures), "worst_kkt": worst}
-    return {**counts, "first_failures": failures[:5]}
+    return {
+        "cases": cases,
+        "failures": len(failures),
+        "worst_kkt": worst,
+        "first_failures": failures[:5],
+    }
 
 
 def render(result: dict[str, Any]) -> str:
-    head = ("K", "ours", "from Python", *QP_SOLVERS, "ratio to best")
-    rows, notes = [], []
+    rows = [("K", "ours", "from Python", *QP_SOLVERS, "ratio to best")]
+    notes = []
     for row in result["qp"]:
-        ours = row["ours_us"], row["ours_python_us"]
-        times = [*ours, *(row["peers_us"].get(name) for name in QP_SOLVERS)]
-        digits = ["" if us is None else f"{us:,.0f}" if us >= 10 else f"{us:.2f}" for us in times]
-        rows.append((f"{row['K']:,}", *digits, f"{row['ratio_to_best']:.0f}"))
+        peers = (row["peers_us"].get(name) for name in QP_SOLVERS)
+        times = map(format_us, (row["ours_us"], row["ours_python_us"], *peers))
+        rows.append((f"{row['K']:,}", *times, f"{row['ratio_to_best']:.0f}"))
         notes += [f"K = {row['K']:,}: {name}: {note}" for name, note in row["notes"].items()]
     found = result["fuzz"]
-    tail = f"fuzz: {found['cases']:,} hard cases, {found['failures']} failures, "
-    tail += f"worst scaled KKT residual {found['worst_kkt']:.1e}"
-    return "\n".join(["microseconds per projection", *format_table([head, *rows]), *notes, tail])
+    tail = (
+        f"fuzz: {found['cases']:,} hard cases, {found['failures']} failures, "
+        f"worst scaled KKT residual {found['worst_kkt']:.1e}"
+    )
+    return "\n".join(["microseconds per projection", *format_table(rows), *notes, tail])
+
+
+def format_us(us: float | None) -> str:
+    if us is None:
+        return ""
+    return f"{us:,.0f}" if us >= 10 else f"{us:.2f}"

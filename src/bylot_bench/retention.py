@@ -51,7 +51,6 @@ def run(routers: int = 10, decisions: int = 10_000_000) -> dict[str, Any]:
             dropping = asyncio.run(drive_at_rate(server.port, routers, make_drop_check(path)))
         dropped_s, after = time.perf_counter() - began - SETTLED_S, path.stat().st_size
         print_progress("... replay of what remains")
-        replays = replay_all(url, routers)
         return {
             "decisions": decisions,
             "before_gb": before / 2**30,
@@ -61,7 +60,7 @@ def run(routers: int = 10, decisions: int = 10_000_000) -> dict[str, Any]:
             "keeping": keeping,
             "dropping": dropping,
             "p99_ratio": dropping["p99_ms"] / keeping["p99_ms"],
-            **replays,
+            **replay_all(url, routers),
         }
 
 
@@ -124,11 +123,18 @@ def replay_all(url: str, routers: int) -> dict[str, Any]:
 
 def render(result: dict[str, Any]) -> str:
     rows: list[tuple[str, ...]] = [("", "keeping all", f"dropping {DAYS - KEPT_DAYS} days")]
-    for name, key in (("decide, p50 ms", "p50_ms"), ("decide, p99 ms", "p99_ms")):
-        rows.append((name, *(f"{result[one][key]:.2f}" for one in ("keeping", "dropping"))))
-    for name, key in (("requests", "requests"), ("failed", "errors")):
-        rows.append((name, *(f"{result[one][key]:,}" for one in ("keeping", "dropping"))))
-    size = f"{result['before_gb']:.2f} GB before, {result['after_gb']:.2f} GB after"
-    shrunk = f"{size} ({result['share']:.1%}), in {result['dropped_s']:.0f} s"
-    proof = f"{result['events_left']:,} events left: {result['fault'] or 'the replay is equal'}"
-    return "\n".join([*format_table(rows), shrunk, proof])
+    for name, key, form in (
+        ("decide, p50 ms", "p50_ms", ".2f"),
+        ("decide, p99 ms", "p99_ms", ".2f"),
+        ("requests", "requests", ","),
+        ("failed", "errors", ","),
+    ):
+        rows.append((name, *(f"{result[one][key]:{form}}" for one in ("keeping", "dropping"))))
+    return "\n".join(
+        [
+            *format_table(rows),
+            f"{result['before_gb']:.2f} GB before, {result['after_gb']:.2f} GB after "
+            f"({result['share']:.1%}), in {result['dropped_s']:.0f} s",
+            f"{result['events_left']:,} events left: {result['fault'] or 'the replay is equal'}",
+        ]
+    )

@@ -41,8 +41,16 @@ def run(
             for name, (_, turn) in players.items():
                 rates[name] = max(rates[name], turn(seconds))
         for name, rate in rates.items():
-            speed = {"rounds_per_cpu_s": rate, "us_per_round": 1e6 / rate}
-            rows.append({"policy": name, "K": K, "M": M, **speed, "bind_s": players[name][0]})
+            rows.append(
+                {
+                    "policy": name,
+                    "K": K,
+                    "M": M,
+                    "rounds_per_cpu_s": rate,
+                    "us_per_round": 1e6 / rate,
+                    "bind_s": players[name][0],
+                }
+            )
     last: dict[Any, dict[str, Any]] = {}  # row of the next smaller K, by policy and M
     for row in rows:
         if smaller := last.get((row["policy"], row["M"])):
@@ -55,11 +63,13 @@ def run(
 def make_scale_problem(K: int, M: int) -> Problem:
     """A pool of heavy-tailed workloads: a cap on the busiest fifth, a minimum of the least busy."""
     workload = np.random.default_rng(0).lognormal(-1.5, 1.0, K)
-    names, order = [f"worker-{i}" for i in range(K)], np.argsort(workload)
-    novice = share("novice", [names[i] for i in order[: K // 5]])
-    busy = share("busy", [names[i] for i in order[-K // 5 :]])
-    budget = at_most("workload", float(M * workload.mean()))
-    limits = [budget, at_most(busy, 0.16 * M), at_least(novice, 0.5)]
+    names = [f"worker-{i}" for i in range(K)]
+    by_load = [names[i] for i in np.argsort(workload)]
+    limits = [
+        at_most("workload", float(M * workload.mean())),
+        at_most(share("busy", by_load[-K // 5 :]), 0.16 * M),
+        at_least(share("novice", by_load[: K // 5]), 0.5),
+    ]
     return Problem(names, {"workload": workload}, limits, draws=M)
 
 
@@ -89,13 +99,18 @@ def prepare_policy(policy: Policy, K: int, M: int) -> tuple[float, PlayTurn]:
 
 
 def render(result: dict[str, Any]) -> str:
-    head = ("policy", "K", "M", "rounds per CPU-second", "us a round", "growth", "bind, s")
-    found = sorted(result["scale"], key=lambda row: SCALED_POLICIES.index(row["policy"]))
-    rows = []
-    for row in found:
-        times = f"{row['rounds_per_cpu_s']:,.0f}", f"{row['us_per_round']:.2f}"
-        growth = f"{row['growth']:.2f}" if "growth" in row else ""
-        size = f"{row['K']:,}", f"{row['M']}"
-        rows.append((row["policy"], *size, *times, growth, f"{row['bind_s']:.3f}"))
+    rows = [("policy", "K", "M", "rounds per CPU-second", "us a round", "growth", "bind, s")]
+    rows += [
+        (
+            row["policy"],
+            f"{row['K']:,}",
+            f"{row['M']}",
+            f"{row['rounds_per_cpu_s']:,.0f}",
+            f"{row['us_per_round']:.2f}",
+            f"{row['growth']:.2f}" if "growth" in row else "",
+            f"{row['bind_s']:.3f}",
+        )
+        for row in sorted(result["scale"], key=lambda row: SCALED_POLICIES.index(row["policy"]))
+    ]
     note = "growth: the power of K by which the time of a round grows"
-    return "\n".join([*format_table([head, *rows]), note])
+    return "\n".join([*format_table(rows), note])

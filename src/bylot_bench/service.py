@@ -15,7 +15,12 @@ from bylot._text import format_table, print_progress
 from bylot.router.persistence import problem_to_data
 from bylot.router.router import Router
 from bylot_bench import http_load
-from bylot_bench.http_load import LoadResult, ServerProcess, drive_connections
+from bylot_bench.http_load import (
+    LoadResult,
+    ServerProcess,
+    drive_connections,
+    measure_request_cpu,
+)
 from bylot_bench.stored_log import make_service_problem
 
 REQUEST_COUNT = 20_000
@@ -26,12 +31,15 @@ HELLO_COMMAND = ("uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log"
 @contextmanager
 def run_bylot_server(*options: str) -> Iterator[ServerProcess]:
     """Run `bylot serve` on a fresh SQLite file with one router."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = f"sqlite:///{folder}/bench.db"
-        with ServerProcess("bylot", "serve", "--store", store, *options) as server:
-            problem = problem_to_data(make_service_problem())
-            server.post("/v1/routers", {"name": "bench", "problem": problem})
-            yield server
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ServerProcess(
+            "bylot", "serve", "--store", f"sqlite:///{folder}/bench.db", *options
+        ) as server,
+    ):
+        problem = problem_to_data(make_service_problem())
+        server.post("/v1/routers", {"name": "bench", "problem": problem})
+        yield server
 
 
 def run(soak: float = 0.0) -> dict[str, Any]:
@@ -42,12 +50,11 @@ def run(soak: float = 0.0) -> dict[str, Any]:
     print_progress("... at 1, 16 and 64 connections")
     loads = [measure_throughput(n)._asdict() for n in CONNECTION_COUNTS]
     print_progress("... one commit per request, for comparison")
-    each = measure_throughput(64, "--commit", "each")._asdict()
     result: dict[str, Any] = {
         "cpu_us_per_request": cpu,
         "ratio_to_hello": {name: cpu[name] / cpu["hello"] for name in ("decide", "reward")},
         "load": loads,
-        "commit_each": each,
+        "commit_each": measure_throughput(64, "--commit", "each")._asdict(),
         "lost": lost,
     }
     if soak:
@@ -65,27 +72,15 @@ def measure_cpu() -> tuple[dict[str, float], int]:
         for _ in range(3):  # in turns, so that other load on the machine affects all alike
             first = len(ids)
             hellos = [http_load.format_post("/", b"{}")] * REQUEST_COUNT
-            turns["hello"].append(measure_request_cpu(hello, hellos, b" 200 "))
+            turns["hello"].append(measure_request_cpu(hello, hellos, 64))
             decides = [http_load.format_decide("bench")] * REQUEST_COUNT
-            turns["decide"].append(measure_request_cpu(server, decides, b" 201 ", ids))
-            rewards = [http_load.format_reward(id) for id in ids[first:]]
-            turns["reward"].append(measure_request_cpu(server, rewards, b" 200 "))
+            turns["decide"].append(measure_request_cpu(server, decides, 64, b" 201 ", ids))
+            rewards = map(http_load.format_reward, ids[first:])
+            turns["reward"].append(measure_request_cpu(server, rewards, 64))
             lost += REQUEST_COUNT - (len(ids) - first)
         status = server.get("/v1/routers/bench/status")
         lost += abs(status["decisions"] - len(ids)) + abs(status["rewards"] - len(ids))
-    return {name: min(values) for name, values in turns.items()}, lost
-
-
-def measure_request_cpu(
-    server: ServerProcess, requests: list[bytes], status: bytes, ids: list[str] | None = None
-) -> float:
-    """Microseconds of the server's CPU per request at 64 connections."""
-    before, left = server.cpu(), iter(requests)
-    check = http_load.make_answer_check(status, ids)
-    load = asyncio.run(drive_connections(server.port, 64, lambda: next(left, None), check))
-    if load.errors:
-        raise RuntimeError(f"{load.errors} of {load.requests} answers were not{status.decode()}")
-    return 1e6 * (server.cpu() - before) / load.requests
+    return {name: 1e6 * min(values) for name, values in turns.items()}, lost
 
 
 def measure_throughput(connections: int, *options: str) -> LoadResult:
@@ -111,25 +106,34 @@ def soak_server(seconds: float) -> dict[str, Any]:
             return await load
 
         load = asyncio.run(watch_memory())
-    early, late = samples[len(samples) // 5], samples[-1]
-    memory = {"after_a_fifth": early / 2**20, "at_the_end": late / 2**20}
+    memory = {
+        "after_a_fifth": samples[len(samples) // 5] / 2**20,
+        "at_the_end": samples[-1] / 2**20,
+    }
     return {**load._asdict(), "memory_mb": memory}
 
 
 def render(result: dict[str, Any]) -> str:
-    cpu, ratio = result["cpu_us_per_request"], result["ratio_to_hello"]
     rows = [("CPU per request, 64 connections", "us", "/ hello")]
-    rows += [(name, f"{us:.0f}", f"{ratio.get(name, 1):.2f}") for name, us in cpu.items()]
+    for name, us in result["cpu_us_per_request"].items():
+        rows.append((name, f"{us:.0f}", f"{result['ratio_to_hello'].get(name, 1):.2f}"))
     loads = [("decide and reward in turns", "requests/s", "p50 ms", "p99 ms")]
-    each = "one commit per request"
-    for one, note in (*((one, "") for one in result["load"]), (result["commit_each"], f", {each}")):
-        times = f"{one['p50_ms']:.1f}", f"{one['p99_ms']:.1f}"
-        name = f"connections: {one['connections']}{note}"
-        loads.append((name, f"{one['requests_per_s']:,.0f}", *times))
+    for load in (*result["load"], result["commit_each"]):
+        note = ", one commit per request" if load is result["commit_each"] else ""
+        loads.append(
+            (
+                f"connections: {load['connections']}{note}",
+                f"{load['requests_per_s']:,.0f}",
+                f"{load['p50_ms']:.1f}",
+                f"{load['p99_ms']:.1f}",
+            )
+        )
     lines = [*format_table(rows), "", *format_table(loads), "", f"{result['lost']} lost"]
     if "soak" in result:
-        text = "soak: {requests:,} requests in {seconds:.0f} s, {errors} errors, "
-        text += "{memory_mb[after_a_fifth]:.0f} MB after a fifth of it, "
-        text += "{memory_mb[at_the_end]:.0f} MB at the end"
+        text = (
+            "soak: {requests:,} requests in {seconds:.0f} s, {errors} errors, "
+            "{memory_mb[after_a_fifth]:.0f} MB after a fifth of it, "
+            "{memory_mb[at_the_end]:.0f} MB at the end"
+        )
         lines.append(text.format(**result["soak"]))
     return "\n".join(lines)

@@ -116,8 +116,11 @@ def run(
         draws, *others = ((a[: len(b)], b) for a, b in zip(compiled, trace, strict=True))
         same &= np.array_equal(*draws)
         same &= all(np.allclose(*pair, rtol=1e-6) for pair in others)  # accumulated rounding
-    rates = {"compiled": max(fast), "numpy": max(slow)}
-    result = {"rounds_per_cpu_s": rates, "ratio": max(fast) / max(slow), "same_trace": same}
+    result = {
+        "rounds_per_cpu_s": {"compiled": max(fast), "numpy": max(slow)},
+        "ratio": max(fast) / max(slow),
+        "same_trace": same,
+    }
     if policies:
         result["policies"] = measure_policies(problem, values, turns)
     return result
@@ -144,8 +147,8 @@ def render(result: dict[str, Any]) -> str:
     agree = "the same trace" if result["same_trace"] else "DIFFERENT TRACES"
     lines = [*format_table(rows), f"compiled is faster by {result['ratio']:.0f}x, with {agree}"]
     if "policies" in result:
-        found = result["policies"].items()
         table = [("policy, on the same problem", "rounds per CPU-second", "us a round")]
-        table += [(name, f"{rate:,.0f}", f"{1e6 / rate:.2f}") for name, rate in found]
+        for name, rate in result["policies"].items():
+            table.append((name, f"{rate:,.0f}", f"{1e6 / rate:.2f}"))
         lines += ["", *format_table(table)]
     return "\n".join(lines)

@@ -87,7 +87,8 @@ def measure_process(command: list[str]) -> float:
 def render(result: dict[str, Any]) -> str:
     best, median = result["best_cpu_s"], result["median_cpu_s"]
     rows = [("start of a process, warm cache", "CPU, best", "median", "/ import numba")]
-    for name, used in best.items():
-        ratio = f"{used / best['import numba']:.2f}"
-        rows.append((name, f"{used:.2f} s", f"{median[name]:.2f} s", ratio))
+    rows += [
+        (name, f"{used:.2f} s", f"{median[name]:.2f} s", f"{used / best['import numba']:.2f}")
+        for name, used in best.items()
+    ]
     return "\n".join(format_table(rows))

@@ -22,9 +22,12 @@ PROGRESS_ROUTERS = 50  # between two lines of progress
 
 def make_service_problem() -> Problem:
     """Return ten experts under one limit, three per request."""
-    names = [f"expert-{n}" for n in range(10)]
-    usd = [1.0 + n / 5 for n in range(10)]
-    return Problem(names, {"usd": usd}, [at_most("usd", 5.5)], draws=3)
+    return Problem(
+        experts=[f"expert-{n}" for n in range(10)],
+        costs={"usd": [1.0 + n / 5 for n in range(10)]},
+        limits=[at_most("usd", 5.5)],
+        draws=3,
+    )
 
 
 def fill_store(url: str, routers: int, decisions: int, days: int = 0) -> None:
@@ -40,8 +43,8 @@ def fill_store(url: str, routers: int, decisions: int, days: int = 0) -> None:
     start = now_us() - days * DAY_US
     batches = max(1, decisions // routers // FILL_BATCH_DECISIONS)
     for n in range(routers):
-        config = RouterConfig(problem=problem, policy=policy, seed=n)
-        perform_all(handler, [CreateRouter(f"r{n}", config)], start)
+        created = CreateRouter(f"r{n}", RouterConfig(problem=problem, policy=policy, seed=n))
+        perform_all(handler, [created], start)
         for batch in range(batches):
             at = start + batch * days * DAY_US // batches
             made = perform_all(handler, [MakeDecision(f"r{n}")] * FILL_BATCH_DECISIONS, at)

@@ -26,8 +26,12 @@ class TenantPlayer:
 
     def __init__(self, scope: ScopeName | None, bound: float, step_s: float) -> None:
         costs = np.random.default_rng(0).lognormal(-1.5, 1.0, K)
-        limit = at_most("usd", bound * float(costs.mean()), per="day", scope=scope)
-        problem = Problem([f"e{i}" for i in range(K)], {"usd": costs}, [limit], draws=M)
+        problem = Problem(
+            experts=[f"e{i}" for i in range(K)],
+            costs={"usd": costs},
+            limits=[at_most("usd", bound * float(costs.mean()), per="day", scope=scope)],
+            draws=M,
+        )
         self.at = float(START_S)
         self.step_s = step_s
         self.names_tenants = scope is not None
@@ -38,8 +42,7 @@ class TenantPlayer:
         """A decision and its reward."""
         self.at += self.step_s
         self.made += 1
-        name = f"tenant-{tenant}" if self.names_tenants else None
-        decision = self.router.decide(tenant=name)
+        decision = self.router.decide(tenant=f"tenant-{tenant}" if self.names_tenants else None)
         self.router.reward(decision.id, 0.5 + 0.4 * ("e7" in decision.subset))
 
 
@@ -68,10 +71,12 @@ def run(turns: int = 15) -> dict[str, Any]:
         "bytes_per_tenant": opened,
         **passing,
     }
-    grown = passing["bytes_at_end"] > 1.2 * passing["bytes_at_half"]
-    checks = ratio > MAX_TIME_RATIO, opened > MAX_TENANT_BYTES, grown
-    names = "time", "memory of a tenant", "growth"
-    result["missed"] = [name for name, missed in zip(names, checks, strict=True) if missed]
+    checks = {
+        "time": ratio > MAX_TIME_RATIO,
+        "memory of a tenant": opened > MAX_TENANT_BYTES,
+        "growth": passing["bytes_at_end"] > 1.2 * passing["bytes_at_half"],
+    }
+    result["missed"] = [name for name, missed in checks.items() if missed]
     return result
 
 
@@ -83,9 +88,9 @@ def measure_memory(player: TenantPlayer, tenants: int) -> float:
     for tenant in range(1, tenants):
         player.decide(tenant)
     gc.collect()
-    after = tracemalloc.get_traced_memory()[0]
+    grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    return (after - before) / (tenants - 1)
+    return grown / (tenants - 1)
 
 
 def measure_archive() -> dict[str, Any]:
@@ -98,8 +103,11 @@ def measure_archive() -> dict[str, Any]:
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    slots = len(player.router.core.get_keyed().keys)
-    return {"bytes_at_half": sizes[0], "bytes_at_end": sizes[1], "slots_at_end": slots}
+    return {
+        "bytes_at_half": sizes[0],
+        "bytes_at_end": sizes[1],
+        "slots_at_end": len(player.router.core.get_keyed().keys),
+    }
 
 
 def render(result: dict[str, Any]) -> str:

@@ -37,8 +37,10 @@ class GroupKey(NamedTuple):
         distinct in periods of 250 (tight, regime, N = 3)
         """
         period = "" if self.period is None else f" of {self.period:,}"
-        place = f"{self.level}, {self.environment}, N = {self.dimensions}"
-        return f"{self.policy} in {self.experiment}{period} ({place})"
+        return (
+            f"{self.policy} in {self.experiment}{period} "
+            f"({self.level}, {self.environment}, N = {self.dimensions})"
+        )
 
 
 def sweep_key(dimensions: int, level: str) -> GroupKey:
@@ -54,6 +56,16 @@ class UpdateCurves(SeedCurves):
         return self.t / grid.SWEEP_STEP_ROUNDS
 
 
+def read_column(cells: pl.DataFrame, column: str) -> Floats:
+    """One number of every run; null values are left out."""
+    return cells[column].drop_nulls().to_numpy().astype(float)
+
+
+def read_by_seed(cells: pl.DataFrame, column: str) -> dict[int, float]:
+    """The same by seed."""
+    return dict(cells.select("seed", column).drop_nulls().iter_rows())
+
+
 class RecordGroups(dict[GroupKey, pl.DataFrame]):
     """All groups of a table of records, in the order of their keys; without refused runs."""
 
@@ -61,14 +73,11 @@ class RecordGroups(dict[GroupKey, pl.DataFrame]):
         if not cells.is_empty():
             played = cells.filter(pl.col("refused").is_null()).sort("seed")
             parts = played.partition_by(list(GroupKey._fields), as_dict=True)
-            by_key = {GroupKey(*key): part for key, part in parts.items()}
-            self.update((key, by_key[key]) for key in sorted(by_key))
+            self.update((GroupKey(*key), parts[key]) for key in sorted(parts))
 
     def read(self, key: GroupKey, column: str) -> Floats:
         """One number per seed; none for a group without records, and null values are left out."""
-        if key not in self:
-            return np.zeros(0)
-        return self[key][column].drop_nulls().to_numpy().astype(float)
+        return read_column(self[key], column) if key in self else np.zeros(0)
 
     def curve(self, key: GroupKey, column: str) -> UpdateCurves | None:
         """The curves of all seeds of a group, cut to the shortest; None if there are none."""
@@ -93,15 +102,19 @@ def comparison_keys(policy: str) -> list[GroupKey]:
 
 
 def ablation_keys(policy: str, part: str) -> list[GroupKey]:
-    name = f"{policy}:{part}" if part else policy
-    return [GroupKey("ablation", environment, level, name, 3) for level, environment in HARD_CASES]
+    if part:
+        policy = f"{policy}:{part}"
+    return [
+        GroupKey("ablation", environment, level, policy, 3) for level, environment in HARD_CASES
+    ]
 
 
 def list_period_keys(groups: RecordGroups, policy: str) -> list[GroupKey]:
     """A policy's groups in periods, by case and length."""
-    order = {case: n for n, case in enumerate(HARD_CASES)}
     keys = [key for key in groups if key.experiment == "periods" and key.policy == policy]
-    return sorted(keys, key=lambda key: (order[key.level, key.environment], key.period))
+    return sorted(
+        keys, key=lambda key: (HARD_CASES.index((key.level, key.environment)), key.period)
+    )
 
 
 def is_synthetic(run: RunManifest) -> bool:
@@ -113,12 +126,14 @@ def make_figure_title(
     title: str, run: RunManifest, seeds: tuple[int, int], experiment: str = "crowd"
 ) -> str:
     """The title of a figure, and below it the data, rounds and seeds."""
-    data = "a made-up crowd" if is_synthetic(run) else f"{name_crowd(run)} data"
+    data = f"{name_crowd(run)} data"
+    if is_synthetic(run):
+        title = f"SYNTHETIC: {title}"
+        data = "a made-up crowd"
     rounds = "unknown number of rounds"
     if "rounds" in run:
         rounds = f"{grid.count_rounds(experiment, run['rounds']):,} rounds"
-    mark = "SYNTHETIC: " if is_synthetic(run) else ""
-    return f"{mark}{title}\n{data}, {rounds}, {format_seed_count(seeds)}"
+    return f"{title}\n{data}, {rounds}, {format_seed_count(seeds)}"
 
 
 def format_seed_count(seeds: tuple[int, int]) -> str:

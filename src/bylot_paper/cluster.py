@@ -35,8 +35,12 @@ def describe_process(check: Callable[[], str]) -> dict[str, str]:
     >>> describe_process(lambda: "4f1d")["code"]
     '4f1d'
     """
-    packages = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    return {"Python": platform.python_version(), "bylot": __version__, **packages, "code": check()}
+    return {
+        "Python": platform.python_version(),
+        "bylot": __version__,
+        **{name: version(name) for name in ("numpy", "scipy", "numba")},
+        "code": check(),
+    }
 
 
 class RayCluster:
@@ -81,8 +85,9 @@ class RayCluster:
             ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            where = self.address or "localhost"
-            raise BylotError(f"cannot use Ray at {where}: {reason}") from error
+            raise BylotError(
+                f"cannot use Ray at {self.address or 'localhost'}: {reason}"
+            ) from error
 
 
 def import_quiet_ray() -> Any:
@@ -106,8 +111,10 @@ def check_cluster_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:
-        remedy = "start a cluster with `ray start --head`, or leave the address out"
-        raise BylotError(f"nothing answers at {address} ({error})", remedy=remedy) from None
+        raise BylotError(
+            f"nothing answers at {address} ({error})",
+            remedy="start a cluster with `ray start --head`, or leave the address out",
+        ) from None
 
 
 class ClusterRun:
@@ -148,8 +155,10 @@ class ClusterRun:
             self.core_count = cores
         while self.waiting and len(self.submitted) < JOBS_PER_CORE * max(cores, 1):
             job = self.waiting.popleft()
-            packed = self.ray.cloudpickle.dumps(job)
-            self.submitted[self.task.remote(self.here, self.check, self.work, packed)] = job
+            reference = self.task.remote(
+                self.here, self.check, self.work, self.ray.cloudpickle.dumps(job)
+            )
+            self.submitted[reference] = job
 
     def fetch_result(self, reference: Any, job: Any) -> FinishedJob[Any, Any]:
         """Fetch a result, or raise what went wrong."""
@@ -159,10 +168,15 @@ class ClusterRun:
             raise JobFailed(f"{job} could not be run on the cluster: {error}") from None
         if isinstance(answer, tuple):
             host, there = answer
-            names = [name for name, mine in self.here.items() if there.get(name) != mine]
-            other = ", ".join(f"{x} {there.get(x, 'unknown')} (here {self.here[x]})" for x in names)
-            what = f"machine {host} of the cluster runs {other}, so results could differ"
-            raise BylotError(what, remedy="install the same versions on all machines")
+            other = ", ".join(
+                f"{name} {there.get(name, 'unknown')} (here {mine})"
+                for name, mine in self.here.items()
+                if there.get(name) != mine
+            )
+            raise BylotError(
+                f"machine {host} of the cluster runs {other}, so results could differ",
+                remedy="install the same versions on all machines",
+            )
         end = pickle.loads(answer)
         if isinstance(end, FailedJob):
             raise JobFailed(end.text)

@@ -41,9 +41,12 @@ class WorkerPool:
 
 def draw_workers(seed: int, among: Ints, size: int) -> Ints:
     """Draw so many, all sets equally likely: those with the smallest uniforms, in their order."""
-    rng = np.random.Generator(np.random.Philox(key=seed + (POOL_STREAM << 64)))
-    winners = np.argsort(rng.random(len(among)), kind="stable")[:size]
-    return among[np.sort(winners)]
+    uniforms = make_generator(seed, POOL_STREAM).random(len(among))
+    return among[np.sort(np.argsort(uniforms, kind="stable")[:size])]
+
+
+def make_generator(seed: int, stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=seed + (stream << 64)))
 
 
 def compute_accuracies(
@@ -137,8 +140,7 @@ class Crowd:
         return np.bincount(self.worker, minlength=len(self.workers)).astype(np.int64)
 
     def accuracy(self) -> Floats:
-        right = np.bincount(self.worker, self.correct, len(self.workers))
-        return np.asarray(right / self.workload, np.float64)
+        return np.bincount(self.worker, self.correct, len(self.workers)) / self.workload
 
     def reliable(self, least: int = MIN_ANNOTATIONS) -> Ints:
         """Indices of the workers with at least this many annotations."""
@@ -164,9 +166,13 @@ class Crowd:
         place[chosen] = np.arange(size)
         inside = place[self.worker] >= 0
         accuracy, load = self.accuracy()[chosen], self.workload[chosen]
-        group, spare = self.task[inside] % dimensions, np.broadcast_to(accuracy, (dimensions, size))
-        member, correct = place[self.worker[inside]], self.correct[inside]
-        skills, imputed = compute_accuracies(group, member, correct, spare, smoothing)
+        skills, imputed = compute_accuracies(
+            self.task[inside] % dimensions,
+            place[self.worker[inside]],
+            self.correct[inside],
+            np.broadcast_to(accuracy, (dimensions, size)),
+            smoothing,
+        )
         return WorkerPool(
             workers=tuple(self.workers[i] for i in chosen),
             skills=lock_array(skills),
@@ -190,10 +196,11 @@ class Crowd:
             if not valid:
                 raise DataError(name, got=got, expected=expected)
         if self.counts.reliable < size:
-            what = f"crowd {self.name!r} has only {self.counts.reliable} workers with at least "
-            what += f"{MIN_ANNOTATIONS} annotations, too few for a pool of {size}"
-            remedy = "give a larger crowd, or draw smaller pools with crowd.pool(size=...)"
-            raise DataError(what, remedy=remedy)
+            raise DataError(
+                f"crowd {self.name!r} has only {self.counts.reliable} workers with at least "
+                f"{MIN_ANNOTATIONS} annotations, too few for a pool of {size}",
+                remedy="give a larger crowd, or draw smaller pools with crowd.pool(size=...)",
+            )
 
 
 def assemble_crowd(
@@ -228,17 +235,25 @@ def describe_crowd(crowd: Crowd) -> str:
     rows = [(f"crowd {crowd.name}", "")]
     rows += [(noun, f"{n:,}") for noun, n in zip(CrowdCounts._fields, crowd.counts, strict=True)]
     if len(reliable):
-        rows += [("median workload of these", f"{np.median(load):.4g}")]
-        rows += [("largest workload", f"{load.max():,}")]
-        rows += [("mean accuracy of these", f"{accuracy.mean():.3f}")]
-        rows += [("never wrong", f"{(accuracy == 1).sum():,}")]
-    nouns = ("annotations without a truth", "their tasks", "workers with no others")
-    names = (*nouns, "truths nobody annotated")
-    rows += [(noun, f"{n:,}") for noun, n in zip(names, crowd.unjudged, strict=True) if n]
+        rows += [
+            ("median workload of these", f"{np.median(load):.4g}"),
+            ("largest workload", f"{load.max():,}"),
+            ("mean accuracy of these", f"{accuracy.mean():.3f}"),
+            ("never wrong", f"{(accuracy == 1).sum():,}"),
+        ]
+    left_out = {
+        "annotations without a truth": crowd.unjudged.annotations,
+        "their tasks": crowd.unjudged.tasks,
+        "workers with no others": crowd.unjudged.workers,
+        "truths nobody annotated": crowd.unjudged.unannotated,
+    }
+    rows += [(noun, f"{n:,}") for noun, n in left_out.items() if n]
     notes = ["synthetic: made up by bylot, not measured on people"] * crowd.synthetic
     if len(reliable) < PAPER_POOL_SIZE:
-        needed = f"which draws pools of {PAPER_POOL_SIZE}"
-        notes.append(f"too few reliable workers for `bylot reproduce`, {needed}")
+        notes.append(
+            "too few reliable workers for `bylot reproduce`, which draws pools of "
+            f"{PAPER_POOL_SIZE}"
+        )
     return "\n".join([*format_table(rows), f"digest {crowd.digest}", *notes])
 
 
@@ -252,10 +267,11 @@ def make_synthetic_crowd(seed: int = 0) -> Crowd:
     less accurate, and about 7% of the reliable never err. Workers get the tasks that lack most of
     their crowd, those without anybody first, so that every task has one and some are more popular.
     """
-    rng = np.random.Generator(np.random.Philox(key=seed + (SYNTHETIC_STREAM << 64)))
+    rng = make_generator(seed, SYNTHETIC_STREAM)
     share = (np.arange(RELIABLE_COUNT) + rng.random(RELIABLE_COUNT)) / RELIABLE_COUNT
-    many = np.floor(np.exp(np.interp(share, LOAD_SHARES, np.log(LOAD_QUANTILES)))).astype(np.int64)
-    load = np.concatenate([many, np.repeat(np.arange(1, 5), UNRELIABLE_COUNTS)])
+    many = np.floor(np.exp(np.interp(share, LOAD_SHARES, np.log(LOAD_QUANTILES))))
+    few = np.repeat(np.arange(1, 5), UNRELIABLE_COUNTS)
+    load = np.concatenate([many.astype(np.int64), few])
     m = 0.78 - 0.036 * np.log(load)
     accuracy = rng.beta(19 * m, 19 * (1 - m))
     size: Floats = rng.permutation(np.repeat(np.arange(1.0, 11.0), TASK_CROWDING))
@@ -266,9 +282,9 @@ def make_synthetic_crowd(seed: int = 0) -> Crowd:
         chosen[i] = np.argsort(np.where(taken == 0, full - TASK_COUNT, full))[: load[i]]
         taken[chosen[i]] += 1
     names = rng.permutation(WORKER_COUNT) + 1  # names carry no information
-    annotations = [
+    annotations = (
         Annotation(str(task + 1), str(names[i]), right)
         for i, tasks in enumerate(chosen)
         for task, right in zip(tasks, rng.random(len(tasks)) < accuracy[i], strict=True)
-    ]
+    )
     return assemble_crowd(SYNTHETIC_NAME, annotations, synthetic=True)

@@ -41,14 +41,18 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
         sheets.split_at_commas,
         lambda line: re.split("[ \t]+", line.strip(" \t")),
     )
-    ways = [[split(line) for line in lines] for split in separators]
-    cut = max(ways, key=lambda way: sum(len(fields) == len(columns) for fields in way))
+    cut = max(
+        ([split(line) for line in lines] for split in separators),
+        key=lambda way: sum(len(fields) == len(columns) for fields in way),
+    )
     bad = [n for n, fields in enumerate(cut, 1) if len(fields) != len(columns) or "" in fields]
     if bad:
-        wanted = f"the {len(columns)} fields {', '.join(columns)}"
-        what = f"{sheets.describe_lines(bad, len(lines))} do not have {wanted}"
-        remedy = "correct or remove them; fields are separated by tabs, commas or blanks"
-        raise data_error(path, what, remedy)
+        raise data_error(
+            path,
+            f"{sheets.describe_lines(bad, len(lines))} do not have the {len(columns)} fields "
+            f"{', '.join(columns)}",
+            "correct or remove them; fields are separated by tabs, commas or blanks",
+        )
     order = find_header(path, cut, columns)
     if order is None:
         return FieldRows(path, [tuple(fields) for fields in cut], False)
@@ -69,8 +73,12 @@ def find_header(path: Path, cut: list[list[str]], columns: Sequence[str]) -> lis
     for n, fields in enumerate(cut[1:], 2):
         for i in (order[0], order[-1]):
             if fields[i] == cut[0][i]:
-                what = f"may be a header or data: line {n} has {quote_field(fields[i])} there too"
-                raise data_error(path, what, "rename that task or label", 1)
+                raise data_error(
+                    path,
+                    f"may be a header or data: line {n} has {quote_field(fields[i])} there too",
+                    "rename that task or label",
+                    1,
+                )
     return order
 
 
@@ -104,15 +112,16 @@ def read_crowd(
     judged = [(t, w, label) for t, w, label in answers.fields if t in truth]
     check_labels(answers, truths, judged, truth)
     all_tasks, all_workers = ({row[column] for row in answers.fields} for column in (0, 1))
-    unjudged = UnjudgedCounts(
-        annotations=len(answers.fields) - len(judged),
-        tasks=len(all_tasks - truth.keys()),
-        workers=len(all_workers - {worker for _, worker, _ in judged}),
-        unannotated=len(truth.keys() - all_tasks),
+    return assemble_crowd(
+        Path(crowd_file).stem if name is None else name,
+        (Annotation(task, worker, label == truth[task]) for task, worker, label in judged),
+        unjudged=UnjudgedCounts(
+            annotations=len(answers.fields) - len(judged),
+            tasks=len(all_tasks - truth.keys()),
+            workers=len(all_workers - {worker for _, worker, _ in judged}),
+            unannotated=len(truth.keys() - all_tasks),
+        ),
     )
-    marked = (Annotation(task, worker, label == truth[task]) for task, worker, label in judged)
-    title = Path(crowd_file).stem if name is None else name
-    return assemble_crowd(title, marked, unjudged=unjudged)
 
 
 def check_header(file: FieldRows, other: FieldRows) -> None:
@@ -125,10 +134,13 @@ def check_header(file: FieldRows, other: FieldRows) -> None:
     first, *rest = file.fields
     beyond = rest + other.fields[has_unknown_header(other) :]
     if not any(row[0] == first[0] or row[-1] == first[-1] for row in beyond):
-        columns = " ".join(("task", "worker", "label") if len(first) == 3 else ("task", "label"))
-        what = f"{quote_field(' '.join(first))} may be a header or data"
-        remedy = f"write the line '{columns}' instead of it or above it"
-        raise data_error(file.path, what, remedy, 1)
+        columns = "task worker label" if len(first) == 3 else "task label"
+        raise data_error(
+            file.path,
+            f"{quote_field(' '.join(first))} may be a header or data",
+            f"write the line '{columns}' instead of it or above it",
+            1,
+        )
 
 
 def has_unknown_header(file: FieldRows) -> bool:
@@ -147,9 +159,13 @@ def check_unique_answers(file: FieldRows, key: int, repeatable: bool = False) ->
             whose = " by worker ".join(map(quote_field, fields[:key]))
             label, other = map(quote_field, (fields[-1], file.fields[before][-1]))
             earlier = "the same" if same else f"the other label {other}"
-            where = f"in line {file.line(before)}"
-            what = f"task {whose} has label {label}, and {earlier} already {where}"
-            raise data_error(file.path, what, "keep one of the two lines", file.line(row))
+            raise data_error(
+                file.path,
+                f"task {whose} has label {label}, and {earlier} already in line "
+                f"{file.line(before)}",
+                "keep one of the two lines",
+                file.line(row),
+            )
 
 
 def check_labels(
@@ -161,16 +177,25 @@ def check_labels(
             raise data_error(file.path, "has a header and nothing else", "give a file with entries")
     if not judged:
         some, other = (quote_field(file.fields[0][0]) for file in (answers, truths))
-        what = f"no worker has a task with a truth: no task such as {some} is in "
-        what += f"{truths.path.name!r}, which has tasks such as {other}"
-        raise data_error(answers.path, what, "give files that belong together, with the same ids")
+        raise data_error(
+            answers.path,
+            f"no worker has a task with a truth: no task such as {some} is in "
+            f"{truths.path.name!r}, which has tasks such as {other}",
+            "give files that belong together, with the same ids",
+        )
     given = {label for _, _, label in judged}
     wanted = {truth[task] for task, _, _ in judged}
     for file, labels, nouns in ((answers, given, "answers"), (truths, wanted, "truths")):
         if len(labels) == 1:
-            what = f"all {nouns} of the joined tasks are {quote_field(*labels)}"
-            raise data_error(file.path, what, "give two or more classes: one teaches nothing")
+            raise data_error(
+                file.path,
+                f"all {nouns} of the joined tasks are {quote_field(*labels)}",
+                "give two or more classes: one teaches nothing",
+            )
     if not given & wanted:
-        answer, true = quote_field(min(given)), quote_field(min(wanted))
-        what = f"no answer such as {answer} is a truth such as {true}"
-        raise data_error(answers.path, what, f"use the same labels as in {truths.path.name!r}")
+        raise data_error(
+            answers.path,
+            f"no answer such as {quote_field(min(given))} is a truth such as "
+            f"{quote_field(min(wanted))}",
+            f"use the same labels as in {truths.path.name!r}",
+        )

@@ -4,8 +4,6 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -48,8 +46,11 @@ def find_crowd(where: str | PathLike[str] | None = None, offline: bool = False) 
     if named:
         folder = Path(named)
         if not folder.is_dir():
-            remedy = f"give a folder with {' and '.join(TREC_SHA256)}, or {SYNTHETIC_NAME!r}"
-            raise data_error(folder, "is not a folder", remedy)
+            raise data_error(
+                folder,
+                "is not a folder",
+                f"give a folder with {' and '.join(TREC_SHA256)}, or {SYNTHETIC_NAME!r}",
+            )
         return read_trec(folder)
     if where is not None:
         raise DataError("data", got=where, expected=f"a folder or {SYNTHETIC_NAME!r}")
@@ -73,11 +74,17 @@ def read_trec(folder: str | PathLike[str]) -> Crowd:
         try:
             got = hashlib.sha256(path.read_bytes()).hexdigest()
         except (OSError, ValueError):
-            remedy = f"download it from {url} into that folder"
-            raise data_error(path, "no such file, or it cannot be read", remedy) from None
+            raise data_error(
+                path,
+                "no such file, or it cannot be read",
+                f"download it from {url} into that folder",
+            ) from None
         if got != wanted:
-            what = f"is not the paper's file: its sha256 is {got}, expected {wanted}"
-            raise data_error(path, what, f"download it again, unchanged, from {url}")
+            raise data_error(
+                path,
+                f"is not the paper's file: its sha256 is {got}, expected {wanted}",
+                f"download it again, unchanged, from {url}",
+            )
     crowd, truth = (Path(folder) / name for name in TREC_SHA256)
     return check_counts(read_crowd(crowd, truth, name="trec"), TREC_COUNTS)
 
@@ -87,8 +94,10 @@ def check_counts(crowd: Crowd, wanted: CrowdCounts) -> Crowd:
     pairs = zip(CrowdCounts._fields, crowd.counts, wanted, strict=True)
     wrong = [f"{got:,} {noun} instead of {want:,}" for noun, got, want in pairs if got != want]
     if wrong:
-        what = f"crowd {crowd.name!r} has {', '.join(wrong)}"
-        raise DataError(what, remedy=f"download its files again from {TREC_URL}")
+        raise DataError(
+            f"crowd {crowd.name!r} has {', '.join(wrong)}",
+            remedy=f"download its files again from {TREC_URL}",
+        )
     return crowd
 
 
@@ -99,12 +108,13 @@ def fetch_trec(to: str | os.PathLike[str] | None = None, base: str = TREC_URL) -
     """
     pooch, *_ = map(import_extra, DOWNLOAD_PACKAGES)
     folder = Path(find_cached_trec() if to is None else to).absolute()
-    sums = {name: f"sha256:{digest}" for name, digest in TREC_SHA256.items()}
-    store = pooch.create(folder, base_url=base, registry=sums)
+    store = pooch.create(
+        folder,
+        base_url=base,
+        registry={name: f"sha256:{digest}" for name, digest in TREC_SHA256.items()},
+    )
     for name in TREC_SHA256:
-        downloader = ResumingDownloader(folder / f"{name}.part")
-        with explain_download_errors(downloader):
-            store.fetch(name, downloader=downloader)
+        fetch_file(store, ResumingDownloader(folder / f"{name}.part"))
     return folder
 
 
@@ -150,39 +160,44 @@ class ResumingDownloader:
                 return
             answer.raise_for_status()
             ours = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-            resumed = answer.status_code == 206 and ours
-            start = have if resumed else 0
+            start = have if answer.status_code == 206 and ours else 0
             rest = answer.headers.get("Content-Length", "")
-            total = start + int(rest) if rest.isdecimal() else None
-            look = {"desc": self.part.stem, "unit": "B", "unit_scale": True}
             with (
-                self.part.open("ab" if resumed else "wb") as file,
-                bar(total=total, initial=start, disable=None, **look) as progress,  # on a terminal
+                self.part.open("ab" if start else "wb") as file,
+                bar(
+                    desc=self.part.stem,
+                    total=start + int(rest) if rest.isdecimal() else None,
+                    initial=start,
+                    unit="B",
+                    unit_scale=True,
+                    disable=None,  # on a terminal only
+                ) as progress,
             ):
                 for chunk in answer.iter_content(DOWNLOAD_CHUNK_BYTES):
                     progress.update(file.write(chunk))
 
 
-@contextmanager
-def explain_download_errors(downloader: ResumingDownloader) -> Iterator[None]:
-    """Turn errors of a download into one line."""
+def fetch_file(store: Any, downloader: ResumingDownloader) -> None:
+    """Download a file unless it is there, and turn errors into one line; store: of pooch."""
     requests = import_extra("requests")
     folder, name = downloader.part.parent, downloader.part.stem
     try:
-        yield
+        store.fetch(name, downloader=downloader)
     except requests.RequestException as error:
         reason = f"{type(error).__name__}: no network, or the server does not answer or broke off"
         if error.response is not None:
             reason = f"the server answers {error.response.status_code} {error.response.reason}"
-        what = f"cannot download {name}: {reason}"
-        raise DataUnreachable(what, remedy=DOWNLOAD_REMEDY) from None
+        raise DataUnreachable(f"cannot download {name}: {reason}", remedy=DOWNLOAD_REMEDY) from None
     except OSError as error:
-        what = f"cannot save {name} in {folder}: {error.strerror or error}"
-        remedy = "free some space or choose another folder (XDG_CACHE_HOME sets the cache)"
-        raise DataError(what, remedy=remedy) from None
+        raise DataError(
+            f"cannot save {name} in {folder}: {error.strerror or error}",
+            remedy="free some space or choose another folder (XDG_CACHE_HOME sets the cache)",
+        ) from None
     except ValueError:  # pooch found another checksum and has deleted the file
-        what = f"the download of {name} has sha256 {downloader.got}, expected {TREC_SHA256[name]}"
-        raise DataError(what, remedy=f"it was deleted: try again, or {MANUAL_STEP}") from None
+        raise DataError(
+            f"the download of {name} has sha256 {downloader.got}, expected {TREC_SHA256[name]}",
+            remedy=f"it was deleted: try again, or {MANUAL_STEP}",
+        ) from None
 
 
 def import_extra(name: str) -> ModuleType:
@@ -190,5 +205,7 @@ def import_extra(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        remedy = f"{install_command('reproduce')}, or {DOWNLOAD_REMEDY}"
-        raise DataError(f"a download needs {error.name}", remedy=remedy) from None
+        raise DataError(
+            f"a download needs {error.name}",
+            remedy=f"{install_command('reproduce')}, or {DOWNLOAD_REMEDY}",
+        ) from None

@@ -56,8 +56,10 @@ def sum_pulls(terms: Iterable[tuple[float, SeedEstimate]]) -> dict[Any, float]:
 
 def average_estimates(parts: Iterable[SeedEstimate]) -> SeedEstimate:
     parts = list(parts)
-    value = float(np.mean([part.value for part in parts]))
-    return SeedEstimate(value, sum_pulls((1 / len(parts), part) for part in parts))
+    return SeedEstimate(
+        float(np.mean([part.value for part in parts])),
+        sum_pulls((1 / len(parts), part) for part in parts),
+    )
 
 
 def divide_estimates(top: SeedEstimate, bottom: SeedEstimate) -> SeedEstimate:
@@ -146,17 +148,24 @@ def check_result_lines(lines: Iterable[ResultLine]) -> None:
     for line in lines:
         other = scenarios.setdefault(line.place, line.scenario)
         if other != line.scenario:
-            what = f"{line.place} is a place of {other} and of {line.scenario}"
-            raise DataError(what, remedy="give places of different scenarios different names")
+            raise DataError(
+                f"{line.place} is a place of {other} and of {line.scenario}",
+                remedy="give places of different scenarios different names",
+            )
         if (line.policy, line.place) in seen:
-            what = f"{line.policy} has two lines in {line.place}"
-            raise DataError(what, remedy="give one line per policy and place")
+            raise DataError(
+                f"{line.policy} has two lines in {line.place}",
+                remedy="give one line per policy and place",
+            )
         seen.add((line.policy, line.place))
         for seed, gap in line.gaps.items():
             if not math.isfinite(gap):
-                what = f"gap of {line.policy} in {line.place} for seed {seed}"
-                remedy = "leave out seeds that were not played"
-                raise DataError(what, got=gap, expected="a finite number", remedy=remedy)
+                raise DataError(
+                    f"gap of {line.policy} in {line.place} for seed {seed}",
+                    got=gap,
+                    expected="a finite number",
+                    remedy="leave out seeds that were not played",
+                )
 
 
 def choose_default(
@@ -171,18 +180,25 @@ def choose_default(
     for policy in policies:
         if policy not in excluded and (why := find_missing_measure(lines, counted, policy)):
             excluded[policy] = why
-    candidates = [policy for policy in policies if policy not in excluded]
-    losses = {policy: estimate_relative_loss(counted, policy) for policy in candidates}
-    order = sorted(losses, key=lambda policy: losses[policy].value)
-    if not order:
+    losses = {x: estimate_relative_loss(counted, x) for x in policies if x not in excluded}
+    scores = dict(sorted(losses.items(), key=lambda item: item[1].value))
+    if not scores:
         return DefaultChoice(problems, None, {}, excluded, None, uncounted)
-    best, silent, scores = order[0], find_missing_propensities(lines), {x: losses[x] for x in order}
-    worse = {policy: subtract_estimates(score, scores[best]) for policy, score in scores.items()}
-    tied = [x for x in order if worse[x].value <= TIE_STANDARD_ERRORS * worse[x].error]
-    known = [policy for policy in tied if policy not in silent]
-    taken = known[0] if best in silent and known else best
-    beaten, uneven = best if taken != best else None, list_uneven_seeds(counted, order)
-    return DefaultChoice(problems, taken, scores, excluded, beaten, uncounted, uneven)
+    best = taken = next(iter(scores))
+    silent = find_missing_propensities(lines)
+    if best in silent:  # a policy that is tied with it and records propensities is taken
+        worse = {x: subtract_estimates(score, scores[best]) for x, score in scores.items()}
+        tied = [x for x in worse if worse[x].value <= TIE_STANDARD_ERRORS * worse[x].error]
+        taken = next((policy for policy in tied if policy not in silent), best)
+    return DefaultChoice(
+        problems,
+        taken,
+        scores,
+        excluded,
+        best if taken != best else None,
+        uncounted,
+        list_uneven_seeds(counted, scores),
+    )
 
 
 def find_absent_policies(lines: Sequence[ResultLine]) -> dict[str, str]:
@@ -191,9 +207,8 @@ def find_absent_policies(lines: Sequence[ResultLine]) -> dict[str, str]:
     absent = {}
     for policy in dict.fromkeys(line.policy for line in lines):
         played = {line.place for line in lines if line.policy == policy}
-        missing = [place for place in places if place not in played]
-        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        if missing:
+        if missing := [place for place in places if place not in played]:
+            others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             absent[policy] = f"was not played in {missing[0]}{others}"
     return absent
 
@@ -202,10 +217,11 @@ def find_broken_limits(lines: Iterable[ResultLine]) -> dict[str, str]:
     """The policies that broke a limit or refused to play, with the first such place."""
     broken: dict[str, str] = {}
     for line in lines:
-        why = f"broke a limit in {line.bad_periods} periods of {line.place}"
         if line.kept < line.runs:
             why = f"kept all limits in {line.kept} of {line.runs} runs of {line.place}"
-        if line.kept < line.runs or line.bad_periods:
+            broken.setdefault(line.policy, why)
+        elif line.bad_periods:
+            why = f"broke a limit in {line.bad_periods} periods of {line.place}"
             broken.setdefault(line.policy, why)
     return broken
 
@@ -216,8 +232,11 @@ def find_missing_propensities(lines: Iterable[ResultLine]) -> dict[str, str]:
 
 def find_counted_places(lines: Iterable[ResultLine]) -> dict[str, float]:
     """The mean loss of the reference in the places where it loses anything."""
-    gaps = {x.place: list(x.gaps.values()) for x in lines if x.policy == REFERENCE_POLICY}
-    means = {place: float(np.mean(values)) for place, values in gaps.items() if values}
+    means = {
+        line.place: float(np.mean(list(line.gaps.values())))
+        for line in lines
+        if line.policy == REFERENCE_POLICY and line.gaps
+    }
     return {place: mean for place, mean in means.items() if mean > 0.0}
 
 
@@ -234,8 +253,9 @@ def find_missing_measure(
         for line in counted
         if line.policy in (policy, REFERENCE_POLICY) and len(line.gaps) < MIN_RULE_SEEDS
     }
-    needed = f"at least {MIN_RULE_SEEDS} are needed"
-    return f"too few seeds ({', '.join(few.values())}), {needed}" if few else None
+    if not few:
+        return None
+    return f"too few seeds ({', '.join(few.values())}), at least {MIN_RULE_SEEDS} are needed"
 
 
 def estimate_relative_loss(lines: Sequence[ResultLine], policy: str) -> SeedEstimate:
@@ -244,8 +264,9 @@ def estimate_relative_loss(lines: Sequence[ResultLine], policy: str) -> SeedEsti
     scenarios: dict[str, list[SeedEstimate]] = {}
     for line in lines:
         if line.policy == policy:
-            ratio = divide_estimates(estimate_gap(line), reference[line.place])
-            scenarios.setdefault(line.scenario, []).append(ratio)
+            scenarios.setdefault(line.scenario, []).append(
+                divide_estimates(estimate_gap(line), reference[line.place])
+            )
     return average_estimates(average_estimates(places) for places in scenarios.values())
 
 

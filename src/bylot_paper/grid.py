@@ -46,8 +46,6 @@ ABLATED_PARTS = {
 ABLATED_POLICIES = [*GUARDED_POLICIES, *map(":".join, product(GUARDED_POLICIES, ABLATED_PARTS))]
 ABLATION_LABELS = {"": "complete", **ABLATED_PARTS}
 
-PAPER_ETA_MULT = {"sweep": 0.03, "crowd": 0.05}
-
 
 def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Policy:
     """Make a policy with the paper's settings for rewards of 0 to N = dimensions, or with those
@@ -64,7 +62,7 @@ def make_experiment_policy(policy: str, experiment: str, dimensions: int) -> Pol
         Cucb: {"c": 2.0 / N},
         Cbwk: {"c": 2.0 / N, "step": 10.0 / N},
         Moe: {"rate": 0.01 * N, "step": 4e-4 / N},
-        Omd: {"eta_mult": PAPER_ETA_MULT["sweep" if experiment == "sweep" else "crowd"] / N},
+        Omd: {"eta_mult": (0.03 if experiment == "sweep" else 0.05) / N},
     }
     return cast(Policy, replace(found, **paper.get(type(found), {})))
 
@@ -124,8 +122,8 @@ class ScenarioJob(NamedTuple):
 
     def __str__(self) -> str:
         skills = f"-smoothing={self.smoothing}" if self.smoothing else ""
-        scenario = f"{self.environment}-N={self.dimensions}{skills}"
-        return f"{self.experiment}-{scenario}-seed={self.seed:02d}"
+        scenario = f"{self.experiment}-{self.environment}-N={self.dimensions}"
+        return f"{scenario}{skills}-seed={self.seed:02d}"
 
 
 Place = tuple[str, str, int]  # environment, level of the limits, number of dimensions
@@ -233,8 +231,11 @@ def select_cells(
             if any(name in pattern for name in VARIANT_POLICIES):
                 remedy += "; add --variants to include those"
             raise BylotError(f"no cell matches --only {pattern!r}", remedy=remedy)
-    some = patterns or ["*"]
-    return [cell for cell in included if any(fnmatchcase(cell.id, one) for one in some)]
+    return [
+        cell
+        for cell in included
+        if not patterns or any(fnmatchcase(cell.id, pattern) for pattern in patterns)
+    ]
 
 
 def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
@@ -246,7 +247,12 @@ def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
             experiment = "beyond"
         if experiment == "spans":
             experiment = "default" if cell.environment in CROWD_ENVIRONMENTS else "worlds"
-        smoothing = find_level_smoothing(cell.level)
-        key = experiment, cell.environment, cell.dimensions, smoothing, cell.seed
+        key = (
+            experiment,
+            cell.environment,
+            cell.dimensions,
+            find_level_smoothing(cell.level),
+            cell.seed,
+        )
         groups.setdefault(key, []).append(cell)
     return [ScenarioJob(*key, tuple(group)) for key, group in groups.items()]

@@ -5,8 +5,6 @@ user's: a panel of language models and health questions, recorded answers of lan
 portfolios of algorithms (ASlib).
 """
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,12 +16,14 @@ from bylot.environments import Given, Outcomes
 from bylot.environments.base import make_block_generator
 from bylot.optima import ValueStack, optimum
 from bylot.outcome_tables.aslib import RUNS_FILE, find_aslib_folders, read_aslib
-from bylot.outcome_tables.outcomes import OutcomeTable, read_experts, read_outcomes
-from bylot.outcome_tables.recorded import read_recorded_answers
+from bylot.outcome_tables.outcomes import (
+    OutcomeTable,
+    read_experts,
+    read_outcomes,
+    read_recorded_answers,
+)
 from bylot.problem import Problem, at_most
-from bylot_paper.scenarios import HOSPITAL_FILES
-
-ContextUse = Literal["own", "ignored", "random"]
+from bylot_paper.scenarios import HOSPITAL_FILES, digest_files
 
 PANEL_DRAWS = 3
 HOSPITAL_BUDGET_USD = 0.0047653
@@ -49,7 +49,7 @@ class QuestionScenario:
     problem: Problem
     environment: Outcomes
     digest: str  # of the files
-    contexts: ContextUse = "own"
+    contexts: Literal["own", "ignored", "random"] = "own"
 
     def draw_rounds(self, rounds: int, seed: int) -> Given:
         """The requests of a seed, the same ones whatever contexts policies see."""
@@ -57,8 +57,9 @@ class QuestionScenario:
         if self.contexts == "ignored":
             return Given(values)
         if self.contexts == "random":
-            rng = make_block_generator(seed, 0, LABEL_STREAM)
-            contexts = rng.integers(0, self.environment.contexts, rounds)
+            contexts = make_block_generator(seed, 0, LABEL_STREAM).integers(
+                0, self.environment.contexts, rounds
+            )
         return Given(values, contexts)
 
     @cached_property
@@ -66,9 +67,13 @@ class QuestionScenario:
         values, weights, contexts = self.environment.expected()
         stack = ValueStack(values, weights=weights)
         fixed = optimum(self.problem, stack)
-        by_context = optimum(self.problem, stack, contexts=contexts)
-        uniform = stack.value(np.full(self.problem.size, 1 / self.problem.size), PANEL_DRAWS)
-        return QuestionReferences(fixed.value, fixed.gap, by_context.value, float(uniform))
+        equal = np.full(self.problem.size, 1 / self.problem.size)
+        return QuestionReferences(
+            fixed=fixed.value,
+            gap=fixed.gap,
+            by_context=optimum(self.problem, stack, contexts=contexts).value,
+            uniform=float(stack.value(equal, PANEL_DRAWS)),
+        )
 
 
 def read_question_scenarios(
@@ -77,17 +82,16 @@ def read_question_scenarios(
     """The scenarios whose files are given, by name."""
     found: dict[str, QuestionScenario] = {}
     if hospital is not None:
-        found[HOSPITAL_SCENARIO] = read_hospital_questions(hospital)
-        known = found[HOSPITAL_SCENARIO]
+        known = found[HOSPITAL_SCENARIO] = read_hospital_questions(hospital)
         found[f"{HOSPITAL_SCENARIO}{IGNORED}"] = replace(known, contexts="ignored")
         found[f"{HOSPITAL_SCENARIO}{RANDOM}"] = replace(known, contexts="random")
     if recorded is not None:
-        read = read_recorded_answers(recorded)
-        known = found[RECORDED_SCENARIO] = make_unlimited_scenario(read, recorded)
+        known = make_unlimited_scenario(read_recorded_answers(recorded), recorded)
+        found[RECORDED_SCENARIO] = known
         found[f"{RECORDED_SCENARIO}{IGNORED}"] = replace(known, contexts="ignored")
     for folder in [] if aslib is None else find_aslib_folders(aslib):
-        one = read_aslib(folder)
-        found[one.name] = make_unlimited_scenario(one.outcomes, folder / RUNS_FILE)
+        portfolio = read_aslib(folder)
+        found[portfolio.name] = make_unlimited_scenario(portfolio.outcomes, folder / RUNS_FILE)
     return found
 
 
@@ -95,19 +99,21 @@ def read_hospital_questions(folder: Path) -> QuestionScenario:
     """One health question a request, 3 of 39 language models under a budget; 8 specialties."""
     files = [folder / name for name in HOSPITAL_FILES]
     read = read_outcomes(files[0], files[1], None, context="specialty")
-    usd = read_experts(files[2], read.experts)["cost_usd_per_call"]
-    limits = [at_most("usd", HOSPITAL_BUDGET_USD)]
-    problem = Problem(read.experts, {"usd": usd}, limits, draws=PANEL_DRAWS)
-    environment = Outcomes(read.table, contexts=read.context)
-    return QuestionScenario(problem, environment, digest_files(files))
+    problem = Problem(
+        read.experts,
+        {"usd": read_experts(files[2], read.experts)["cost_usd_per_call"]},
+        [at_most("usd", HOSPITAL_BUDGET_USD)],
+        draws=PANEL_DRAWS,
+    )
+    return QuestionScenario(
+        problem, Outcomes(read.table, contexts=read.context), digest_files(files)
+    )
 
 
 def make_unlimited_scenario(read: OutcomeTable, file: Path) -> QuestionScenario:
     """3 experts of a table a request, without limits."""
-    problem = Problem(read.experts, draws=PANEL_DRAWS)
-    environment = Outcomes(read.table, contexts=read.context)
-    return QuestionScenario(problem, environment, digest_files([file]))
-
-
-def digest_files(files: Sequence[Path]) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    return QuestionScenario(
+        Problem(read.experts, draws=PANEL_DRAWS),
+        Outcomes(read.table, contexts=read.context),
+        digest_files([file]),
+    )

@@ -79,16 +79,9 @@ class Records:
 def build_record_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Build a table from rows of all columns: a string, a number, an array for a list, or None."""
     for row in rows:
-        if row.keys() != RECORD_SCHEMA.keys():
-            wrong = sorted(row.keys() ^ RECORD_SCHEMA.keys())
+        if wrong := sorted(row.keys() ^ RECORD_SCHEMA.keys()):
             raise BylotError("row", got=wrong, expected="the columns of RECORD_SCHEMA")
-    columns = []
-    for name, kind in RECORD_SCHEMA.items():
-        values = [row[name] for row in rows]
-        if isinstance(kind, pl.List):
-            values = [None if x is None else pl.Series(x, dtype=kind.inner) for x in values]
-        columns.append(pl.Series(name, values, dtype=kind))
-    return pl.DataFrame(columns)
+    return pl.DataFrame(rows, schema=RECORD_SCHEMA)
 
 
 def join_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -98,9 +91,11 @@ def join_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     for (cell,), copies in twice.items():
         copies = copies.drop(TIMED_COLUMN)
         if any(not copies[i].equals(copies[0]) for i in range(1, len(copies))):
-            what = f"cell {cell} was recorded twice with different results"
-            remedy = "start again with --fresh, and report it if it happens again"
-            raise BylotError(f"{what}, although its id fixes everything", remedy=remedy)
+            raise BylotError(
+                f"cell {cell} was recorded twice with different results, although its id fixes "
+                "everything",
+                remedy="start again with --fresh, and report it if it happens again",
+            )
     return cells.unique("cell", keep="first").sort("cell").rechunk()
 
 
@@ -154,8 +149,9 @@ class RunFolder:
 
     def list_parts(self) -> list[Path]:
         """The parts that are not merged yet; other files are ignored."""
-        paths = self.parts.glob("*.parquet")
-        return sorted(path for path in paths if PART_FILE_NAME.fullmatch(path.name))
+        return sorted(
+            path for path in self.parts.glob("*.parquet") if PART_FILE_NAME.fullmatch(path.name)
+        )
 
     def read_manifest(self) -> dict[str, Any] | None:
         """Read the settings; None if there are none."""
@@ -171,12 +167,17 @@ class RunFolder:
         if not isinstance(data, dict) or data.get("form") != RUN_FORMAT:
             raise BylotError(f"{self.manifest} is not from a bylot run", remedy=other)
         if data.get("version") != RUN_FORMAT_VERSION:
-            got, expected = data.get("version"), str(RUN_FORMAT_VERSION)
-            what, remedy = f"version of {self.manifest}", f"use the bylot that wrote it, or {other}"
-            raise BylotError(what, got=got, expected=expected, remedy=remedy)
+            raise BylotError(
+                f"version of {self.manifest}",
+                got=data.get("version"),
+                expected=str(RUN_FORMAT_VERSION),
+                remedy=f"use the bylot that wrote it, or {other}",
+            )
         if not isinstance(data.get("data"), dict) or type(data.get("rounds")) is not int:
-            what = f"{self.manifest} lacks the settings of the run, so it was edited"
-            raise BylotError(what, remedy=f"restore it from a copy, or {other}")
+            raise BylotError(
+                f"{self.manifest} lacks the settings of the run, so it was edited",
+                remedy=f"restore it from a copy, or {other}",
+            )
         return data
 
     def read_table(self) -> list[pl.DataFrame]:
@@ -186,16 +187,20 @@ class RunFolder:
         except FileNotFoundError:
             return []
         except OSError as error:
-            what = f"cannot read {self.table}: {error.strerror}"
-            raise BylotError(what, remedy="delete it, or give another --out") from None
+            raise BylotError(
+                f"cannot read {self.table}: {error.strerror}",
+                remedy="delete it, or give another --out",
+            ) from None
         try:
             sums = self.checksum.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             sums = [format_checksum_line(content)]
         cells = decode_parquet(content) if format_checksum_line(content) in sums else None
         if cells is None:
-            remedy = "restore it from a copy, or delete it and run again to recompute its cells"
-            raise BylotError(f"{self.table} is damaged or was not written by bylot", remedy=remedy)
+            raise BylotError(
+                f"{self.table} is damaged or was not written by bylot",
+                remedy="restore it from a copy, or delete it and run again to recompute its cells",
+            )
         return [cells]
 
 
@@ -207,13 +212,18 @@ def read_records(folder: Path) -> Records:
     run_folder = RunFolder(folder)
     run = run_folder.read_manifest()
     if run is None:
-        what = "has no run.json" if folder.is_dir() else "is not a folder"
-        raise BylotError(f"{folder} {what}", remedy=f"run `bylot reproduce --out {folder}`")
-    parts = {path: read_part(path) for path in run_folder.list_parts()}
-    for path in [path for path, part in parts.items() if part is None]:
-        print_progress(f"bylot: skipping damaged part {path}")
-    whole = [part for part in parts.values() if part is not None]
-    return Records(join_tables([*whole, *run_folder.read_table()]), run)
+        raise BylotError(
+            f"{folder} {'has no run.json' if folder.is_dir() else 'is not a folder'}",
+            remedy=f"run `bylot reproduce --out {folder}`",
+        )
+    tables = []
+    for path in run_folder.list_parts():
+        part = read_part(path)
+        if part is None:
+            print_progress(f"bylot: skipping damaged part {path}")
+        else:
+            tables.append(part)
+    return Records(join_tables([*tables, *run_folder.read_table()]), run)
 
 
 class RecordStore(RunFolder):
@@ -248,30 +258,35 @@ class RecordStore(RunFolder):
 
     def prepare_folder(self, fresh: bool) -> None:
         """Start a run in the folder, or resume the one in it."""
-        other, found = "give another --out", self.read_manifest()
-        if found is None and (self.table.exists() or self.parts.exists()):
-            raise BylotError(f"{self.path} has records but no run.json", remedy=other)
+        other = "give another --out"
+        found = self.read_manifest()
         if found is None:
+            if self.table.exists() or self.parts.exists():
+                raise BylotError(f"{self.path} has records but no run.json", remedy=other)
             for name in RUN_OUTPUTS:
                 if (self.path / name).exists():
-                    what = f"{self.path} has a {name} that was not written by a run there"
-                    raise BylotError(what, remedy=other)
+                    raise BylotError(
+                        f"{self.path} has a {name} that was not written by a run there",
+                        remedy=other,
+                    )
         with explain_write_errors(self.path):
             if found is not None and fresh:
-                found, damaged = None, self.parts.glob("*.parquet.damaged")
+                damaged = self.parts.glob("*.parquet.damaged")
                 for path in [*self.list_parts(), *damaged, self.table, self.checksum]:
                     path.unlink(missing_ok=True)
                 self.manifest.unlink()  # last, so that it describes whatever is left
+                found = None
             if found is not None and found != self.run:
                 changes = ", ".join(list_changes(found, self.run))
-                what = f"{self.path} has a run with other settings: {changes}"
-                raise BylotError(what, remedy=f"{other}, or --fresh to delete its records")
+                raise BylotError(
+                    f"{self.path} has a run with other settings: {changes}",
+                    remedy=f"{other}, or --fresh to delete its records",
+                )
             for folder in (self.path, self.parts):
                 for path in folder.glob(f".*{PARTIAL_FILE_SUFFIX}"):  # of a killed process
                     path.unlink()
         if found is None:
-            text = json.dumps(self.run, indent=2, sort_keys=True) + "\n"
-            save_file(self.manifest, text.encode())
+            save_file(self.manifest, f"{json.dumps(self.run, indent=2, sort_keys=True)}\n".encode())
 
     def list_known_cells(self) -> set[str]:
         """The ids of the cells that need not be computed."""
@@ -281,13 +296,12 @@ class RecordStore(RunFolder):
         """Read everything recorded; a damaged part is renamed, so its cells count as missing."""
         yield from self.read_table()
         for path in self.list_parts():
-            part = read_part(path)
-            if part is not None:
+            if (part := read_part(path)) is not None:
                 yield part
-                continue
-            with explain_write_errors(path):
-                path.rename(path.with_name(f"{path.name}.damaged"))
-            print_progress(f"bylot: renamed damaged part {path}; its cells count as missing")
+            else:
+                with explain_write_errors(path):
+                    path.rename(path.with_name(f"{path.name}.damaged"))
+                print_progress(f"bylot: renamed damaged part {path}; its cells count as missing")
 
     def add(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Record the cells of one job, all or none."""
@@ -333,8 +347,9 @@ def lock_folder(path: Path) -> int:
         os.lseek(descriptor, 0, os.SEEK_SET)
         holder = os.read(descriptor, 200).decode(errors="replace") or "another process"
         os.close(descriptor)
-        what = f"{path.parent} is in use by {holder}"
-        raise BylotError(what, remedy="wait for it, or give another --out") from None
+        raise BylotError(
+            f"{path.parent} is in use by {holder}", remedy="wait for it, or give another --out"
+        ) from None
     except OSError:
         os.close(descriptor)
         raise

@@ -68,8 +68,9 @@ class ReproduceRequest:
             if name == grid.FEEDBACK_EXPERIMENT:
                 cells += grid.list_feedback_cells(self.tables, self.seeds)
                 continue
-            variants = self.variants and name == "crowd"
-            cells += grid.list_cells(name, self.seeds, self.rounds, variants)
+            cells += grid.list_cells(
+                name, self.seeds, self.rounds, variants=self.variants and name == "crowd"
+            )
         return grid.select_cells(cells, self.only, excluded)
 
 
@@ -92,11 +93,13 @@ class WorkSummary:
             return "nothing was missing"
         rows = [("computed", "cells", "core-seconds", "rounds per core-second")]
         for name, cells in self.cells.items():
-            played, seconds = dict.fromkeys(cell.experiment for cell in cells), self.seconds[name]
+            played = dict.fromkeys(cell.experiment for cell in cells)
+            seconds = self.seconds[name]
             rate = len(cells) * grid.count_rounds(name, self.rounds) / seconds
             rows.append((" + ".join(played), f"{len(cells):,}", f"{seconds:.1f}", f"{rate:,.0f}"))
-        elapsed = f"in {self.end - self.start:.0f} s, without compilation"
-        return "\n".join([*format_table(rows), elapsed])
+        return "\n".join(
+            [*format_table(rows), f"in {self.end - self.start:.0f} s, without compilation"]
+        )
 
 
 def make_engine(name: str, workers: int, address: str | None = None) -> Engine:
@@ -142,12 +145,14 @@ def reproduce(
             also = f", also on {more:,} cells that were in the folder before" if more else ""
             print_progress(f"... figures and report{also}")
             written = report.write_report(records, out, sum(work.seconds.values()) or None)
-            pages = [path for path in written.paths if path.suffix in (".html", ".md")]
+            pages = (path for path in written.paths if path.suffix in (".html", ".md"))
             print(work, written.verdicts, *pages, sep="\n")
-    if interrupted:
-        count = len(records.cells)
-        print_progress(f"interrupted with {count:,} cells in {out}; the same command resumes")
-    return 130 if interrupted else 0
+    if not interrupted:
+        return 0
+    print_progress(
+        f"interrupted with {len(records.cells):,} cells in {out}; the same command resumes"
+    )
+    return 130
 
 
 def make_manifest(setup: RunSetup) -> dict[str, Any]:
@@ -166,11 +171,6 @@ def make_manifest(setup: RunSetup) -> dict[str, Any]:
     }
 
 
-def find_compiled_level(cell: Cell) -> str | None:
-    """The level of a cell if other code may be compiled for it: its kind of feedback."""
-    return cell.level if cell.experiment == grid.FEEDBACK_EXPERIMENT else None
-
-
 def compute_cells(
     run: Callable[..., list[CellRecord]],
     cells: Sequence[Cell],
@@ -184,7 +184,10 @@ def compute_cells(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BylotWarning)  # such policies are played all the same
         print_progress("... compiling, which is quick if it was done before")
-        first = {(x.experiment, x.policy, find_compiled_level(x)): x for x in reversed(cells)}
+        first = {}
+        for cell in reversed(cells):  # a kind of feedback is a level that may compile other code
+            level = cell.level if cell.experiment == grid.FEEDBACK_EXPERIMENT else None
+            first[cell.experiment, cell.policy, level] = cell
         for job in grid.group_cells_by_scenario(first.values()):  # so that compilation is not timed
             run(job, WARMUP_ROUNDS)
         work.start = time.monotonic()

@@ -8,7 +8,7 @@ record only final results.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -88,68 +88,68 @@ def make_record(cell: Cell, **values: Any) -> CellRecord:
 
 def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) -> list[CellRecord]:
     """Play cells on the crowd; those that differ only in what their policy ignores share a play."""
-    exact = job.experiment not in ("sweep", "crowd")
     scenario = CrowdScenario(
-        setup.crowd, job.environment, job.dimensions, job.seed, rounds, job.smoothing, exact
+        setup.crowd,
+        job.environment,
+        job.dimensions,
+        job.seed,
+        rounds,
+        job.smoothing,
+        exact=job.experiment not in ("sweep", "crowd"),
     )
-    plays: dict[tuple[str, str | None, int | None], CrowdPlay | PolicyError] = {}
+    plays: dict[tuple[str, str | None, int | None], tuple[Trace, Floats] | PolicyError] = {}
     costs = np.array([scenario.pool.workload, scenario.pool.expert])
     records = []
     for cell in job.cells:
         policy = grid.make_experiment_policy(cell.policy, cell.experiment, cell.dimensions)
-        level = cell.level if policy.uses_limits else None
         guarded = cell.policy.partition(":")[0] in grid.GUARDED_POLICIES
-        key = cell.policy, level, cell.period if guarded else None
+        key = (
+            cell.policy,
+            cell.level if policy.uses_limits else None,
+            cell.period if guarded else None,
+        )
         if key not in plays:
             trace = simulate_cell(cell, scenario, rounds, horizon)
             if isinstance(trace, PolicyError):
                 plays[key] = trace
             else:
-                plays[key] = measure_spend(trace, costs, job.experiment)
+                plays[key] = trace, compute_panel_costs(trace.draws, costs)
         play = plays[key]
         if isinstance(play, PolicyError):
             records.append(make_record(cell, refused=str(play)))
         else:
-            records.append(record_crowd_cell(scenario, cell, play, setup.window))
+            records.append(record_crowd_cell(scenario, cell, *play, setup.window))
     return records
 
 
-class CrowdPlay(NamedTuple):
-    """A play, what its panels cost in each round, and the running mean of that at the rounds t."""
-
-    trace: Trace
-    spend: Floats
-    t: Ints
-    mean_spend: Floats
-
-
-def measure_spend(trace: Trace, costs: Floats, experiment: str) -> CrowdPlay:
-    """The play with its costs; costs: (d, K)."""
-    spend = compute_panel_costs(trace.draws, costs)
-    t = sample_rounds(len(spend), grid.SWEEP_STEP_ROUNDS if experiment == "sweep" else None)
-    return CrowdPlay(trace, spend, t, running_mean(spend, t))
-
-
 def record_crowd_cell(
-    scenario: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
+    scenario: CrowdScenario, cell: Cell, play: Trace, spend: Floats, window: int
 ) -> CellRecord:
-    """The record of a play, which may be one at another level, if its policy ignores limits."""
-    problem, best = scenario.problems[cell.level], scenario.find_optimum(cell.level)[0]
-    (play, spend, _, means), bounds = played, {}
-    outside = measure_worst_excess(problem, means[-1]) if problem.limits else 0.0
+    """The record of a play, which may be one at another level, if its policy ignores limits.
+
+    spend: (T, 2) what its panels cost in each round
+    """
+    problem = scenario.problems[cell.level]
+    t = sample_rounds(len(spend), grid.SWEEP_STEP_ROUNDS if cell.experiment == "sweep" else None)
+    means = running_mean(spend, t)
+    bounds = {}
+    outside = 0.0
     if problem.limits:
+        outside = measure_worst_excess(problem, means[-1])
         bounds = {"workload_bound": problem.bounds[0], "expert_bound": problem.bounds[1]}
     if cell.policy.startswith("omd"):
         bounds |= compute_theorem_bounds(problem, scenario)
+    best = scenario.find_optimum(cell.level)[0]
     return make_record(
         cell,
         **measure_play(play, outside),
-        **compare_with_optimum(play, best, scenario.uniform),
+        **describe_optimum(best, scenario.uniform),
+        regret_true=best.value - float(play.rewards.mean()),
         workload=float(means[-1, 0]),
         expert=float(means[-1, 1]),
         **{name: float(bound) for name, bound in bounds.items()},
         **count_bad_periods(problem, spend, cell.period),
-        **sample_curves(scenario, cell, played, window),
+        **sample_curves(scenario, cell, play, t, means, window),
     )
 
 
@@ -165,14 +165,13 @@ def measure_play(play: Trace, outside: float) -> CellRecord:
     }
 
 
-def compare_with_optimum(play: Trace, best: IidOptimum, uniform: float) -> CellRecord:
+def describe_optimum(best: IidOptimum, uniform: float) -> CellRecord:
     """Return the columns about the best independent draws; uniform: what equal shares earn."""
     return {
         "optimum": best.value,
         "optimum_gap": best.gap,
         "optimum_spread": best.spread,
         "uniform": uniform,
-        "regret_true": best.value - float(play.rewards.mean()),
     }
 
 
@@ -187,34 +186,42 @@ def count_bad_periods(problem: Problem, spend: Floats, period: int | None) -> Ce
     if period is None:
         return {}
     means = average_periods(spend, period)
-    bad = sum(measure_worst_excess(problem, mean) > 0.0 for mean in means)
-    return {"periods": len(means), "bad_periods": bad}
+    return {
+        "periods": len(means),
+        "bad_periods": sum(measure_worst_excess(problem, mean) > 0.0 for mean in means),
+    }
 
 
 def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[str, float]:
     """Bounds of Theorems 1 and 2 for the plain algorithm, in units of raw rewards and costs."""
-    T, N = scenario.rounds, scenario.dimensions
-    bounds = {"r1_bound": N * theory.theorem_1(T, problem.size, PAPER_DRAWS, problem.floor)}
+    T = scenario.rounds
+    regret_bound = theory.theorem_1(T, problem.size, PAPER_DRAWS, problem.floor)
+    bounds = {"r1_bound": scenario.dimensions * regret_bound}
     if problem.limits:
-        regret = theory.fixed_step_regret(PAPER_DUAL_STEP, theory.slope_bound(problem), T)
-        most = problem.rows.max(axis=1, initial=0.0)
-        bounds["r2_bound"] = theory.theorem_2(T, PAPER_DRAWS, most, regret)
+        bounds["r2_bound"] = theory.theorem_2(
+            T,
+            PAPER_DRAWS,
+            problem.rows.max(axis=1, initial=0.0),
+            theory.fixed_step_regret(PAPER_DUAL_STEP, theory.slope_bound(problem), T),
+        )
     return bounds
 
 
 def sample_curves(
-    scenario: CrowdScenario, cell: Cell, played: CrowdPlay, window: int
+    scenario: CrowdScenario, cell: Cell, play: Trace, t: Ints, means: Floats, window: int
 ) -> CellRecord:
-    """Sample the curves, and their last values; ablations record no curves.
+    """Sample the curves at the rounds t, and their last values; ablations record no curves.
+
+    means: (n, 2) the running mean of the costs at these rounds
 
     R1(t) = mean over s <= t of Phi^{r_s}(q) - r_s, with q the true optimum or, as in the paper, the
     final distribution q_T; R2(t) = distance of the mean cost so far from the limits.
     """
-    (play, _, t, means), problem = played, scenario.problems[cell.level]
+    problem = scenario.problems[cell.level]
     rewards = running_mean(play.rewards, t)
     distance = measure_distance_from_limits(problem, means) if problem.limits else np.zeros(len(t))
-    best = scenario.find_optimum(cell.level)[1][t - 1]
-    proxy, ends = None, {"r2": float(distance[-1])}
+    proxy = None
+    ends = {"r2": float(distance[-1])}
     if cell.experiment == "sweep":
         proxy = running_mean(scenario.expected(play.record.distributions[-1]), t) - rewards
         ends["regret_proxy"] = float(proxy[-1])
@@ -225,7 +232,7 @@ def sample_curves(
         "curve_reward": rolling_mean(play.rewards, window, t),
         "curve_workload": means[:, 0],
         "curve_expert": means[:, 1],
-        "curve_r1_true": best - rewards,
+        "curve_r1_true": scenario.find_optimum(cell.level)[1][t - 1] - rewards,
         "curve_r1_proxy": proxy,
         "curve_r2": distance,
     }
@@ -236,18 +243,18 @@ def run_comparison_job(
 ) -> list[CellRecord]:
     """Play the cells of the comparison that chooses the default policy."""
     scenario = make_scenario(setup, job, rounds)
-    levels = dict.fromkeys(cell.level for cell in job.cells)
-    references = {level: compute_references(scenario, level) for level in levels}
+    references = {
+        level: compute_references(scenario, level)
+        for level in dict.fromkeys(cell.level for cell in job.cells)
+    }
 
     def measure(cell: Cell, trace: Trace) -> CellRecord:
-        reference, results = references[cell.level]
-        outside = measure_worst_excess(trace.problem, trace.mean_spend()[-1])
         play = trace.record  # a log of it can be evaluated if all propensities are known
         known = np.isfinite(play.propensities) | np.isfinite(play.draw_probabilities).all(axis=1)
         return {
-            **measure_play(trace, outside),
-            **compare_with_optimum(trace, *reference),
-            **results,
+            **measure_play(trace, measure_worst_excess(trace.problem, trace.mean_spend()[-1])),
+            **references[cell.level],
+            "regret_true": references[cell.level]["optimum"] - float(trace.rewards.mean()),
             **count_bad_periods(trace.problem, trace.spend, cell.period),
             "size": trace.problem.size,
             "propensities": bool((known | play.replaced).all()),
@@ -306,10 +313,9 @@ def measure_feedback_play(trace: Trace, references: QuestionReferences) -> CellR
     """Return the columns of a record: rewards, also of the first requests, and references."""
     problem = trace.problem
     outside = measure_worst_excess(problem, trace.mean_spend()[-1]) if problem.limits else 0.0
-    first = {f"reward_{n}": float(trace.rewards[:n].mean()) for n in FIRST_REQUESTS}
     return {
         **measure_play(trace, outside),
-        **first,
+        **{f"reward_{n}": float(trace.rewards[:n].mean()) for n in FIRST_REQUESTS},
         "size": problem.size,
         "uniform": references.uniform,
         "mixture": references.fixed,
@@ -334,9 +340,7 @@ def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonS
     return scenarios.make_comparison_scenario(pool.problems, pool.given.values / pool.dimensions)
 
 
-def compute_references(
-    scenario: ComparisonScenario, level: str
-) -> tuple[tuple[IidOptimum, float], dict[str, float]]:
+def compute_references(scenario: ComparisonScenario, level: str) -> CellRecord:
     """Compute the best reward within the limits: of independent draws, with that of the uniform
     distribution, and of mixtures of panels.
     """
@@ -344,4 +348,8 @@ def compute_references(
     mixture = optimum(problem, stack, contexts=contexts)
     draws = iid_optimum(problem, stack, exact=True, starts=OPTIMUM_STARTS, contexts=contexts)
     uniform = stack.value(np.full(problem.size, 1 / problem.size), problem.draws)
-    return (draws, uniform), {"mixture": mixture.value, "mixture_gap": mixture.gap}
+    return {
+        **describe_optimum(draws, uniform),
+        "mixture": mixture.value,
+        "mixture_gap": mixture.gap,
+    }

@@ -6,7 +6,7 @@ policies and levels of a scenario see the same rounds, so that they differ only 
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -51,10 +51,11 @@ PAPER_LEVELS: dict[str, LimitLevel | None] = {
 }
 """Table 1 of the paper. A quarter of the skills is exactly 1, so the optimum is close to N."""
 
-STRESS_LEVEL = LimitLevel(margin=0.0, cap=1.0, share=0.8, smoothing=10)
-"""A harder level that separates policies better: no skill is exactly 1, and limits are tighter."""
-
-ALL_LEVELS: dict[str, LimitLevel | None] = {**PAPER_LEVELS, "stress": STRESS_LEVEL}
+ALL_LEVELS: dict[str, LimitLevel | None] = {
+    **PAPER_LEVELS,
+    # a harder level that separates policies better: no skill is exactly 1, and limits are tighter
+    "stress": LimitLevel(margin=0.0, cap=1.0, share=0.8, smoothing=10),
+}
 
 
 def find_level_smoothing(level: str) -> int:
@@ -64,12 +65,17 @@ def find_level_smoothing(level: str) -> int:
 
 
 def make_level_problem(pool: WorkerPool, name: str) -> Problem:
-    costs, level = {"workload": pool.workload, "expert": pool.expert}, ALL_LEVELS[name]
+    level = ALL_LEVELS[name]
     limits = []
     if level is not None:
         budget = level.share * PAPER_DRAWS * float(pool.workload.mean()) + level.margin
         limits = [at_most("workload", budget), at_most("expert", level.cap)]
-    return Problem(pool.workers, costs, limits, draws=PAPER_DRAWS)
+    return Problem(
+        experts=pool.workers,
+        costs={"workload": pool.workload, "expert": pool.expert},
+        limits=limits,
+        draws=PAPER_DRAWS,
+    )
 
 
 class CrowdScenario:
@@ -93,10 +99,11 @@ class CrowdScenario:
         exact: bool = False,
     ) -> None:
         self.pool = crowd.pool(seed, dimensions=dimensions, smoothing=smoothing)
-        self.seed, self.rounds, self.dimensions = seed, rounds, dimensions
+        self.rounds, self.dimensions = rounds, dimensions
         self.smoothing, self.exact, self.max_reward = smoothing, exact, float(dimensions)
-        skills = self.pool.skills
-        source = Noisy(skills) if environment == "stochastic" else Regime(skills, horizon=rounds)
+        source: Noisy | Regime = Noisy(self.pool.skills)
+        if environment == "regime":
+            source = Regime(self.pool.skills, horizon=rounds)
         self.given = Given(source.rounds(0, rounds, seed).values)
         self.optima: dict[str, tuple[IidOptimum, Floats]] = {}
 
@@ -107,8 +114,11 @@ class CrowdScenario:
     @cached_property
     def problems(self) -> dict[str, Problem]:
         """The problem at each level that is played on these skills."""
-        levels = [level for level in ALL_LEVELS if find_level_smoothing(level) == self.smoothing]
-        return {level: make_level_problem(self.pool, level) for level in levels}
+        return {
+            level: make_level_problem(self.pool, level)
+            for level in ALL_LEVELS
+            if find_level_smoothing(level) == self.smoothing
+        }
 
     def find_optimum(self, level: str) -> tuple[IidOptimum, Floats]:
         """The constrained optimum in hindsight, and the running mean of its expected rewards."""
@@ -171,9 +181,15 @@ def read_hospital(folder: Path) -> HospitalPanel:
         ],
         draws=3,
     )
-    content = b"".join((folder / name).read_bytes() for name in HOSPITAL_FILES)
-    digest = hashlib.sha256(content).hexdigest()
-    return HospitalPanel(problem, Outcomes(read.table, read.dimension), digest)
+    return HospitalPanel(
+        problem,
+        Outcomes(read.table, read.dimension),
+        digest_files(folder / name for name in HOSPITAL_FILES),
+    )
+
+
+def digest_files(files: Iterable[Path]) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 class ComparisonScenario(NamedTuple):
@@ -195,15 +211,22 @@ def make_comparison_scenario(
 ) -> ComparisonScenario:
     """Make a scenario whose optima are computed on its own rounds."""
     step = -(-values.size // MAX_OPTIMUM_VALUES)
-    few = None if contexts is None else contexts[::step]
-    return ComparisonScenario(problems, Given(values), ValueStack(values[::step]), few)
+    return ComparisonScenario(
+        problems,
+        Given(values),
+        ValueStack(values[::step]),
+        None if contexts is None else contexts[::step],
+    )
 
 
 def make_hospital_scenario(panel: HospitalPanel, rounds: int, seed: int) -> ComparisonScenario:
     """Visits to the hospital; the optima are those of its expected visits."""
     values, weights, _ = panel.visits.expected()
-    visits = Given(panel.visits.rounds(0, rounds, seed).values)
-    return ComparisonScenario({"own": panel.problem}, visits, ValueStack(values, weights=weights))
+    return ComparisonScenario(
+        {"own": panel.problem},
+        Given(panel.visits.rounds(0, rounds, seed).values),
+        ValueStack(values, weights=weights),
+    )
 
 
 def make_sample_crowd(size: int, rounds: int, seed: int) -> ComparisonScenario:
@@ -235,14 +258,15 @@ def make_specialists(rounds: int, seed: int) -> ComparisonScenario:
     """40 experts, each good at 2 of 12 topics and bad at the others, 4 asked: how two of them
     complement each other depends on the pair, which no model of single experts can express.
     """
-    size, draws, rng = 40, 4, make_block_generator(seed, 0, SCENARIO_STREAM)
+    size = 40
+    rng = make_block_generator(seed, 0, SCENARIO_STREAM)
     skills = rng.uniform(0.0, 0.1, (SPECIALTY_COUNT, size))
     for i in range(size):
         good = rng.permutation(SPECIALTY_COUNT)[:SPECIALTIES_PER_EXPERT]
         skills[good, i] = rng.uniform(0.6, 0.95, SPECIALTIES_PER_EXPERT)
     usd = skills.sum(axis=0) * rng.uniform(0.5, 1.5, size)
     values = Noisy(skills, worth=1 / SPECIALTY_COUNT).rounds(0, rounds, seed).values
-    return make_comparison_scenario({"own": make_budget_problem("specialist", usd, draws)}, values)
+    return make_comparison_scenario({"own": make_budget_problem("specialist", usd, 4)}, values)
 
 
 def make_pass_fail(rounds: int, seed: int) -> ComparisonScenario:
@@ -250,9 +274,10 @@ def make_pass_fail(rounds: int, seed: int) -> ComparisonScenario:
     one of them passes, else 0. Most panels succeed, so the best one is hard to tell from others
     and a learner may settle on one of those.
     """
-    size, draws, rng = 20, 3, make_block_generator(seed, 0, SCENARIO_STREAM)
+    size = 20
+    rng = make_block_generator(seed, 0, SCENARIO_STREAM)
     skills = rng.uniform(0.1, 0.85, size)
-    problem = make_budget_problem("expert", skills * rng.uniform(0.5, 1.5, size), draws)
+    problem = make_budget_problem("expert", skills * rng.uniform(0.5, 1.5, size), 3)
     passed = draw_block_uniforms(0, rounds, size, seed) < skills
     return make_comparison_scenario({"own": problem}, passed[:, None, :].astype(np.float64))
 
@@ -260,8 +285,8 @@ def make_pass_fail(rounds: int, seed: int) -> ComparisonScenario:
 def make_budget_problem(kind: str, usd: Floats, draws: int) -> Problem:
     """A budget of 0.7 of what M average experts cost, and at most 0.4 of the dearest quarter."""
     names, usd = [f"{kind}-{i:02d}" for i in range(usd.size)], usd / usd.max()
-    dear = share("dear", [names[i] for i in np.argsort(usd)[-usd.size // 4 :]])
-    limits = [at_most("usd", float(0.7 * draws * usd.mean())), at_most(dear, 0.4)]
+    dear = [names[i] for i in np.argsort(usd)[-usd.size // 4 :]]
+    limits = [at_most("usd", float(0.7 * draws * usd.mean())), at_most(share("dear", dear), 0.4)]
     return Problem(names, {"usd": usd}, limits, draws=draws)
 
 

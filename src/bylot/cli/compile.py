@@ -32,8 +32,10 @@ def run_compile(given: argparse.Namespace) -> None:
     from bylot.policies import POLICIES, find_policy
 
     if CACHE_FOLDER is None:
-        remedy = "set NUMBA_CACHE_DIR to a folder that can be written to"
-        raise BylotError("there is no folder to keep compiled code in", remedy=remedy)
+        raise BylotError(
+            "there is no folder to keep compiled code in",
+            remedy="set NUMBA_CACHE_DIR to a folder that can be written to",
+        )
     names = given.policy or DEFAULT_POLICY
     names = list(POLICIES) if names == [ALL_POLICIES] else names
     for name in names:
@@ -44,8 +46,11 @@ def run_compile(given: argparse.Namespace) -> None:
         compile_policy(name)
         seconds[name] = round(time.monotonic() - start, 1)
         print_progress(f"... {name}, {n} of {len(names)}: {seconds[name]} s")
-    data = {"folder": CACHE_FOLDER, "seconds": seconds}
-    print_result(given, data, f"{len(names)} compiled into {CACHE_FOLDER}")
+    print_result(
+        given,
+        {"folder": CACHE_FOLDER, "seconds": seconds},
+        f"{len(names)} compiled into {CACHE_FOLDER}",
+    )
 
 
 def compile_policy(name: str) -> None:

@@ -7,8 +7,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli import options
-from bylot.cli.options import add_verb, connect_client, print_result
+from bylot.cli.options import (
+    add_verb,
+    connect_client,
+    parse_amount,
+    parse_fraction,
+    parse_names,
+    parse_natural,
+    print_result,
+)
 from bylot.errors import BylotError, BylotWarning
 
 if TYPE_CHECKING:
@@ -53,11 +60,11 @@ def add(verbs: Any) -> None:
         "JSON file, by name or by context and name (default: uniform, and now if there is a saved "
         "router that draws from a distribution)",
     )
-    verb.add_option("--since", "T", "skip decisions before this number", options.parse_natural)
+    verb.add_option("--since", "T", "skip decisions before this number", parse_natural)
     verb.add_argument(
         "--gone",
         metavar="EXPERTS",
-        type=options.parse_names,
+        type=parse_names,
         default=[],
         help="experts in LOG that have left the pool since, comma-separated: no target asks them. "
         "Known for a served router's own log",
@@ -72,11 +79,11 @@ def add(verbs: Any) -> None:
     )
     verb.add_range("reward range (default: that of --problem-from)")
     verb.add_argument(
-        "--level", type=options.parse_fraction, default=0.95, help="level of confidence intervals"
+        "--level", type=parse_fraction, default=0.95, help="level of confidence intervals"
     )
     verb.add_argument(
         "--least",
-        type=options.parse_amount,
+        type=parse_amount,
         default=100.0,
         metavar="ROUNDS",
         help="refuse targets with a smaller effective sample size",
@@ -143,14 +150,17 @@ def run(given: argparse.Namespace) -> int:
     log = log if given.since is None else log.since(given.since)
     found: list[Any] = []
     refused: list[EvaluationRefusal] = []
+    settings: dict[str, Any] = {
+        "rewards": tuple(given.rewards or rewards),
+        "level": given.level,
+        "least": given.least,
+    }
     for target in targets:
         if given.apprentice:
             found.append(measure_agreement(log, target))
             continue
         try:
-            settings = {"level": given.level, "least": given.least}
-            in_range = tuple(given.rewards or rewards)
-            found.append(evaluate_target(log, target, rewards=in_range, **settings))
+            found.append(evaluate_target(log, target, **settings))
         except InsufficientOverlap as error:
             refused.append(describe_refusal(log, target, error))
     if given.apprentice:

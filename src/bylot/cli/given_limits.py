@@ -47,11 +47,11 @@ def parse_bound(text: str) -> GivenBound:
     if not slash or "=" in per:  # a cost may be called in/out
         rest, per = amount, ""
     if (per or scope) and per not in ("request", *WINDOW_NAMES):
-        expected = (
-            f"expected a bound per {join_words(('request', *WINDOW_NAMES), 'or')}"
-            ", and /tenant after a window for each tenant, as in usd=30/month/tenant"
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected a bound per "
+            f"{join_words(('request', *WINDOW_NAMES), 'or')}, and /tenant after a window for each "
+            "tenant, as in usd=30/month/tenant"
         )
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
     said = {"per": per if per in WINDOW_NAMES else None, "scope": scope}
     where = tuple(options.parse_names(labels)) if labels else None
     counted = {name: x for name, x in {**said, "where": where}.items() if x is not None}
@@ -67,8 +67,10 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
     names = {name for limit in limits for name in (limit.name, limit.path)}
     for name in given.drop:
         if name not in names:
-            remedy = suggest_known_name(name, sorted(names), "limits")
-            raise ProblemError(f"--drop {name}: no such limit", remedy=remedy)
+            raise ProblemError(
+                f"--drop {name}: no such limit",
+                remedy=suggest_known_name(name, sorted(names), "limits"),
+            )
     edited = {limit.key: limit for limit in kept}
     costs = {limit.name: limit.cost for limit in limits}
     for sign, changes in ((UPPER, given.at_most), (LOWER, given.at_least)):
@@ -94,5 +96,7 @@ def check_limit_is_named(limits: Sequence["Limit"], given: GivenBound, sign: int
         ways = [f"{name}={given.bound:g}{end}" for end in dict.fromkeys((*ends, "/request"))]
         words = [limit.words.removeprefix(f"{name} ") for limit in known]
         words = words[:1] + [word.removeprefix("per ") for word in words[1:]]
-        what = f"{name} is limited {join_words(words, 'and')}"
-        raise ProblemError(what, remedy=f"write {join_words(ways, 'or')}")
+        raise ProblemError(
+            f"{name} is limited {join_words(words, 'and')}",
+            remedy=f"write {join_words(ways, 'or')}",
+        )

@@ -54,8 +54,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_path(self, name: str, text: str, default: str | None = None) -> None:
         """Add an option that takes a file or folder."""
-        path = None if default is None else Path(default)
-        self.add_argument(name, type=Path, default=path, metavar="PATH", help=text)
+        self.add_argument(name, type=Path, default=default, metavar="PATH", help=text)
 
     def add_list(self, name: str, metavar: str, text: str, parse: Any = str) -> None:
         """Add an option that may be repeated."""
@@ -97,10 +96,14 @@ class VerbParser(argparse.ArgumentParser):
 
     def add_server(self) -> None:
         """Add the address of a server, the API key, and --json."""
-        url = f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
-        self.add_option("--server", "URL", url)
-        key = "API key (default: $BYLOT_KEY, which other users of this machine cannot see)"
-        self.add_option("--key", None, key)
+        self.add_option(
+            "--server", "URL", f"server URL (default: $BYLOT_SERVER or {DEFAULT_SERVER})"
+        )
+        self.add_option(
+            "--key",
+            None,
+            "API key (default: $BYLOT_KEY, which other users of this machine cannot see)",
+        )
         self.add_json()
 
     def add_settings(self, *names: str) -> None:
@@ -108,9 +111,12 @@ class VerbParser(argparse.ArgumentParser):
         self.add_path("--config", "configuration file of the server (default: $BYLOT_CONFIG)")
         for one in (SETTINGS[name] for name in names):
             default = "" if one.default is None else f" or {one.default}"
-            text = f"{one.text} (default: ${one.variable}{default})"
-            choices = one.choices or None
-            self.add_argument(one.flag, type=one.parse_flag, choices=choices, help=text)
+            self.add_argument(
+                one.flag,
+                type=one.parse_flag,
+                choices=one.choices or None,
+                help=f"{one.text} (default: ${one.variable}{default})",
+            )
 
     def add_problem(self) -> None:
         """Add the problem file, and the experts file that can replace the one it names."""
@@ -216,8 +222,9 @@ def parse_named_amount(text: str) -> tuple[str, float]:
     """Parse NAME=AMOUNT."""
     name, _, value = text.rpartition("=")
     if not name:
-        expected = "expected NAME=AMOUNT, such as usd=2.5"
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected NAME=AMOUNT, such as usd=2.5"
+        )
     return name, float(value)
 
 
@@ -236,8 +243,7 @@ def explain_missing_extra(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("bylot"):
             raise
-        remedy = install_command(extra)
-        raise BylotError(f"this verb needs {error.name}", remedy=remedy) from None
+        raise BylotError(f"this verb needs {error.name}", remedy=install_command(extra)) from None
 
 
 @contextmanager
@@ -306,8 +312,9 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
 
     for option in ("questions", "dimension", "context", "time"):
         if getattr(given, option, None) is not None and given.outcomes is None:
-            what = f"--{option} describes --outcomes, which is missing"
-            raise BylotError(what, remedy="add --outcomes")
+            raise BylotError(
+                f"--{option} describes --outcomes, which is missing", remedy="add --outcomes"
+            )
     file = problem_files.read(given.file, given.experts)
     if given.skills is not None:
         return file, scenario.scenario_from_skills(file, given.skills)
@@ -323,12 +330,18 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
     )
 
 
+def require_windows(file: "ProblemFile", remedy: str) -> None:
+    """Refuse a traffic for a problem without limits of the calendar."""
+    if not file.problem.calendars:
+        raise BylotError(
+            f"--traffic is for limits per {WINDOW_WORDS}, and the problem has none", remedy=remedy
+        )
+
+
 def apply_traffic(file: "ProblemFile", traffic: float | None) -> "ProblemFile":
     """The problem file at the traffic of --traffic, if that is given."""
     if traffic is None:
         return file
-    from bylot.problem_files.calendar_check import require_windows
-
     require_windows(file, "leave it out")
     return file.at_traffic(traffic)
 

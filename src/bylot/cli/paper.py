@@ -267,8 +267,10 @@ def run_show_crowd(given: argparse.Namespace) -> None:
 def run_bench(given: argparse.Namespace) -> int:
     """Measure and print; 1 if the benchmark has bounds and one of them is missed."""
     if find_spec("bylot_bench") is None:
-        what = "the benchmarks are in bylot_bench, which the installed package leaves out"
-        raise BylotError(what, remedy=f"run {install_command('bench', editable=True)}")
+        raise BylotError(
+            "the benchmarks are in bylot_bench, which the installed package leaves out",
+            remedy=f"run {install_command('bench', editable=True)}",
+        )
     with explain_missing_extra("bench"):
         module = import_module(f"bylot_bench.{given.bench}")
     names = "soak", "routers", "decisions", "litellm", "store", "connections", "policies"

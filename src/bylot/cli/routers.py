@@ -10,19 +10,30 @@ from typing import Any
 
 from bylot._scopes import SCOPE_NAMES
 from bylot._windows import WINDOW_WORDS
-from bylot.cli import options, stores, tenants
+from bylot.cli import stores, tenants
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
-from bylot.cli.options import add_named_verb, add_verb, connect_client, print_result
+from bylot.cli.options import (
+    FEEDBACK_HELP,
+    FEEDBACK_KINDS,
+    add_group,
+    add_named_verb,
+    add_verb,
+    connect_client,
+    format_policy,
+    parse_named_amount,
+    parse_names,
+    parse_reward,
+    print_result,
+)
 from bylot.errors import BylotWarning, PolicyError
 
 AGGREGATES = ["earliest", "last", "sum"]
 
 
 def add(verbs: Any) -> None:
-    kinds = options.add_group(verbs, "router", "create, list, show, edit and delete served routers")
+    kinds = add_group(verbs, "router", "create, list, show, edit and delete served routers")
     add_create(kinds)
-    listing = add_verb(kinds, "list", run_list, "list the routers of the server")
-    listing.add_server()
+    add_verb(kinds, "list", run_list, "list the routers of the server").add_server()
     add_named_verb(kinds, "show", run_show, "show the limits of a router and what it has learned")
     add_edit(kinds)
     tenants.add(kinds)
@@ -39,7 +50,7 @@ def add(verbs: Any) -> None:
         "--available",
         "EXPERTS",
         "experts that can be asked now, comma-separated (default: all)",
-        options.parse_names,
+        parse_names,
     )
     decide.add_argument(
         "--as",
@@ -52,7 +63,7 @@ def add(verbs: Any) -> None:
     reward.add_argument("id", metavar="ID", help="id of the decision")
     reward.add_argument(
         "value",
-        type=options.parse_reward,
+        type=parse_reward,
         metavar="VALUE",
         nargs="?",
         help="a number in the router's reward range; pass, yes or true for 1, fail, no or false "
@@ -91,11 +102,9 @@ def add_create(kinds: Any) -> None:
     create.add_seed()
     create.add_count("--horizon", None, "number of decisions to come (default: unknown)")
     create.add_range("range of rewards (default: that of the file, or 0 1)")
-    create.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
+    create.add_choice("--feedback", FEEDBACK_KINDS, FEEDBACK_HELP)
     create.add_option("--wait", "SECONDS", "how long to wait for a reward (default: any)", float)
-    create.add_option(
-        "--default", "VALUE", "reward if none arrives (default: none)", options.parse_reward
-    )
+    create.add_option("--default", "VALUE", "reward if none arrives (default: none)", parse_reward)
     create.add_choice("--aggregate", AGGREGATES, "how to combine several rewards of one decision")
     create.add_count(
         "--max-contexts",
@@ -166,7 +175,7 @@ def parse_expert(text: str) -> dict[str, Any]:
     parts = [part.strip() for part in rest.split(",") if part.strip()]
     return {
         "name": name,
-        **dict(options.parse_named_amount(part) for part in parts if "=" in part),
+        **dict(parse_named_amount(part) for part in parts if "=" in part),
         "group": [part for part in parts if "=" not in part],
     }
 
@@ -179,9 +188,10 @@ def parse_member_score(text: str) -> tuple[str, float]:
     """
     name, _, score = text.rpartition("=")
     if not name:
-        expected = "expected EXPERT=SCORE, such as ann=1"
-        raise argparse.ArgumentTypeError(f"invalid value {text!r}: {expected}")
-    return name, options.parse_reward(score)
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected EXPERT=SCORE, such as ann=1"
+        )
+    return name, parse_reward(score)
 
 
 def parse_spend(text: str) -> tuple[str, float | dict[str, float]]:
@@ -192,14 +202,14 @@ def parse_spend(text: str) -> tuple[str, float | dict[str, float]]:
     """
     cost, _, rest = text.partition("=")
     if ":" not in rest:
-        return options.parse_named_amount(text)
+        return parse_named_amount(text)
     pairs = [part.rpartition(":") for part in rest.split(",")]
     return cost, {name.strip(): float(amount) for name, _, amount in pairs}
 
 
 def parse_optional_number(text: str) -> tuple[float | None]:
     """Parse a reward or none; in a tuple, because an absent option is None too."""
-    return (None if text == "none" else options.parse_reward(text),)
+    return (None if text == "none" else parse_reward(text),)
 
 
 def run_create(given: argparse.Namespace) -> None:
@@ -219,23 +229,27 @@ def run_create(given: argparse.Namespace) -> None:
     )
     spec, *more = given.policy or ["auto"]
     if more:
-        remedy = "create a router for each, or compare them with `bylot simulate`"
-        raise PolicyError(f"--policy {','.join(given.policy)}: a router has one", remedy=remedy)
+        raise PolicyError(
+            f"--policy {','.join(given.policy)}: a router has one",
+            remedy="create a router for each, or compare them with `bylot simulate`",
+        )
     file = read(given.file, given.experts)
     policy = fill_auto_contexts(spec, given.max_contexts or len(file.contexts) or None)
-    low, high = given.rewards or file.rewards
     settings = {name: getattr(given, name) for name in names}
+    settings["rewards"] = tuple(given.rewards or file.rewards)
     with connect_client(given) as client, warnings.catch_warnings():
         warnings.simplefilter("ignore", BylotWarning)  # it is printed below
-        client.create(given.name, file.problem, policy, rewards=(low, high), **settings)
+        client.create(given.name, file.problem, policy, **settings)
     resolved = resolve_policy(policy, file.problem, given.feedback)
-    played = options.format_policy(resolved)
+    played = format_policy(resolved)
     auto = f"{spec}: " if isinstance(policy, Auto) else ""
-    line = f"{given.name}: {file.problem.size} experts, policy {auto}{played}"
-    ignored = describe_ignored_feedback(resolved, given.feedback)
-    smaller = describe_smaller_panels(policy, file.problem)
-    line += "".join(f"\nwarning: {one}" for one in (ignored, smaller) if one is not None)
-    print_result(given, {"created": given.name, "policy": played}, line)
+    warned = (
+        describe_ignored_feedback(resolved, given.feedback),
+        describe_smaller_panels(policy, file.problem),
+    )
+    lines = [f"{given.name}: {file.problem.size} experts, policy {auto}{played}"]
+    lines += [f"warning: {one}" for one in warned if one is not None]
+    print_result(given, {"created": given.name, "policy": played}, "\n".join(lines))
 
 
 def run_list(given: argparse.Namespace) -> None:
@@ -252,7 +266,7 @@ def run_list(given: argparse.Namespace) -> None:
             call = client.router(router.name).calls.list_events(-1, limit=1)
             (first,) = client.send(call).events
             config = msgspec.json.decode(first.body, type=ConfigRecorded).config
-            rows.append((router.name, options.format_policy(config.build_policy()), router.created))
+            rows.append((router.name, format_policy(config.build_policy()), router.created))
     text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
     print_result(given, {"routers": [dict(zip(head, row, strict=True)) for row in rows]}, text)
 
@@ -262,12 +276,12 @@ def run_show(given: argparse.Namespace) -> None:
         view = client.router(given.name).view()
     config = view.config
     paused = f"; paused: {', '.join(config.paused)}" if config.paused else ""
-    policy = options.format_policy(config.build_policy())
     feedback = "" if config.feedback == "panel" else f", feedback {config.feedback}"
     line = (
-        f"{given.name}, {view.status.state.name}, policy {policy}{feedback}, configuration version "
+        f"{given.name}, {view.status.state.name}, policy "
+        f"{format_policy(config.build_policy())}{feedback}, configuration version "
+        f"{config.version}{paused}"
     )
-    line += f"{config.version}{paused}"
     print_result(given, view, f"{line}\n{view.status}")
 
 
@@ -304,8 +318,11 @@ def run_edit(given: argparse.Namespace) -> None:
         if given.at_most or given.at_least or given.drop:
             changes["limits"] = edit_limits(config.build_problem().limits, given)
         edited = router.edit(version=config.version, **changes)
-    data = {"name": given.name, "version": edited.version}
-    print_result(given, data, f"{given.name}: version {edited.version}")
+    print_result(
+        given,
+        {"name": given.name, "version": edited.version},
+        f"{given.name}: version {edited.version}",
+    )
 
 
 def run_decide(given: argparse.Namespace) -> None:
@@ -316,14 +333,16 @@ def run_decide(given: argparse.Namespace) -> None:
         )
     spend = "".join(f"; {name} {cost:.4g}" for name, cost in decision.spend.items())
     propensity = "unknown" if decision.propensity is None else f"{decision.propensity:.4g}"
-    text = f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}"
-    print_result(given, decision, text)
+    print_result(
+        given,
+        decision,
+        f"{decision.id}  {', '.join(decision.subset)}\npropensity {propensity}{spend}",
+    )
 
 
 def run_reward(given: argparse.Namespace) -> None:
     with connect_client(given) as client:
-        router = client.router(given.id.partition(".")[0])
-        receipt = router.reward(
+        receipt = client.router(given.id.partition(".")[0]).reward(
             given.id,
             given.value,
             members=dict(given.member) or None,

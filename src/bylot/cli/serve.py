@@ -109,41 +109,48 @@ def run_replay(given: argparse.Namespace) -> int:
     counts = f"{given.name}: {found.events:,} events"
     counts += f" from number {found.first:,} on" if found.first else ""
     if given.json or found.fault is None:
-        text = f"{counts}, {found.decisions:,} decisions, all verified\nstate {found.fingerprint}"
-        options.print_result(given, found._asdict(), text)
+        options.print_result(
+            given,
+            found._asdict(),
+            f"{counts}, {found.decisions:,} decisions, all verified\nstate {found.fingerprint}",
+        )
     if found.fault is not None:
         print(f"bylot: {counts} verified, then: {found.fault}", file=sys.stderr)
     return 0 if found.fault is None else 1
 
 
-def open_key_store(given: argparse.Namespace, *, create: bool = False) -> "Store":
-    """Open the store; `create` makes a new one if there is none."""
-    from bylot.store import open_store
-
-    url = options.read_settings(given).settings.store
-    if create:
-        return open_store(url)
-    remedy = "give the --store of the server, or create the first key with `bylot keys create`"
-    return open_existing(url, read_only=False, remedy=remedy)
+def open_key_store(given: argparse.Namespace) -> "Store":
+    """Open the store of the server."""
+    return open_existing(
+        given,
+        read_only=False,
+        remedy="give the --store of the server, or create the first key with `bylot keys create`",
+    )
 
 
 def run_create_key(given: argparse.Namespace) -> None:
     from bylot.eventlog.events import now_us
     from bylot.server.auth import issue_key
+    from bylot.store import open_store
 
     scopes: Any = given.scope or DEFAULT_SCOPES
     secret, key = issue_key(given.label, scopes, given.router, now_us())
     if given.for_config:
-        table = f'digest = "{key.id}:{key.digest.hex()}"\nscopes = {json.dumps(scopes)}'
         routers = f"\nrouters = {json.dumps(given.router)}" if given.router else ""
-        text = f"{secret}\n\n[keys.{json.dumps(given.label)}]\n{table}{routers}"
+        text = (
+            f"{secret}\n\n[keys.{json.dumps(given.label)}]\n"
+            f'digest = "{key.id}:{key.digest.hex()}"\nscopes = {json.dumps(scopes)}{routers}'
+        )
         options.print_result(given, {"key": secret, "id": key.id, "digest": key.digest.hex()}, text)
         return
-    with closing(open_key_store(given, create=True)) as store:
+    with closing(open_store(options.read_settings(given).settings.store)) as store:
         store.add_key(key)
-    data = {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address}
     facts = f"Scopes: {', '.join(key.scopes)}; store: {store.address}"
-    options.print_result(given, data, f"{secret}\n\nSave it now: it is not shown again. {facts}")
+    options.print_result(
+        given,
+        {"key": secret, "id": key.id, "scopes": key.scopes, "store": store.address},
+        f"{secret}\n\nSave it now: it is not shown again. {facts}",
+    )
 
 
 def run_list_keys(given: argparse.Namespace) -> None:

@@ -1,12 +1,17 @@
 """`bylot store migrate|compact`, `bylot router copy|import|export|verify`: no server is needed."""
 
 import argparse
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bylot.cli import options
-from bylot.cli.options import add_verb, print_result
+from bylot.cli.options import (
+    add_group,
+    add_verb,
+    explain_missing_extra,
+    print_result,
+    read_settings,
+)
 from bylot.errors import BylotError
 
 if TYPE_CHECKING:
@@ -16,7 +21,7 @@ NEW_NAME_HELP = "name of the new router"
 
 
 def add(verbs: Any) -> None:
-    places = options.add_group(verbs, "store", "look after the store of a server")
+    places = add_group(verbs, "store", "look after the store of a server")
     migrate = add_verb(
         places,
         "migrate",
@@ -93,14 +98,16 @@ def add_router_verbs(kinds: Any) -> None:
 
 
 def open_existing(
-    url: str,
+    given: argparse.Namespace,
+    url: str | None = None,
     *,
     read_only: bool = True,
     remedy: str = "give the URL of the store of a server, or start one on it first",
 ) -> "Store":
-    """Open a store that must exist."""
+    """Open a store that must exist: that of the settings, or another one."""
     from bylot.store import hide_password, open_store, store_exists
 
+    url = url or read_settings(given).settings.store
     if not store_exists(url):
         raise BylotError(f"no store at {hide_password(url)}", remedy=remedy)
     return open_store(url, read_only=read_only)
@@ -110,63 +117,71 @@ def run_migrate(given: argparse.Namespace) -> None:
     """Open the store to write, which migrates it."""
     from bylot.store.schema import STORE_VERSION
 
-    url = options.read_settings(given).settings.store
-    with closing(open_existing(url, read_only=False)) as store:
+    with closing(open_existing(given, read_only=False)) as store:
         text = f"{store.address} has version {STORE_VERSION}"
-    options.print_result(given, {"store": store.address, "version": STORE_VERSION}, text)
+    print_result(given, {"store": store.address, "version": STORE_VERSION}, text)
 
 
 def run_compact(given: argparse.Namespace) -> None:
-    url = options.read_settings(given).settings.store
-    with closing(open_existing(url, read_only=False)) as store:
+    with closing(open_existing(given, read_only=False)) as store:
         before = store.size()
         store.compact()
         after = store.size()
-    text = f"{store.address}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after"
-    options.print_result(given, {"store": store.address, "before": before, "after": after}, text)
+    print_result(
+        given,
+        {"store": store.address, "before": before, "after": after},
+        f"{store.address}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after",
+    )
 
 
 def run_copy(given: argparse.Namespace) -> None:
     from bylot.eventlog.copies import copy_router
 
-    url = options.read_settings(given).settings.store
-    with ExitStack() as stack:
-        source = stack.enter_context(closing(open_existing(url)))
-        target = stack.enter_context(closing(open_existing(given.to or url, read_only=False)))
+    with (
+        closing(open_existing(given)) as source,
+        closing(open_existing(given, given.to, read_only=False)) as target,
+    ):
         row = copy_router(source, given.name, target, given.new_name)
-        data = {"copied": given.name, "name": row.name, "store": target.address}
-        print_result(given, data, f"{given.name} is copied to {row.name} in {target.address}")
+        print_result(
+            given,
+            {"copied": given.name, "name": row.name, "store": target.address},
+            f"{given.name} is copied to {row.name} in {target.address}",
+        )
 
 
 def run_import(given: argparse.Namespace) -> None:
     from bylot.eventlog.copies import import_router
 
-    url = options.read_settings(given).settings.store
-    with closing(open_existing(url, read_only=False)) as target:
+    with closing(open_existing(given, read_only=False)) as target:
         row = import_router(given.file, target, given.new_name)
-        data = {"imported": str(given.file), "name": row.name, "store": target.address}
-        print_result(given, data, f"imported {given.file} as {row.name} in {target.address}")
+        print_result(
+            given,
+            {"imported": str(given.file), "name": row.name, "store": target.address},
+            f"imported {given.file} as {row.name} in {target.address}",
+        )
 
 
 def run_export(given: argparse.Namespace) -> None:
-    with options.explain_missing_extra("export"):
+    with explain_missing_extra("export"):
         from bylot.eventlog.export import export_router
 
-    url, files = options.read_settings(given).settings.store, []
-    with closing(open_existing(url)) as store:
+    files = []
+    with closing(open_existing(given)) as store:
         for path, events in export_router(store, given.name, given.out, everything=given.all):
             files.append({"file": str(path), "first": events.first, "last": events.last})
             if not given.json:
                 print(f"{path}: events {events.first:,} to {events.last:,}")
-    none = f"no segment of {given.name} that has ended is kept; --all writes the events that are"
-    many = "file" if len(files) == 1 else "files"
-    count = f"{len(files)} {many} in {given.out}" if files else none
-    print_result(given, {"router": given.name, "files": files}, count)
+    text = f"{len(files)} file{'s' * (len(files) != 1)} in {given.out}"
+    if not files:
+        text = (
+            f"no segment of {given.name} that has ended is kept; --all writes the events that are"
+        )
+    print_result(given, {"router": given.name, "files": files}, text)
 
 
 def run_verify(given: argparse.Namespace) -> None:
     """Verify files; an error if one was changed."""
-    with options.explain_missing_extra("export"):
+    with explain_missing_extra("export"):
         from bylot.eventlog.export import verify_files
 
     files = [
@@ -178,5 +193,8 @@ def run_verify(given: argparse.Namespace) -> None:
         raise BylotError(f"no exported files in {', '.join(map(str, given.paths))}")
     found = verify_files(files)
     lines = [f"{name}: events {one.first:,} to {one.last:,}" for name, one in found.items()]
-    data = {name: {"first": one.first, "last": one.last} for name, one in found.items()}
-    print_result(given, {"verified": data}, "\n".join([*lines, f"{len(files)} files verified"]))
+    print_result(
+        given,
+        {"verified": {name: {"first": one.first, "last": one.last} for name, one in found.items()}},
+        "\n".join([*lines, f"{len(files)} files verified"]),
+    )

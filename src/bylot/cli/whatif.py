@@ -7,8 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bylot._windows import WINDOW_WORDS
-from bylot.cli import options
-from bylot.cli.options import add_verb, print_result, read_scenario
+from bylot.cli.options import (
+    FEEDBACK_HELP,
+    FEEDBACK_KINDS,
+    add_group,
+    add_scenario_options,
+    add_verb,
+    apply_traffic,
+    parse_amount,
+    print_result,
+    read_scenario,
+    require_windows,
+)
 from bylot.errors import BylotError, PolicyError
 
 if TYPE_CHECKING:
@@ -26,7 +36,7 @@ def add(verbs: Any) -> None:
     demo.add_seed()
     text = "folder for the report, its picture, the store, and a problem file to start from"
     demo.add_path("--out", text, "out/demo")
-    kinds = options.add_group(verbs, "problem", "check a problem file, or start one")
+    kinds = add_group(verbs, "problem", "check a problem file, or start one")
     check = add_verb(kinds, "check", run_check, "report errors, or how much room the limits leave")
     check.add_problem()
     check.add_traffic()
@@ -52,7 +62,7 @@ def add_simulate(verbs: Any) -> None:
         "of each limit, who is asked. (`simulate` plays; `evaluate` estimates from a log of real "
         "decisions.)",
     )
-    options.add_scenario_options(verb)
+    add_scenario_options(verb)
     verb.add_policies("policies to play", USUAL_POLICIES)
     verb.add_count("--seeds", 5, "runs of each policy")
     verb.add_count(
@@ -68,7 +78,7 @@ def add_simulate(verbs: Any) -> None:
         "weekend, bursts or dead-days, and settings, e.g. "
         "daily:per_day=2000,start=2026-03-01,zone=Europe/Berlin",
     )
-    verb.add_choice("--feedback", options.FEEDBACK_KINDS, options.FEEDBACK_HELP)
+    verb.add_choice("--feedback", FEEDBACK_KINDS, FEEDBACK_HELP)
     verb.add_option(
         "--call-costs",
         "SETTINGS",
@@ -87,7 +97,7 @@ def add_simulate(verbs: Any) -> None:
     rate = verb.add_mutually_exclusive_group()
     rate.add_argument(
         "--per-day",
-        type=options.parse_amount,
+        type=parse_amount,
         metavar="REQUESTS",
         help="requests per day, for totals per day (default: those of --traffic, or totals per "
         "1,000 requests)",
@@ -114,7 +124,7 @@ def add_optimum(verbs: Any) -> None:
         "--details adds independent draws under the limits and under the paper's surrogate of "
         "them (bylot.iid_optimum), and the best fixed panel.",
     )
-    options.add_scenario_options(verb)
+    add_scenario_options(verb)
     verb.add_traffic()
     verb.add_flag(
         "--each-context",
@@ -152,7 +162,7 @@ def run_check(given: argparse.Namespace) -> int:
     from bylot.problem_files.check_report import render_check
 
     try:
-        file = options.apply_traffic(read(given.file, given.experts), given.traffic)
+        file = apply_traffic(read(given.file, given.experts), given.traffic)
         found = check_problem(file)
     except ProblemError as error:
         if not given.json:
@@ -210,16 +220,21 @@ def run_simulate(given: argparse.Namespace) -> int:
 def parse_traffic(file: "ProblemFile", text: str | None) -> "Traffic | None":
     """The traffic of --traffic, which limits of the calendar need, and no others."""
     from bylot.environments.traffic import traffic_from_text
-    from bylot.problem_files.calendar_check import check_known_times, require_windows
 
-    if text is None:
-        check_known_times(file)
-        return None
-    require_windows(file, "leave it out; give requests per day with --per-day")
-    try:
-        return traffic_from_text(text)
-    except BylotError as error:
-        raise BylotError(f"--traffic: {error}") from None
+    if text is not None:
+        require_windows(file, "leave it out; give requests per day with --per-day")
+        try:
+            return traffic_from_text(text)
+        except BylotError as error:
+            raise BylotError(f"--traffic: {error}") from None
+    if file.problem.calendars:
+        per, zone = file.problem.calendars[0]
+        example = f"per_day={file.problem.traffic or 2_000:g},start=2026-03-01,zone={zone}"
+        raise BylotError(
+            f"the limits per {per} of {file.path} need to know when requests arrive",
+            remedy=f"add --traffic daily:{example}",
+        )
+    return None
 
 
 def choose_policies(file: "ProblemFile") -> list[str]:
@@ -237,9 +252,10 @@ def check_contexts(file: "ProblemFile", scenario: "Scenario") -> None:
     for written in file.limits:
         remedy = suggest_counted_context(written.limit, scenario.contexts)
         if remedy and not scenario.contexts:
-            what = f'"{written.words}" needs to know the context of each request'
-            remedy = "give a table with --outcomes, and its column of contexts with --context"
-            raise BylotError(what, remedy=remedy)
+            raise BylotError(
+                f'"{written.words}" needs to know the context of each request',
+                remedy="give a table with --outcomes, and its column of contexts with --context",
+            )
         if remedy:
             raise BylotError(f'"{written.words}" counts no context of the table', remedy=remedy)
 
@@ -263,15 +279,11 @@ def run_optimum(given: argparse.Namespace) -> None:
     from bylot import optimum_report
 
     file, scenario = read_scenario(given)
-    file = options.apply_traffic(file, given.traffic)
+    names = ("rounds", "each_context", "floor", "starts", "seed")
     report = optimum_report.compute_optimum_report(
-        file,
+        apply_traffic(file, given.traffic),
         scenario,
-        rounds=given.rounds,
-        each_context=given.each_context,
-        floor=given.floor,
-        starts=given.starts,
-        seed=given.seed,
+        **{name: getattr(given, name) for name in names},
     )
     if given.csv is not None:
         try:
@@ -279,7 +291,11 @@ def run_optimum(given: argparse.Namespace) -> None:
                 rows = optimum_report.list_optimum_rows(report)
                 csv.writer(table, lineterminator="\n").writerows(rows)
         except OSError as error:
-            what = f"cannot write {given.csv}: {error.strerror}"
-            raise BylotError(what, remedy="give an existing folder") from None
-    text = optimum_report.render_optimum(report, given.details)
-    print_result(given, optimum_report.optimum_to_data(report), text)
+            raise BylotError(
+                f"cannot write {given.csv}: {error.strerror}", remedy="give an existing folder"
+            ) from None
+    print_result(
+        given,
+        optimum_report.optimum_to_data(report),
+        optimum_report.render_optimum(report, given.details),
+    )

@@ -1,7 +1,7 @@
 """The environment protocol, shared checks, and the environment that is a table of given values."""
 
-from numbers import Integral
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,9 @@ import numpy.typing as npt
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem.limits import float_from_real
+from bylot.problem.validation import int_from_whole
+
+Number = TypeVar("Number", int, float)
 
 FIRST_ENVIRONMENT_STREAM = 1 << 32  # smaller random streams belong to policies
 BLOCK_ROUNDS = 256  # rounds drawn together: values depend on the block, not on the request
@@ -43,19 +46,30 @@ def make_block_generator(seed: int, block: int, stream: int = 0) -> np.random.Ge
     return np.random.Generator(np.random.Philox(counter=block << 192, key=key))
 
 
+def check_number(
+    name: str,
+    given: object,
+    convert: Callable[[object], Number | None],
+    accepts: Callable[[Number], bool],
+    expected: str,
+    remedy: str | None = None,
+) -> Number:
+    """Require a number that is accepted; `convert` returns None for what is none."""
+    number = convert(given)
+    if number is None or not accepts(number):
+        raise ValuesError(name, got=given, expected=expected, remedy=remedy)
+    return number
+
+
 def check_positive_value(name: str, value: float) -> float:
     """Require a positive, finite number."""
-    number = float_from_real(value)
-    if number is None or not 0 < number < np.inf:
-        raise ValuesError(name, got=value, expected="a positive number")
-    return number
+    return check_number(name, value, float_from_real, lambda x: 0 < x < np.inf, "a positive number")
 
 
 def check_count(name: str, value: int) -> int:
     """Require a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValuesError(name, got=value, expected="a whole number of at least 1")
-    return int(value)
+    expected = "a whole number of at least 1"
+    return check_number(name, value, int_from_whole, lambda n: n >= 1, expected)
 
 
 def copy_floats(values: npt.ArrayLike) -> Floats:
@@ -72,8 +86,11 @@ def check_value_array(
     """Copy finite, non-negative numbers with these axes; NaN becomes 0 if gaps are allowed."""
     array = copy_floats(values)
     if array.ndim != len(axes) or 0 in array.shape:
-        what = "shape of the values"
-        raise ValuesError(what, got=array.shape, expected=" x ".join(f"{one}s" for one in axes))
+        raise ValuesError(
+            "shape of the values",
+            got=array.shape,
+            expected=" x ".join(f"{one}s" for one in axes),
+        )
     if gaps:
         array[np.isnan(array)] = 0.0
     if not (array.min() >= 0 and array.max() < np.inf):  # NaN is the minimum of whatever has one

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bylot.environments.base import FIRST_ENVIRONMENT_STREAM
+from bylot.environments.base import FIRST_ENVIRONMENT_STREAM, check_number
 from bylot.errors import ValuesError
 from bylot.limits.request import Ticket, settle_everybody
 from bylot.limits.rows import compute_row_units
@@ -54,24 +54,39 @@ class CallCosts:
     report: SpendReport = "members"
 
     def __post_init__(self) -> None:
-        noise, tail = float_from_real(self.noise), float_from_real(self.tail)
-        if noise is None or not 0.0 <= noise < math.inf:
-            raise ValuesError("noise", got=self.noise, expected="a number of at least 0")
-        if self.tail is not None and (tail is None or not 1.0 < tail < math.inf):
-            raise ValuesError("tail", got=self.tail, expected="a number above 1")
-        if self.tail is not None and noise > 0.0:
-            raise ValuesError("noise and tail exclude each other", remedy="give one of them")
+        noise = check_number(
+            "noise",
+            self.noise,
+            float_from_real,
+            lambda x: 0.0 <= x < math.inf,
+            "a number of at least 0",
+        )
+        if self.tail is not None:
+            check_number(
+                "tail",
+                self.tail,
+                float_from_real,
+                lambda x: 1.0 < x < math.inf,
+                "a number above 1",
+            )
+            if noise > 0.0:
+                raise ValuesError("noise and tail exclude each other", remedy="give one of them")
         if self.report not in get_args(SpendReport):
-            expected = " or ".join(map(repr, get_args(SpendReport)))
-            raise ValuesError("report", got=self.report, expected=expected)
+            raise ValuesError(
+                "report",
+                got=self.report,
+                expected=" or ".join(map(repr, get_args(SpendReport))),
+            )
 
     def bind(self, problem: Problem) -> "CallCostTable":
         """The costs of calls under the limits of a problem."""
         rows, most = np.array(problem.rows), np.full(problem.rows.shape, np.inf)
-        unknown = [name for name in self.means if name not in problem.costs]
-        if unknown:
-            remedy = validation.suggest_known_name(unknown[0], list(problem.costs), "costs")
-            raise ValuesError(f"means has the unknown cost {unknown[0]!r}", remedy=remedy)
+        for name in self.means:
+            if name not in problem.costs:
+                raise ValuesError(
+                    f"means has the unknown cost {name!r}",
+                    remedy=validation.suggest_known_name(name, list(problem.costs), "costs"),
+                )
         means = validation.check_costs(problem.experts, self.means)
         stream, names = np.full(len(problem.limits), -1, np.int64), list(problem.costs)
         for j, limit in enumerate(problem.limits):

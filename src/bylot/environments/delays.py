@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bylot.environments.base import check_number
 from bylot.environments.outcomes import draw_block_uniforms
-from bylot.errors import ValuesError
 from bylot.numerics.jit import Ints
 from bylot.problem.limits import float_from_real
 from bylot.problem.validation import int_from_whole
@@ -36,13 +36,21 @@ class RewardDelay:
     lost: float = 0.0
 
     def __post_init__(self) -> None:
-        lag, lost = int_from_whole(self.lag), float_from_real(self.lost)
-        if lag is None or not 0 <= lag < MAX_LAG_ROUNDS:
-            expected = f"an integer of at least 0 and less than {MAX_LAG_ROUNDS}"
-            remedy = "use lost=1 for rewards that never arrive"
-            raise ValuesError("lag", got=self.lag, expected=expected, remedy=remedy)
-        if lost is None or not 0.0 <= lost <= 1.0:
-            raise ValuesError("lost", got=self.lost, expected="a probability in [0, 1]")
+        lag = check_number(
+            "lag",
+            self.lag,
+            int_from_whole,
+            lambda n: 0 <= n < MAX_LAG_ROUNDS,
+            f"an integer of at least 0 and less than {MAX_LAG_ROUNDS}",
+            "use lost=1 for rewards that never arrive",
+        )
+        lost = check_number(
+            "lost",
+            self.lost,
+            float_from_real,
+            lambda x: 0.0 <= x <= 1.0,
+            "a probability in [0, 1]",
+        )
         object.__setattr__(self, "lag", lag)
         object.__setattr__(self, "lost", lost)
 

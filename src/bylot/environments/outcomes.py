@@ -144,8 +144,11 @@ def normalise_context_weights(chances: npt.ArrayLike, contexts: int) -> Floats:
     """Scale positive numbers, one for each context, to sum to 1."""
     given = np.asarray(chances, dtype=np.float64)
     if given.shape != (contexts,) or not ((given > 0).all() and np.isfinite(given).all()):
-        expected = f"a positive number for each of the {contexts} contexts"
-        raise ValuesError("chances", got=given.tolist(), expected=expected)
+        raise ValuesError(
+            "chances",
+            got=given.tolist(),
+            expected=f"a positive number for each of the {contexts} contexts",
+        )
     part = given / given.max()  # first, so that no sum can overflow
     scaled: Floats = part / part.sum()
     return scaled

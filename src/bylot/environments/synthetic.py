@@ -142,14 +142,15 @@ class Regime(Noisy):
         self.horizon = base.check_count("horizon", horizon)
         self.blocks = base.check_count("blocks", blocks)
         if self.blocks > self.horizon:
-            expected = f"at most one per round of the horizon {horizon}"
-            raise ValuesError("blocks", got=blocks, expected=expected)
-        part, scale = float_from_real(share), float_from_real(factor)
-        if part is None or not 0 < part <= 1:
-            raise ValuesError("share", got=share, expected="a fraction in (0, 1]")
-        if scale is None or not 0 <= scale <= 1:
-            raise ValuesError("factor", got=factor, expected="a number in [0, 1]")
-        self.factor = scale
+            raise ValuesError(
+                "blocks", got=blocks, expected=f"at most one per round of the horizon {horizon}"
+            )
+        part = base.check_number(
+            "share", share, float_from_real, lambda x: 0 < x <= 1, "a fraction in (0, 1]"
+        )
+        self.factor = base.check_number(
+            "factor", factor, float_from_real, lambda x: 0 <= x <= 1, "a number in [0, 1]"
+        )
         self.count = max(1, math.floor(part * self.shape[1] + 0.5))
 
     def shrunk_experts(self, block: int, seed: int) -> Ints:

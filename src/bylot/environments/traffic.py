@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from bylot.environments.base import BLOCK_ROUNDS
+from bylot.environments.base import BLOCK_ROUNDS, check_number
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
@@ -94,11 +94,14 @@ class Traffic:
 
     def __post_init__(self) -> None:
         check_traffic_shape(self.shape)
-        per_day = float_from_real(self.per_day)
-        if per_day is None or not MIN_PER_DAY <= per_day <= MAX_PER_DAY:
-            expected = f"a number of requests, from {MIN_PER_DAY} to {MAX_PER_DAY:,}"
-            remedy = "give the mean number of requests per day"
-            raise ValuesError("per_day", got=self.per_day, expected=expected, remedy=remedy)
+        per_day = check_number(
+            "per_day",
+            self.per_day,
+            float_from_real,
+            lambda x: MIN_PER_DAY <= x <= MAX_PER_DAY,
+            f"a number of requests, from {MIN_PER_DAY} to {MAX_PER_DAY:,}",
+            "give the mean number of requests per day",
+        )
         datetime_from_start(self.start)
         check_zone(self.zone)
         object.__setattr__(self, "per_day", per_day)
@@ -131,8 +134,10 @@ class Traffic:
         days = min(14 + math.ceil(1.25 * last / self.per_day), MAX_TRAFFIC_DAYS)  # a guess
         while (hours := self.hours(days, seed)).sum_rates()[-1] <= last:
             if days == MAX_TRAFFIC_DAYS:
-                what = f"{rounds:,} requests at {self.per_day:g} per day take over {days:,} days"
-                raise ValuesError(what, remedy="give a larger per_day or fewer rounds")
+                raise ValuesError(
+                    f"{rounds:,} requests at {self.per_day:g} per day take over {days:,} days",
+                    remedy="give a larger per_day or fewer rounds",
+                )
             days = min(2 * days, MAX_TRAFFIC_DAYS)
         return find_instants(hours, sums)
 
@@ -158,8 +163,12 @@ class Traffic:
         hours = self.hours(days, seed)
         mean = float(hours.sum_rates()[-1])
         if mean > MAX_ARRIVALS:
-            expected = f"days with at most {MAX_ARRIVALS:,} requests"
-            raise ValuesError("days", got=days, expected=expected, remedy="give fewer days")
+            raise ValuesError(
+                "days",
+                got=days,
+                expected=f"days with at most {MAX_ARRIVALS:,} requests",
+                remedy="give fewer days",
+            )
         count = 64 + math.ceil(mean + 6.0 * math.sqrt(mean))
         while (sums := sum_unit_gaps(count, seed))[-1] < mean:
             count *= 2
@@ -172,14 +181,15 @@ class Traffic:
         """
         days = check_whole_number("days", days, MAX_TRAFFIC_DAYS)
         seed = check_whole_number("seed", seed, 2**63 - 1)
-        zone, local = ZoneInfo(self.zone), datetime_from_start(self.start)
-        epoch = datetime(1970, 1, 1, tzinfo=UTC)
-        start = (local.replace(tzinfo=zone) - epoch) // timedelta(microseconds=1)
+        zone = ZoneInfo(self.zone)
+        local = datetime_from_start(self.start).replace(tzinfo=zone)
+        start = (local - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         first = local.toordinal() - 1  # a burst of the day before can last until the first day
         edges = find_local_hours(first, days + 1, zone)
         starts = np.maximum(edges[:-1], start)
-        lengths, rates = edges[1:] - starts, self._compute_rates(first, days + 1, seed)
+        lengths = edges[1:] - starts
         some = lengths > 0
+        rates = self._compute_rates(first, days + 1, seed)
         return TrafficHours(starts[some], lengths[some], rates[some])
 
     def _compute_rates(self, first: int, days: int, seed: int) -> Floats:
@@ -258,16 +268,18 @@ def check_traffic_shape(given: object) -> None:
     """Require one of the shapes."""
     shapes = get_args(TrafficShape)
     if given not in shapes:
-        remedy = suggest_known_name(given, shapes, "shapes", can_add=False)
-        raise ValuesError("shape", got=given, expected="a shape of traffic", remedy=remedy)
+        raise ValuesError(
+            "shape",
+            got=given,
+            expected="a shape of traffic",
+            remedy=suggest_known_name(given, shapes, "shapes", can_add=False),
+        )
 
 
 def check_whole_number(what: str, given: object, most: int) -> int:
     """Require an integer from 0 to `most`."""
-    value = int_from_whole(given)
-    if value is None or not 0 <= value <= most:
-        raise ValuesError(what, got=given, expected=f"an integer from 0 to {most:,}")
-    return value
+    expected = f"an integer from 0 to {most:,}"
+    return check_number(what, given, int_from_whole, lambda n: 0 <= n <= most, expected)
 
 
 def datetime_from_start(given: object) -> datetime:
@@ -315,17 +327,24 @@ def traffic_from_text(text: str) -> Traffic:
     for part in rest.split(",") if rest else ():
         name, equal, given = (one.strip() for one in part.partition("="))
         if not equal:
-            expected = "NAME=VALUE, such as per_day=2000 or zone=Europe/Berlin, comma-separated"
-            raise ValuesError("setting of traffic", got=part, expected=expected)
+            raise ValuesError(
+                "setting of traffic",
+                got=part,
+                expected="NAME=VALUE, such as per_day=2000 or zone=Europe/Berlin, comma-separated",
+            )
         if name not in known:
-            remedy = suggest_known_name(name, known, "settings", can_add=False)
-            raise ValuesError(f"traffic has no setting {name!r}", remedy=remedy)
+            raise ValuesError(
+                f"traffic has no setting {name!r}",
+                remedy=suggest_known_name(name, known, "settings", can_add=False),
+            )
         if name in settings:
             raise ValuesError(f"{name} of traffic is given twice", remedy="give it once")
         settings[name] = given
     if "per_day" not in settings:
-        remedy = f"write {settings['shape']}:per_day=2000 for 2,000 requests per day"
-        raise ValuesError("the traffic has no per_day", remedy=remedy)
+        raise ValuesError(
+            "the traffic has no per_day",
+            remedy=f"write {settings['shape']}:per_day=2000 for 2,000 requests per day",
+        )
     with suppress(ValueError):  # a text is refused below
         settings["per_day"] = float(settings["per_day"])
     return Traffic(**settings)

@@ -71,12 +71,11 @@ class LogEntry(NamedTuple):
 
     def exchange_member(self, failed: str, added: str) -> "LogEntry":
         """The entry with one expert in place of another; how likely the panel was is not known."""
-        draws = tuple(added if name == failed else name for name in self.subset)
         available = self.available
         if available is not None and added not in available:
             available = (*available, added)
         return self._replace(
-            draws=draws,
+            draws=tuple(added if name == failed else name for name in self.subset),
             draw_probabilities=(),
             propensity=None,
             available=available,
@@ -85,8 +84,11 @@ class LogEntry(NamedTuple):
 
     def to_data(self) -> dict[str, Any]:
         """Plain data; unknown values are null, unknown scores are left out."""
-        scores = None if self.members is None else dict(self.members)
-        more = {"members": scores, "winner": self.winner, "substituted": self.substituted or None}
+        more = {
+            "members": None if self.members is None else dict(self.members),
+            "winner": self.winner,
+            "substituted": self.substituted or None,
+        }
         return {
             "id": self.id,
             "t": self.t,
@@ -154,14 +156,14 @@ def entries_from_trace(trace: Trace) -> list[LogEntry]:
     A refused request has no entry. Distributions that the trace has kept show which experts had
     probability 0.
     """
-    record, names = trace.record, np.array(trace.problem.experts, dtype=object)
+    record = trace.record
+    names = np.array(trace.problem.experts, dtype=object)
+    limits = [limit.name for limit in trace.problem.limits]
     known = len(record.distributions) > 0 and (trace.policy.draws_iid or trace.policy.draws_sets)
-    several, unknown = bool(record.contexts.any()), np.isnan(record.propensities)
-    entries, refused = [], trace.refused
-    for t, reward in enumerate(record.rewards.tolist()):
-        if refused[t]:
-            continue
-        costs = zip(trace.problem.limits, record.spend[t].tolist(), strict=True)
+    several = bool(record.contexts.any())
+    entries = []
+    for t in np.flatnonzero(~trace.refused).tolist():
+        propensity = float(record.propensities[t])
         decision = Decision(
             id=f"d{t}",
             t=t,
@@ -169,13 +171,13 @@ def entries_from_trace(trace: Trace) -> list[LogEntry]:
             draws=tuple(names[record.draws[t]]),
             draw_probabilities=tuple(record.draw_probabilities[t].tolist()),
             subset=tuple(dict.fromkeys(names[record.draws[t]])),
-            spend={limit.name: cost for limit, cost in costs},
+            spend=dict(zip(limits, record.spend[t].tolist(), strict=True)),
             expected={},
             feasible=bool(record.feasible[t]),
-            propensity=None if unknown[t] else min(1.0, float(record.propensities[t])),
+            propensity=None if math.isnan(propensity) else min(1.0, propensity),
             replaced=bool(record.replaced[t]),
         )
-        entry = entry_from_decision(decision, reward, trace.policy)
+        entry = entry_from_decision(decision, float(record.rewards[t]), trace.policy)
         excluded = tuple(names[record.distributions[t] == 0.0]) if known else ()
         entries.append(entry._replace(excluded=excluded))
     return entries
@@ -222,17 +224,20 @@ def parse_entry(fields: Any) -> LogEntry:
             raise DataError(f"missing field {name!r}", remedy="a missing reward is null")
     draws, subset = given.get("draws", ()), given.get("subset", ())
     if bool(draws) == bool(subset):
-        remedy = "give independent draws in order as draws, any other panel as subset"
-        raise DataError("expected either draws or subset", remedy=remedy)
+        raise DataError(
+            "expected either draws or subset",
+            remedy="give independent draws in order as draws, any other panel as subset",
+        )
     probabilities = given.get("draw_probabilities") or ()
     if probabilities and subset:
-        what = "draw_probabilities are of independent draws, but a subset is given"
-        remedy = "give draws with repetitions, or leave out draw_probabilities"
-        raise DataError(what, remedy=remedy)
+        raise DataError(
+            "draw_probabilities are of independent draws, but a subset is given",
+            remedy="give draws with repetitions, or leave out draw_probabilities",
+        )
     if isinstance(given["reward"], bool):
         given["reward"] = float(given["reward"])
-    replaced, spend = given.get("replaced", False), given.get("spend") or {}
-    changed = replaced or given.get("substituted")
+    spend = given.get("spend") or {}
+    changed = given.get("replaced") or given.get("substituted")
     if changed or not probabilities:
         probabilities, draws = (), subset or tuple(dict.fromkeys(draws))
     given |= {
@@ -242,8 +247,9 @@ def parse_entry(fields: Any) -> LogEntry:
         "spend": {name: cost for name, cost in spend.items() if cost is not None},
     }
     if given.get("members") is not None:
-        scores = given["members"].items()
-        given["members"] = {name: float(one) for name, one in scores if one is not None} or None
+        given["members"] = {
+            name: float(score) for name, score in given["members"].items() if score is not None
+        } or None
     known = {name: given[name] for name in LogEntry._fields if given.get(name) is not None}
     return LogEntry(**{"reward": None, **known})
 
@@ -251,8 +257,10 @@ def parse_entry(fields: Any) -> LogEntry:
 def parse_log_field(name: str, given: Any) -> Any:
     if name not in LOG_FIELDS:
         remedy = suggest_known_name(name, tuple(LOG_FIELDS), "fields", can_add=False)
-        what = f"unknown field {shorten(repr(name))}"
-        raise DataError(what, remedy=f"{remedy}; your own data goes into note")
+        raise DataError(
+            f"unknown field {shorten(repr(name))}",
+            remedy=f"{remedy}; your own data goes into note",
+        )
     kind, expected = LOG_FIELDS[name]
     try:
         return msgspec.convert(given, kind)
@@ -262,11 +270,12 @@ def parse_log_field(name: str, given: Any) -> Any:
 
 def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
     """Check that an entry names known experts and that its probabilities are consistent."""
-    named = [*(entry.members or ()), *([] if entry.winner is None else [entry.winner])]
-    for name in named:
+    for name in (*(entry.members or ()), *([] if entry.winner is None else [entry.winner])):
         if name not in entry.draws:
-            what = f"{shorten(repr(name))} has a score or won, and is not of the panel"
-            raise DataError(what, remedy="correct one of them")
+            raise DataError(
+                f"{shorten(repr(name))} has a score or won, and is not of the panel",
+                remedy="correct one of them",
+            )
     for field in ("draws", "available", "excluded"):
         for name in getattr(entry, field) or ():
             if name not in experts:
@@ -276,18 +285,23 @@ def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
                     remedy=f"{remedy}; if it has left the pool, use --gone NAME (gone=)",
                 )
     if not entry.draw_probabilities and len(set(entry.draws)) < len(entry.draws):
-        remedy = "name each once, or give draw_probabilities"
-        raise DataError("subset contains an expert twice", remedy=remedy)
+        raise DataError(
+            "subset contains an expert twice",
+            remedy="name each once, or give draw_probabilities",
+        )
     for name in entry.draws:
         if entry.available is not None and name not in entry.available:
-            what = f"{shorten(repr(name))} was drawn but is not available"
-            raise DataError(what, remedy="correct one of them")
+            raise DataError(
+                f"{shorten(repr(name))} was drawn but is not available",
+                remedy="correct one of them",
+            )
     if set(entry.draws) & set(entry.excluded):
-        remedy = "list experts of probability 0 only"
-        raise DataError("excluded contains a member of the panel", remedy=remedy)
+        raise DataError(
+            "excluded contains a member of the panel",
+            remedy="list experts of probability 0 only",
+        )
     if entry.propensity is not None and not is_probability(entry.propensity):
-        expected = LOG_FIELDS["propensity"][1]
-        raise DataError("propensity", got=entry.propensity, expected=expected)
+        raise DataError("propensity", got=entry.propensity, expected=LOG_FIELDS["propensity"][1])
     if entry.draw_probabilities:
         check_draw_probabilities(entry)
 
@@ -296,19 +310,22 @@ def check_draw_probabilities(entry: LogEntry) -> None:
     """Check that draw probabilities are those of independent draws and match the propensity."""
     given = entry.draw_probabilities
     if len(given) != len(entry.draws):
-        what = f"{len(given)} draw_probabilities for {len(entry.draws)} draws"
-        raise DataError(what, remedy="give one each")
+        raise DataError(
+            f"{len(given)} draw_probabilities for {len(entry.draws)} draws",
+            remedy="give one each",
+        )
     if not all(map(is_probability, given)):
-        expected = "probabilities in (0, 1]"
-        raise DataError("draw_probabilities", got=[*given], expected=expected)
+        raise DataError("draw_probabilities", got=[*given], expected="probabilities in (0, 1]")
     q = dict(zip(entry.draws, given, strict=True))
     if tuple(q[name] for name in entry.draws) != given:
-        remedy = "independent draws all have the same distribution"
-        raise DataError("an expert has two different draw_probabilities", remedy=remedy)
+        raise DataError(
+            "an expert has two different draw_probabilities",
+            remedy="independent draws all have the same distribution",
+        )
     remedy = "leave out draw_probabilities unless draws are independent, and give propensity"
-    if sum(q.values()) > 1 + PROBABILITY_ROUNDING:
-        total = f"{sum(q.values()):.6g}"
-        raise DataError(f"draw_probabilities of the members sum to {total}", remedy=remedy)
+    total = sum(q.values())
+    if total > 1 + PROBABILITY_ROUNDING:
+        raise DataError(f"draw_probabilities of the members sum to {total:.6g}", remedy=remedy)
     log_set = entry.log_iid_probability()
     if entry.propensity is not None and abs(math.log(entry.propensity) - log_set) > PROPENSITY_RTOL:
         raise DataError(

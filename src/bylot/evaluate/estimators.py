@@ -67,8 +67,9 @@ def estimate_by_weights(
     sets is the conditional expectation of that given the set, so its variance is no larger.
     """
     terms = weights * rewards
-    interval = make_skewness_corrected_interval(terms, level)
-    return RewardEstimate(name, *compute_mean_and_error(terms), interval)
+    return RewardEstimate(
+        name, *compute_mean_and_error(terms), make_skewness_corrected_interval(terms, level)
+    )
 
 
 def estimate_as_played(rewards: Floats, level: float) -> RewardEstimate:
@@ -96,8 +97,9 @@ def estimate_self_normalised(weights: Floats, rewards: Floats, level: float) -> 
     deviations = weights * (rewards - value)
     error = math.sqrt(float(deviations @ deviations)) / total
     far = find_student_quantile(deviations, level) * error if weights.size > 1 else math.inf
-    interval = ConfidenceInterval(value - far, value + far)
-    return RewardEstimate(SELF_NORMALISED, value, error, interval)
+    return RewardEstimate(
+        SELF_NORMALISED, value, error, ConfidenceInterval(value - far, value + far)
+    )
 
 
 def estimate_doubly_robust(
@@ -115,8 +117,9 @@ def estimate_doubly_robust(
     value, error = compute_mean_and_error(terms)
     effective = total**2 / square if square > 0.0 else 0.0
     if not 1.0 < effective < FEW_ROUNDS:
-        interval = make_skewness_corrected_interval(terms, level)
-        return RewardEstimate(DOUBLY_ROBUST, value, error, interval)
+        return RewardEstimate(
+            DOUBLY_ROBUST, value, error, make_skewness_corrected_interval(terms, level)
+        )
     error = max(error, math.sqrt(float(weights @ residuals**2) / total / effective))
     far = float(stdtrit(effective - 1.0, (1.0 + level) / 2.0)) * error
     return RewardEstimate(DOUBLY_ROBUST, value, error, ConfidenceInterval(value - far, value + far))
@@ -137,8 +140,9 @@ def estimate_finite_sample(
     up = low + span * find_lower_confidence_bound(weights * (rewards - low) / span, alpha)
     down = high - span * find_lower_confidence_bound(weights * (high - rewards) / span, alpha)
     value, error = compute_mean_and_error(weights * (rewards - low) + low)
-    interval = ConfidenceInterval(up, down)
-    return RewardEstimate(FINITE_SAMPLE, float(np.clip(value, up, down)), error, interval)
+    return RewardEstimate(
+        FINITE_SAMPLE, float(np.clip(value, up, down)), error, ConfidenceInterval(up, down)
+    )
 
 
 def make_skewness_corrected_interval(terms: Floats, level: float) -> ConfidenceInterval:

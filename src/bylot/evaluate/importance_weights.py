@@ -65,10 +65,10 @@ def select_usable_rounds(log: DecisionLog) -> tuple[RoundCounts, Ints]:
     ]
     reasons = np.array(facts, bool).reshape(-1, 4)
     first = reasons & (np.cumsum(reasons, axis=1) == 1)  # each round is counted once
-    replaced, substituted, unknown, unrewarded = (int(n) for n in first.sum(axis=0))
-    used = ~reasons.any(axis=1)
-    numbers = int(used.sum()), replaced, unknown, unrewarded, substituted
-    return RoundCounts(len(log.entries), *numbers), np.flatnonzero(used)
+    replaced, substituted, unknown, unrewarded = first.sum(axis=0).tolist()
+    rounds = np.flatnonzero(~reasons.any(axis=1))
+    counts = RoundCounts(len(log.entries), rounds.size, replaced, unknown, unrewarded, substituted)
+    return counts, rounds
 
 
 def weight_rounds(log: DecisionLog, distributions: list[PanelDistribution]) -> WeightedSample:
@@ -86,14 +86,15 @@ def weight_rounds(log: DecisionLog, distributions: list[PanelDistribution]) -> W
             f"none of {counts.rounds} rounds can be used" + f": {found}" * bool(found),
             remedy=f"log propensity and reward of each decision{advise_exploration(counts)}",
         )
-    entries, at = [log.entries[n] for n in rounds], log.strata[1]
-    here = [distributions[at[n]] for n in rounds]
-    pairs = zip(here, rounds, entries, strict=True)
-    logs = [one.log_probability(log.members[n]) - entry.log_propensity for one, n, entry in pairs]
+    here = [distributions[x] for x in log.strata[1][rounds]]
+    logs = [
+        one.log_probability(log.members[n]) - log.entries[n].log_propensity
+        for one, n in zip(here, rounds, strict=True)
+    ]
     return WeightedSample(
         counts,
         rounds,
-        np.array([entry.reward for entry in entries], np.float64),
+        np.array([log.entries[n].reward for n in rounds], np.float64),
         np.exp(np.minimum(logs, MAX_LOG_WEIGHT)),
         compute_draw_ratios(log, here, rounds),
         compute_unsupported_share(log, distributions, rounds),
@@ -135,18 +136,20 @@ def compute_unsupported_share(
     sizes: dict[int, set[int]] = defaultdict(set)
     count: dict[tuple[int, bool], int] = defaultdict(int)
     for n in rounds:
-        entry, x = log.entries[n], int(at[n])
-        iid, members = bool(entry.draw_probabilities), log.members[n]
-        drawn.setdefault(entry.context, np.zeros(log.size, np.bool_))[members] = True
+        x = int(at[n])
+        members = log.members[n]
+        iid = bool(log.entries[n].draw_probabilities)
+        drawn.setdefault(strata[x].context, np.zeros(log.size, np.bool_))[members] = True
         count[x, iid] += 1
         if not iid:
             sizes[int(strata[x].drawable.sum())].add(members.size)
     missing = 0.0
     for (x, iid), times in count.items():
-        group = strata[x].drawable & drawn[strata[x].context]
+        stratum = strata[x]
+        group = stratum.drawable & drawn[stratum.context]
         inside = distributions[x].group_counts(group)[:, 0]  # j of the group and no others
         if not iid:
-            seen = sizes[int(strata[x].drawable.sum())]
+            seen = sizes[int(stratum.drawable.sum())]
             inside = inside[[j for j in range(inside.size) if j in seen]]
         missing += times * (1.0 - min(1.0, float(inside.sum())))
     return missing / len(rounds) if missing > SUPPORT_ROUNDING * len(rounds) else 0.0

@@ -54,8 +54,11 @@ def find_judging_rounds(log: DecisionLog, target: EvaluationTarget, least: float
         with suppress(InsufficientOverlap):
             sample = weight_target(later, target)
             check_overlap(sample, least)
-            rounds = f"the {len(later.entries)} rounds after decision {router.t - 1}"
-            return JudgingRounds(later, sample, note=f"{learned}; only {rounds} are used")
+            note = (
+                f"{learned}; only the {len(later.entries)} rounds after decision {router.t - 1} "
+                "are used"
+            )
+            return JudgingRounds(later, sample, note=note)
     remedy = (
         f"let the router decide at least {10 * least:g} more requests, and evaluate the file saved "
         "before them with --target router:FILE: only later rounds are then used"
@@ -63,14 +66,16 @@ def find_judging_rounds(log: DecisionLog, target: EvaluationTarget, least: float
     recent = select_recent_rounds(log, target, router)
     count = 0 if recent is None else recent.sample.counts.used
     if recent is None or count < least:
-        what = f"{learned}; only {count} rounds were played with a distribution close to it, and "
-        raise InsufficientOverlap(f"{what}an interval needs at least {least:g}", remedy=remedy)
-    note = (
-        f"{learned}; the estimate is what the {count} usable rounds from decision "
+        raise InsufficientOverlap(
+            f"{learned}; only {count} rounds were played with a distribution close to it, and an "
+            f"interval needs at least {least:g}",
+            remedy=remedy,
+        )
+    return recent._replace(
+        note=f"{learned}; the estimate is what the {count} usable rounds from decision "
         f"{recent.log.entries[0].t} on earned, whose panels were drawn from distributions close to "
         f"it before their rewards were known. To judge it by rounds of its own, {remedy}"
     )
-    return recent._replace(note=note)
 
 
 def weight_target(log: DecisionLog, target: EvaluationTarget) -> WeightedSample:
@@ -83,12 +88,14 @@ def has_learned_from(router: Router, log: DecisionLog) -> bool:
     has learned do not contradict that. Rewards may have arrived after the router was saved.
     """
     own = [entry for entry in (*log.earlier, *log.entries) if entry.t < router.t]
-    known, totals = [one.reward for one in own if one.reward is not None], router.core.totals
-    late, (low, high) = len(known) - int(totals.rewards[0]), router.rewards
-    if len(own) < router.t or late < 0:  # not the whole log, which says nothing
+    known = [entry.reward for entry in own if entry.reward is not None]
+    totals = router.core.totals
+    late = len(known) - int(totals.rewards[0])
+    if not own or len(own) < router.t or late < 0:  # not the whole log, which says nothing
         return bool(own)
-    rest, rounding = sum(known) - float(totals.total[0]), 1e-9 * len(known) * (high - low)
-    return bool(own) and low * late - rounding <= rest <= high * late + rounding
+    low, high = router.rewards
+    rounding = 1e-9 * len(known) * (high - low)
+    return low * late - rounding <= sum(known) - float(totals.total[0]) <= high * late + rounding
 
 
 def select_recent_rounds(
@@ -104,10 +111,12 @@ def select_recent_rounds(
     t = np.array([log.entries[n].t for n in sample.rounds])
     moved = t[(abs(sample.weights - 1.0) > UNMOVED_WEIGHT) & (t < router.t)]
     first = min(router.t - math.ceil(PLAYED_SHARE * router.t), int(moved.max(initial=-1)) + 1)
-    weights, spread = sample.weights[t >= first], math.log(MAX_TYPICAL_WEIGHT)
-    if not weights.size or np.median(abs(np.log(np.maximum(weights, 1e-300)))) > spread:
+    logs = np.log(np.maximum(sample.weights[t >= first], 1e-300))
+    if not logs.size or np.median(abs(logs)) > math.log(MAX_TYPICAL_WEIGHT):
         return None
     recent = log.since(first)
-    counts, rounds = select_usable_rounds(recent)
-    rewards, ones = sample.rewards[t >= first], np.ones(weights.size)
-    return JudgingRounds(recent, WeightedSample(counts, rounds, rewards, ones, None, 0.0), True)
+    rewards = sample.rewards[t >= first]
+    played = WeightedSample(
+        *select_usable_rounds(recent), rewards, np.ones(rewards.size), None, unsupported=0.0
+    )
+    return JudgingRounds(recent, played, as_played=True)

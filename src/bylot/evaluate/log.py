@@ -45,12 +45,17 @@ class DecisionLog:
 
     def since(self, t: int) -> "DecisionLog":
         first = sum(entry.t < t for entry in self.entries)
-        later, last = self.entries[first:], self.entries[-1].t
+        later = self.entries[first:]
         if not later:
+            last = self.entries[-1].t
             raise DataError(f"the log has no decision from {t} on, the last one is number {last}")
-        gone = find_unknown_experts(self.problem, later)
-        earlier = (*self.earlier, *self.entries[:first])
-        return DecisionLog(self.problem, later, self.places[first:], gone, earlier)
+        return DecisionLog(
+            self.problem,
+            later,
+            self.places[first:],
+            find_unknown_experts(self.problem, later),
+            (*self.earlier, *self.entries[:first]),
+        )
 
     @property
     def size(self) -> int:
@@ -118,9 +123,11 @@ def collect_entries(
             raise
         for key in (("id", one.id), ("t", one.t)):
             if seen.setdefault(key, place) != place:
-                what = f"{key[0]} {key[1]!r} is also that of {seen[key]}"
-                remedy = "keep one entry for each decision, the one with its reward"
-                raise DataError(what, line=place, remedy=remedy)
+                raise DataError(
+                    f"{key[0]} {key[1]!r} is also that of {seen[key]}",
+                    line=place,
+                    remedy="keep one entry for each decision, the one with its reward",
+                )
         found.append((one, place))
     if not found:
         raise DataError("the log has no entries", remedy="give one line for each decision")
@@ -164,8 +171,9 @@ def read_log_lines(path: Path) -> Iterator[tuple[str, Any]]:
         try:
             yield f"{path}, line {n}", json.loads(line, object_pairs_hook=refuse_duplicate_keys)
         except (ValueError, RecursionError) as error:
-            what = f"is not JSON ({error})"
-            raise data_error(path, what, "write one JSON object per line", n) from None
+            raise data_error(
+                path, f"is not JSON ({error})", "write one JSON object per line", n
+            ) from None
 
 
 def refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -53,10 +53,13 @@ def estimate_reference_levels(
         found = next(one for one in result.estimates if one.name == DOUBLY_ROBUST)
         return ReferenceLevel(name=name, value=found.value, **found.interval._asdict())
 
-    best_mixture = partial(make_best_mixture_target, earlier)
     return [
         estimate("random panels, limits ignored", log, partial(make_uniform_target, log.problem)),
-        estimate("best fixed mixture within the limits", later, best_mixture),
+        estimate(
+            "best fixed mixture within the limits",
+            later,
+            partial(make_best_mixture_target, earlier),
+        ),
     ]
 
 
@@ -77,23 +80,39 @@ def make_best_mixture_target(log: DecisionLog) -> EvaluationTarget:
         for panel, found in drawn.items()
         if len(found) >= MIN_PANEL_ROUNDS and len(panel) == most and panel[-1] < problem.size
     }
-    panels, values, chosen = np.array([*often]).reshape(-1, most).astype(np.int64), [], None
-    for found in often.values():
-        weights = np.exp([-one.log_propensity for one in found])
-        values.append(np.average([one.reward for one in found], weights=weights))
-    if often:
-        costs, one = problem.rows[:, panels].sum(axis=2), np.ones((1, len(panels)))
-        A, b = -problem.signs[:, None] * costs, -problem.signs * problem.bounds
-        chosen = maximise_linear(np.array(values), A, b, one, one[0, :1], 0 * one[0], one[0])
+    drawn_often = f"drawn {MIN_PANEL_ROUNDS} times in {len(log.entries):,} decisions"
+    if not often:
+        raise InsufficientOverlap(f"no panel was {drawn_often}")
+    panels = np.array([*often], np.int64)
+    values = [
+        np.average(
+            [entry.reward for entry in found],
+            weights=np.exp([-entry.log_propensity for entry in found]),
+        )
+        for found in often.values()
+    ]
+    costs = problem.rows[:, panels].sum(axis=2)
+    one = np.ones((1, len(panels)))
+    chosen = maximise_linear(
+        np.array(values),
+        -problem.signs[:, None] * costs,
+        -problem.signs * problem.bounds,
+        one,
+        one[0, :1],
+        0 * one[0],
+        one[0],
+    )
     if chosen is None:
-        which = "no mixture of the panels that were" if often else "no panel was"
-        what = f"{which} drawn {MIN_PANEL_ROUNDS} times in {len(log.entries):,} decisions"
-        raise InsufficientOverlap(what + " keeps the limits" * bool(often))
-    mixed, theta = chosen.x > 1e-9, np.full((len(panels), problem.size), -np.inf)
+        raise InsufficientOverlap(
+            f"no mixture of the panels that were {drawn_often} keeps the limits"
+        )
+    theta = np.full((len(panels), problem.size), -np.inf)
     np.put_along_axis(theta, panels, 0.0, axis=1)
 
     def find_distribution(context: str | None, available: Bools) -> MixedSets:
-        can = mixed & (available[panels].all(axis=1) if available.size else True)
+        can = chosen.x > 1e-9
+        if available.size:
+            can &= available[panels].all(axis=1)
         if not can.any():
             raise InsufficientOverlap("no panel of the mixture was available in some decisions")
         parts = [FixedSizeSets(row, most) for row in theta[can]]

@@ -82,18 +82,19 @@ def render_evaluations(
     """The estimate to read of each target, and costs, also of refused ones; details on demand."""
     both: list[TargetResult] = [*evaluations, *refused]
     names = dict.fromkeys(one.main_estimate.name for one in evaluations)
-    tables = [*tabulate_estimates(log, evaluations), "", *tabulate_coverage(evaluations)]
-    return [
+    lines = [
         *(describe_evaluation(log, one) for one in evaluations),
         *(f"{one.target}: no estimate, as the log says too little about it" for one in refused),
         describe_used_rounds(select_usable_rounds(log)[0], summarise_log(log)["reward"]),
         *(f"{name}: {ESTIMATE_REASONS[name]}" for name in names),
         "",
-        *(tables if details else ()),
-        *tabulate_costs(log, both),
-        *merge_notes(both),
-        *([] if details else ["Use --details for all estimates and how well the log covers them."]),
     ]
+    if details:
+        lines += [*tabulate_estimates(log, evaluations), "", *tabulate_coverage(evaluations)]
+    lines += [*tabulate_costs(log, both), *merge_notes(both)]
+    if not details:
+        lines.append("Use --details for all estimates and how well the log covers them.")
+    return lines
 
 
 def describe_evaluation(log: DecisionLog, one: Evaluation) -> str:
@@ -122,29 +123,39 @@ def tabulate_coverage(evaluations: Sequence[Evaluation]) -> list[str]:
     rows: list[tuple[str, ...]] = [
         ("target", "effective rounds", "largest weight", "mean weight", "unsupported")
     ]
-    for one in evaluations:
-        numbers = (one.effective, one.largest_weight, one.mean_weight)
-        rows.append((one.target, *(f"{x:.4g}" for x in numbers), f"{one.unsupported:.2%}"))
+    rows += [
+        (
+            one.target,
+            f"{one.effective:.4g}",
+            f"{one.largest_weight:.4g}",
+            f"{one.mean_weight:.4g}",
+            f"{one.unsupported:.2%}",
+        )
+        for one in evaluations
+    ]
     return [*format_table(rows), ""]
 
 
 def merge_notes(found: Sequence[TargetResult]) -> list[str]:
     """Notes common to all targets once, the others with their target."""
     shared = [note for note in found[0].notes if all(note in one.notes for one in found)]
-    own = [(one.target, note) for one in found for note in one.notes if note not in shared]
-    return [*shared, *(f"{target}: {note}" for target, note in own)]
+    return [
+        *shared,
+        *(f"{one.target}: {note}" for one in found for note in one.notes if note not in shared),
+    ]
 
 
 def tabulate_estimates(log: DecisionLog, evaluations: Sequence[Evaluation]) -> list[str]:
     """Every estimate of every target, below the mean reward of the log."""
     own = summarise_log(log)["reward"]
-    interval = (f"{100 * evaluations[0].level:g}% from", "to") if evaluations else ("", "")
-    rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", *interval)]
+    ends = (f"{100 * evaluations[0].level:g}% from", "to") if evaluations else ("", "")
+    rows: list[tuple[str, ...]] = [("target", "estimate", "reward", "error", *ends)]
     rows += [("as logged", "mean", "" if own is None else f"{own:.4f}", "", "", "")]
     for evaluation in evaluations:
-        for n, one in enumerate(evaluation.estimates):
-            cells = (f"{x:.4f}" for x in (one.value, one.error, *one.interval))
-            rows.append((evaluation.target if n == 0 else "", one.name, *cells))
+        target = evaluation.target
+        for name, value, error, interval in evaluation.estimates:
+            rows.append((target, name, *(f"{x:.4f}" for x in (value, error, *interval))))
+            target = ""
     return format_table(rows)
 
 
@@ -161,13 +172,13 @@ def describe_used_rounds(counts: RoundCounts, reward: float | None) -> str:
 
 
 def tabulate_costs(log: DecisionLog, found: Sequence[TargetResult]) -> list[str]:
-    own, limits = summarise_log(log)["costs"], log.problem.limits
+    logged = summarise_log(log)["costs"]
     rows = [("cost per request", "bound", "as logged", *(one.target for one in found))]
-    names = [(limit.name, limit) for limit in limits]
-    free = [name for name in log.problem.costs if all(limit.name != name for limit in limits)]
-    for name, limit in [*names, *((name, None) for name in free)]:
+    limited = [(limit.name, limit) for limit in log.problem.limits]
+    free = [(name, None) for name in log.problem.costs if name not in dict(limited)]
+    for name, limit in [*limited, *free]:
         bound = "" if limit is None else f"{'<=' if limit.sign < 0 else '>='} {limit.bound:.4g}"
-        costs = (own[name], *(one.costs[name] for one in found))
+        costs = (logged[name], *(one.costs[name] for one in found))
         rows.append((name, bound, *(format_logged_cost(cost, limit) for cost in costs)))
     return [*format_table(rows), ""]
 
@@ -182,12 +193,24 @@ def render_agreements(log: DecisionLog, found: Sequence[PanelAgreement]) -> list
     """How targets agree with the chosen panels, and what they would cost."""
     own = summarise_log(log)
     earned = "no rewards" if own["reward"] is None else f"mean reward {own['reward']:.4f}"
-    rows: list[tuple[str, ...]] = [
-        ("target", "same panel", "overlap", "Jaccard", "median probability", "impossible")
+    rows = [("target", "same panel", "overlap", "Jaccard", "median probability", "impossible")]
+    rows += [
+        (
+            one.target,
+            f"{one.same:.1%}",
+            f"{one.overlap:.1%}",
+            f"{one.jaccard:.1%}",
+            f"{one.median:.3g}",
+            str(one.impossible),
+        )
+        for one in found
     ]
-    for one in found:
-        shares = (f"{share:.1%}" for share in (one.same, one.overlap, one.jaccard))
-        rows.append((one.target, *shares, f"{one.median:.3g}", str(one.impossible)))
-    head = f"{own['rounds']} panels of an existing system ({earned})"
-    costs = tabulate_costs(log, found)
-    return [head, "", *format_table(rows), "", *costs, *merge_notes(found), AGREEMENT_CAVEAT]
+    return [
+        f"{own['rounds']} panels of an existing system ({earned})",
+        "",
+        *format_table(rows),
+        "",
+        *tabulate_costs(log, found),
+        *merge_notes(found),
+        AGREEMENT_CAVEAT,
+    ]

@@ -4,7 +4,7 @@ Without propensities: how it agrees with the panels that an existing system chos
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +67,9 @@ class Evaluation:
         """The one to read: doubly robust or, for what was learned from the log, as played;
         finite-sample if there are few effective rounds.
         """
-        few = self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS
-        names = (FINITE_SAMPLE,) if few else (DOUBLY_ROBUST, AS_PLAYED)
+        names = [DOUBLY_ROBUST, AS_PLAYED]
+        if self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS:
+            names = [FINITE_SAMPLE]
         return next(one for one in self.estimates if one.name in names)
 
     def to_data(self) -> dict[str, Any]:
@@ -77,8 +78,12 @@ class Evaluation:
         for name, value, error, interval in self.estimates:
             numbers = {"value": value, "error": error, **interval._asdict()}
             estimates[name] = {key: x if math.isfinite(x) else None for key, x in numbers.items()}
-        main = {"main_estimate": self.main_estimate.name}
-        return {**vars(self), **main, "counts": self.counts._asdict(), "estimates": estimates}
+        return {
+            **vars(self),
+            "main_estimate": self.main_estimate.name,
+            "counts": self.counts._asdict(),
+            "estimates": estimates,
+        }
 
 
 @dataclass(frozen=True)
@@ -150,16 +155,15 @@ def evaluate_target(
     """
     check_logged_rewards(log, *rewards)
     used, sample, as_played, how = find_judging_rounds(log, target, least)
-    if not as_played:  # else nothing is weighted
-        importance_weights.check_overlap(sample, least)
-    estimates: tuple[RewardEstimate, ...]
-    if as_played:
-        finite = estimators.estimate_finite_sample(sample.weights, sample.rewards, *rewards, level)
-        estimates = (estimators.estimate_as_played(sample.rewards, level), finite)
+    if as_played:  # nothing is weighted
+        estimates = [
+            estimators.estimate_as_played(sample.rewards, level),
+            estimators.estimate_finite_sample(sample.weights, sample.rewards, *rewards, level),
+        ]
     else:
+        importance_weights.check_overlap(sample, least)
         distributions = list_target_distributions(used, target)
         estimates = compute_estimates(used, distributions, sample, rewards, level)
-    notes = [*filter(None, [how]), *note_evaluation_caveats(sample, estimates, rewards)]
     return Evaluation(
         target=target.name,
         level=level,
@@ -171,15 +175,23 @@ def evaluate_target(
         unsupported=sample.unsupported,
         estimates=tuple(one.clip(*rewards) for one in estimates),
         costs=compute_target_costs(log, list_target_distributions(log, target)),
-        notes=(*notes, *note_costs(log, target)),
+        notes=(
+            *filter(None, [how]),
+            *note_evaluation_caveats(sample, estimates, rewards),
+            *note_costs(log, target),
+        ),
     )
 
 
 def describe_refusal(
     log: DecisionLog, target: EvaluationTarget, error: InsufficientOverlap
 ) -> EvaluationRefusal:
-    costs = compute_target_costs(log, list_target_distributions(log, target))
-    return EvaluationRefusal(target.name, str(error), costs, note_costs(log, target))
+    return EvaluationRefusal(
+        target=target.name,
+        reason=str(error),
+        costs=compute_target_costs(log, list_target_distributions(log, target)),
+        notes=note_costs(log, target),
+    )
 
 
 def compute_estimates(
@@ -188,17 +200,21 @@ def compute_estimates(
     sample: WeightedSample,
     rewards: tuple[float, float],
     level: float,
-) -> tuple[RewardEstimate, ...]:
+) -> list[RewardEstimate]:
     """All estimates; draw weights only if both log and target draw independently."""
-    w, r, (low, high) = sample.weights, sample.rewards, rewards
+    w, r = sample.weights, sample.rewards
+    low, high = rewards
     strata, at = log.strata
     here = at[sample.rounds]
     numbers: dict[str | None, int] = {}
     context = np.array([numbers.setdefault(one.context, len(numbers)) for one in strata], np.int64)
-    rows = build_membership_matrix(log, sample.rounds)
-    inclusion = np.array([one.inclusion for one in distributions])
     predicted, expected = estimators.predict_from_earlier_rounds(
-        rows, inclusion, here, context[here], r, (low + high) / 2
+        build_membership_matrix(log, sample.rounds),
+        np.array([one.inclusion for one in distributions]),
+        here,
+        context[here],
+        r,
+        (low + high) / 2,
     )
     estimates = [
         estimators.estimate_by_weights(w, r, level),
@@ -209,7 +225,7 @@ def compute_estimates(
     if sample.draw_weights is not None:
         by_draws = estimators.estimate_by_weights(sample.draw_weights, r, level, DRAW_WEIGHTS)
         estimates.insert(0, by_draws)
-    return tuple(estimates)
+    return estimates
 
 
 def build_membership_matrix(log: DecisionLog, rounds: Ints) -> csr_array:
@@ -226,20 +242,22 @@ def compute_target_costs(
     """sum_i c_i P'(i in A), averaged over all rounds: exact."""
     share = np.bincount(log.strata[1]) / len(log.entries)
     inclusion: Floats = share @ np.array([one.inclusion for one in distributions])
-    own = inclusion[: log.problem.size]
-    return {name: float(row @ own) for name, row in log.problem.costs.items()}
+    return {name: float(row @ inclusion[: row.size]) for name, row in log.problem.costs.items()}
 
 
 def check_logged_rewards(log: DecisionLog, low: float, high: float) -> None:
     """Refuse rewards outside the declared range, on which the finite-sample interval rests."""
     if not -math.inf < low < high < math.inf:
-        expected = "two finite numbers, low < high"
-        raise DataError("range of rewards", got=(low, high), expected=expected)
+        raise DataError(
+            "range of rewards", got=(low, high), expected="two finite numbers, low < high"
+        )
     for one, place in zip(log.entries, log.places, strict=True):
         if one.reward is not None and not is_reward_in_range(one.reward, low, high):
-            what = f"the reward {one.reward:g} of decision {one.id} is outside [{low:g}, {high:g}]"
-            remedy = "declare the range of rewards with --rewards LOW HIGH (rewards=)"
-            raise DataError(what, line=place, remedy=remedy)
+            raise DataError(
+                f"the reward {one.reward:g} of decision {one.id} is outside [{low:g}, {high:g}]",
+                line=place,
+                remedy="declare the range of rewards with --rewards LOW HIGH (rewards=)",
+            )
 
 
 def note_costs(log: DecisionLog, target: EvaluationTarget) -> tuple[str, ...]:
@@ -255,7 +273,7 @@ def note_costs(log: DecisionLog, target: EvaluationTarget) -> tuple[str, ...]:
 
 
 def note_evaluation_caveats(
-    sample: WeightedSample, estimates: tuple[RewardEstimate, ...], rewards: tuple[float, float]
+    sample: WeightedSample, estimates: Sequence[RewardEstimate], rewards: tuple[float, float]
 ) -> list[str]:
     """Notes that a reader of the estimates needs."""
     counts, notes = sample.counts, []
@@ -289,11 +307,11 @@ def note_evaluation_caveats(
 @announce_compilation("the evaluation")
 def measure_agreement(log: DecisionLog, target: EvaluationTarget) -> PanelAgreement:
     """Compare a target with the panels of a log, however those were chosen."""
-    distributions, at = list_target_distributions(log, target), log.strata[1]
+    distributions = list_target_distributions(log, target)
     known: dict[tuple[int, bytes], tuple[float, float, float]] = {}
     rows = []
-    for n, members in enumerate(log.members):
-        x, inside = int(at[n]), np.zeros(log.size, np.bool_)
+    for x, members in zip(log.strata[1].tolist(), log.members, strict=True):
+        inside = np.zeros(log.size, np.bool_)
         inside[members] = True
         key = (x, inside.tobytes())
         if key not in known:
@@ -319,6 +337,8 @@ def measure_panel_agreement(
     """The probability of the same panel, the expected overlap and the expected Jaccard index."""
     counts, size = distribution.group_counts(inside), int(inside.sum())
     both, others = np.indices(counts.shape)
-    jaccard = both / (size + others)
-    same = float(np.exp(distribution.log_probability(np.flatnonzero(inside))))
-    return same, float((counts * both).sum()) / size, float((counts * jaccard).sum())
+    return (
+        float(np.exp(distribution.log_probability(np.flatnonzero(inside)))),
+        float((counts * both).sum()) / size,
+        float((counts * (both / (size + others))).sum()),
+    )

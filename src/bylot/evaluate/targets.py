@@ -32,9 +32,6 @@ GUARD_CAVEAT = (
     "limits, so it keeps limits that this distribution violates"
 )
 
-ContextRows = Mapping[str | None, Floats]
-"""One row of weights by context; the row of None is for all contexts."""
-
 
 @dataclass(frozen=True, eq=False)
 class EvaluationTarget:
@@ -61,27 +58,39 @@ def can_be_target(policy: Policy | type[Policy]) -> bool:
 def make_router_target(problem: Problem, router: Router, name: str = "now") -> EvaluationTarget:
     """The present distribution of a router with the same experts, without its guard."""
     if router.problem.experts != problem.experts:
-        what = "the router has other experts than the problem, or another order"
-        raise target_error(name, what, "give a router for the same experts")
+        raise target_error(
+            name,
+            "the router has other experts than the problem, or another order",
+            "give a router for the same experts",
+        )
 
     def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
         if context not in router.core.contexts:
-            what = f"the router never saw a request {describe_context(context)}"
-            remedy = "leave these entries out of the log, or use another target"
-            raise target_error(name, f"{what}, so it has no distribution there", remedy)
-        x, policy = router.core.contexts[context], router.policy
-        state, view = router.core.preview_state(x, available)
-        found = policy.distribution(router.core.rule, state, view)
+            raise target_error(
+                name,
+                f"the router never saw a request {describe_context(context)}, so it has no "
+                "distribution there",
+                "leave these entries out of the log, or use another target",
+            )
+        state, view = router.core.preview_state(router.core.contexts[context], available)
+        found = router.policy.distribution(router.core.rule, state, view)
         if found is None:
-            installed = filter(is_installed, POLICY_CLASSES)
-            known = [name for name in installed if can_be_target(POLICY_CLASSES[name])]
-            what = f"{policy.name} does not draw from a known distribution; {', '.join(known)} do"
-            raise target_error(name, what, "use uniform, set:..., sets:... or draws:...")
+            known = [
+                policy
+                for policy in POLICY_CLASSES
+                if is_installed(policy) and can_be_target(POLICY_CLASSES[policy])
+            ]
+            raise target_error(
+                name,
+                f"{router.policy.name} does not draw from a known distribution; "
+                f"{', '.join(known)} do",
+                "use uniform, set:..., sets:... or draws:...",
+            )
         return found
 
     limits = router.core.limits
-    guarded = limits is not None and limits.rule.on
-    return EvaluationTarget(name, find_distribution, (GUARD_CAVEAT,) if guarded else (), router)
+    caveats = (GUARD_CAVEAT,) if limits is not None and limits.rule.on else ()
+    return EvaluationTarget(name, find_distribution, caveats, router)
 
 
 def make_uniform_target(problem: Problem) -> EvaluationTarget:
@@ -105,8 +114,11 @@ def make_optimum_target(
 ) -> EvaluationTarget:
     """Return the best independent draws found by `bylot.iid_optimum`, with their contexts."""
     if not isinstance(optimum, IidOptimum):
-        what = f"a {type(optimum).__name__} has no probabilities of independent draws"
-        raise target_error(name, what, "give what bylot.iid_optimum returned")
+        raise target_error(
+            name,
+            f"a {type(optimum).__name__} has no probabilities of independent draws",
+            "give what bylot.iid_optimum returned",
+        )
     labels = [None] if optimum.contexts is None else map(str, optimum.contexts.tolist())
     rows = dict(zip(labels, np.atleast_2d(optimum.policy), strict=True))
     return make_weighted_target(rows, name, lambda w: IidSets(w / w.sum(), problem.draws))
@@ -120,9 +132,12 @@ def make_fixed_size_target(
     for context, row in rows.items():
         count = np.count_nonzero(row)
         if count < min(problem.draws, problem.size):
-            what = f"{count} experts have a weight, but {problem.draws} different ones are drawn"
-            remedy = "give weights to more experts, or use draws:"
-            raise target_error(name, f"{describe_context(context)}, {what}", remedy)
+            raise target_error(
+                name,
+                f"{describe_context(context)}, {count} experts have a weight, but "
+                f"{problem.draws} different ones are drawn",
+                "give weights to more experts, or use draws:",
+            )
     return make_weighted_target(rows, name, lambda w: sets_from_weights(w, problem.draws))
 
 
@@ -141,20 +156,29 @@ def sets_from_weights(w: Floats, most: int) -> FixedSizeSets:
 
 
 def make_weighted_target(
-    rows: ContextRows, name: str, make: Callable[[Floats], PanelDistribution]
+    rows: Mapping[str | None, Floats], name: str, make: Callable[[Floats], PanelDistribution]
 ) -> EvaluationTarget:
-    """The distribution that `make` makes of a context's weights of the available experts."""
+    """The distribution that `make` makes of a context's weights of the available experts.
+
+    rows: the weights by context; the row of None is for all contexts
+    """
 
     def find_distribution(context: str | None, available: Bools) -> PanelDistribution:
         key = None if None in rows else context
         if key not in rows:
-            what = f"it has no weights for context {context!r}, which is in the log"
-            raise target_error(name, what, "add weights for it")
+            raise target_error(
+                name,
+                f"it has no weights for context {context!r}, which is in the log",
+                "add weights for it",
+            )
         row = np.where(available, rows[key], 0.0) if available.size else rows[key]
         if not row.any():
-            what = "none of its experts is available in some round of the log"
-            remedy = "give weights to more experts, or leave such entries out (--since T)"
-            raise target_error(name, f"{describe_context(context)}, {what}", remedy)
+            raise target_error(
+                name,
+                f"{describe_context(context)}, none of its experts is available in some round of "
+                "the log",
+                "give weights to more experts, or leave such entries out (--since T)",
+            )
         return make(row)
 
     return EvaluationTarget(name, find_distribution)
@@ -168,9 +192,11 @@ def parse_weights_by_context(
     if not nested:
         return {None: parse_weight_row(problem, weights, name, None)}
     if len(nested) < len(weights):
-        what = "it mixes weights by name with weights by context"
-        remedy = 'give all by name, {"ann": 1}, or all by context, {"chest pain": {"ann": 1}}'
-        raise target_error(name, what, remedy)
+        raise target_error(
+            name,
+            "it mixes weights by name with weights by context",
+            'give all by name, {"ann": 1}, or all by context, {"chest pain": {"ann": 1}}',
+        )
     return {x: parse_weight_row(problem, w, name, x) for x, w in nested.items()}
 
 
@@ -182,11 +208,15 @@ def parse_weight_row(
     for expert, weight in weights.items():
         value = float_from_real(weight)
         if value is None or not 0 <= value < 1e100:
-            what = f"invalid weight {weight!r} of {expert!r} {where}: expected a number >= 0"
-            raise target_error(name, what)
+            raise target_error(
+                name, f"invalid weight {weight!r} of {expert!r} {where}: expected a number >= 0"
+            )
         if expert not in problem.experts:
-            remedy = suggest_known_name(expert, problem.experts, "experts")
-            raise target_error(name, f"unknown expert {expert!r}", remedy)
+            raise target_error(
+                name,
+                f"unknown expert {expert!r}",
+                suggest_known_name(expert, problem.experts, "experts"),
+            )
         row[problem.experts.index(expert)] = value
     if not row.max() > 1e-100:
         raise target_error(name, f"no expert has a weight {where}", "give at least one above 0")
@@ -234,8 +264,9 @@ def parse_target(
             raise target_error(spec, f"{name!r} has left the pool", "name experts of the pool")
     if kind == "set":
         return make_panel_target(problem, names, spec)
-    make = make_iid_target if kind == "draws" else make_fixed_size_target
-    return make(problem, weights, spec)
+    if kind == "draws":
+        return make_iid_target(problem, weights, spec)
+    return make_fixed_size_target(problem, weights, spec)
 
 
 def parse_weights(text: str, spec: str) -> dict[str, Any]:
@@ -248,12 +279,17 @@ def parse_weights(text: str, spec: str) -> dict[str, Any]:
         content = Path(text).read_text(encoding="utf-8-sig")
         given = json.loads(content, object_pairs_hook=refuse_duplicate_keys)
     except OSError as error:
-        remedy = "give a JSON file, or weights as ANN=0.5,BOB=0.25"
-        raise target_error(spec, f"cannot read {text} ({error.strerror})", remedy) from None
+        raise target_error(
+            spec,
+            f"cannot read {text} ({error.strerror})",
+            "give a JSON file, or weights as ANN=0.5,BOB=0.25",
+        ) from None
     except (ValueError, RecursionError) as error:
-        what = f"invalid weights ({error})" if is_inline else f"{text} is not JSON ({error})"
-        remedy = "write ANN=0.5,BOB=0.25; use a JSON file for names with commas or '='"
-        raise target_error(spec, what, remedy) from None
+        raise target_error(
+            spec,
+            f"invalid weights ({error})" if is_inline else f"{text} is not JSON ({error})",
+            "write ANN=0.5,BOB=0.25; use a JSON file for names with commas or '='",
+        ) from None
     if not isinstance(given, dict):
         raise target_error(spec, f'{text}: expected an object {{"ann": 0.5, ...}}')
     return given

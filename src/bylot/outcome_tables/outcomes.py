@@ -1,6 +1,12 @@
-"""Tables of outcomes (how well each expert answered each question) and of mean skills."""
+"""Tables of outcomes (how well each expert answered each question) and of mean skills.
 
+Recorded answers are JSON lines of questions with what each model answered, and if it was right.
+"""
+
+import gzip
+import json
 import math
+import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,6 +34,10 @@ from bylot.outcome_tables.sheets import (
 from bylot.problem.validation import lock_array
 
 MAX_LISTED_NAMES = 5  # in a message
+LINE_FORM = (
+    '{"id": ..., "category": "...", "answers": {"MODEL": {"correct": true}, ...}}; '
+    "other fields are ignored"
+)
 
 
 def match_columns(
@@ -42,8 +52,10 @@ def match_columns(
     missing = [name for name in experts if name not in place]
     unused = tuple(name for name in columns if name not in set(experts))
     if missing:
-        what = f"no column for {len(missing)} of the {len(experts)} experts of the problem, "
-        what += list_names([suggest_name(name, unused) for name in missing])
+        what = (
+            f"no column for {len(missing)} of the {len(experts)} experts of the problem, "
+            f"{list_names([suggest_name(name, unused) for name in missing])}"
+        )
         if unused:
             what += f"; not in the problem: {list_names(list(map(quote_field, unused)))}"
         raise data_error(path, what, "use the same names in both files, or add the columns", 1)
@@ -115,9 +127,12 @@ def read_outcomes(
     known = {question: n for n, question in enumerate(about.names)}
     for n, question in enumerate(outcomes.names):
         if question not in known:
-            what = f"question {quote_field(question)} is not in {about.path.name!r}"
-            remedy = "add it there or remove it here; use the same ids in both files"
-            raise data_error(outcomes.path, what, remedy, outcomes.place(n))
+            raise data_error(
+                outcomes.path,
+                f"question {quote_field(question)} is not in {about.path.name!r}",
+                "add it there or remove it here; use the same ids in both files",
+                outcomes.place(n),
+            )
     row = {question: n for n, question in enumerate(outcomes.names)}
     ids = sort_ids(row)
     at = [known[question] for question in ids]
@@ -143,9 +158,12 @@ def count_questions_per_day(path: Path, column: str) -> float:
         try:
             time = datetime.fromisoformat(text)
         except ValueError:
-            what = f"{column} {quote_field(text)} is not a time"
-            remedy = "write it as in 2026-05-31 or 2026-05-31T08:30"
-            raise data_error(path, what, remedy, sheet.place(row)) from None
+            raise data_error(
+                path,
+                f"{column} {quote_field(text)} is not a time",
+                "write it as in 2026-05-31 or 2026-05-31T08:30",
+                sheet.place(row),
+            ) from None
         times.append(time if time.tzinfo else time.replace(tzinfo=UTC))
     days = (max(times) - min(times)) / timedelta(days=1)
     days += all(time.time() == datetime.min.time() for time in times)
@@ -159,8 +177,12 @@ def read_labels(about: Sheet, column: str) -> list[str]:
     labels = about.column(column)
     if "" in labels:
         row = labels.index("")
-        what = f"question {quote_field(about.names[row])} has no {quote_field(column)}"
-        raise data_error(about.path, what, "fill it in", about.place(row))
+        raise data_error(
+            about.path,
+            f"question {quote_field(about.names[row])} has no {quote_field(column)}",
+            "fill it in",
+            about.place(row),
+        )
     return labels
 
 
@@ -179,8 +201,12 @@ def find_expert_columns(
     columns = [i for i, name in enumerate(outcomes.columns) if i > 0 and name not in labels]
     names = [outcomes.columns[i] for i in columns]
     if not names:
-        remedy = "add one column per expert, with the name of the expert as header"
-        raise data_error(outcomes.path, "no column with the outcomes of an expert", remedy, 1)
+        raise data_error(
+            outcomes.path,
+            "no column with the outcomes of an expert",
+            "add one column per expert, with the name of the expert as header",
+            1,
+        )
     places, unused = match_columns(outcomes.path, names, names if experts is None else experts)
     return [columns[n] for n in places], unused
 
@@ -189,22 +215,27 @@ def parse_outcomes(outcomes: Sheet, columns: Sequence[int]) -> Floats:
     """(lines, columns) outcomes, NaN for a blank."""
     experts = [outcomes.columns[i] for i in columns]
     if all(math.isfinite(parse_outcome(name)) for name in experts):
-        what = f"{quote_field(','.join(experts))} are outcomes, not names of experts"
-        raise data_error(outcomes.path, what, "add a header with the names of the experts", 1)
+        raise data_error(
+            outcomes.path,
+            f"{quote_field(','.join(experts))} are outcomes, not names of experts",
+            "add a header with the names of the experts",
+            1,
+        )
     meaning = {fields[i]: parse_outcome(fields[i]) for fields in outcomes.fields for i in columns}
     for i, expert in zip(columns, experts, strict=True):
         check_one_kind(outcomes, i, expert)
     values = np.array([[meaning[fields[i]] for i in columns] for fields in outcomes.fields])
     for row, n in np.argwhere(np.isinf(values)).tolist():
         field = outcomes.fields[row][columns[n]]
-        what = f"outcome of expert {quote_field(experts[n])}"
-        expected = "a number from 0 to 1, a word such as pass or fail, or nothing if the expert "
-        place = {
-            "path": outcomes.path,
-            "line": outcomes.place(row),
-            "remedy": suggest_decimal(field),
-        }
-        raise DataError(what, got=shorten(field), expected=f"{expected}did not answer", **place)
+        raise DataError(
+            f"outcome of expert {quote_field(experts[n])}",
+            got=shorten(field),
+            expected="a number from 0 to 1, a word such as pass or fail, or nothing if the expert "
+            "did not answer",
+            path=outcomes.path,
+            line=outcomes.place(row),
+            remedy=suggest_decimal(field),
+        )
     return values
 
 
@@ -214,9 +245,12 @@ def check_one_kind(outcomes: Sheet, column: int, expert: str) -> None:
     words = [field for field in fields if field.lower() in PASS_FAIL_WORDS]
     numbers = [field for field in fields if parse_decimal(field) is not None]
     if words and numbers:
-        what = f"outcomes of expert {quote_field(expert)} are words and numbers, such as "
-        what += f"{quote_field(words[0])} and {quote_field(numbers[0])}"
-        raise data_error(outcomes.path, what, "write only words or only numbers in one column")
+        raise data_error(
+            outcomes.path,
+            f"outcomes of expert {quote_field(expert)} are words and numbers, such as "
+            f"{quote_field(words[0])} and {quote_field(numbers[0])}",
+            "write only words or only numbers in one column",
+        )
 
 
 def parse_outcome(field: str) -> float:
@@ -247,8 +281,11 @@ def read_experts(
     chosen = read.names if experts is None else experts
     for name in chosen:
         if name not in place:
-            what = f"no line for expert {quote_field(name)}"
-            raise data_error(read.path, what, "add one; use the same names in both files")
+            raise data_error(
+                read.path,
+                f"no line for expert {quote_field(name)}",
+                "add one; use the same names in both files",
+            )
     columns: dict[str, npt.NDArray[Any]] = {}
     rows = [read.fields[place[name]] for name in chosen]
     for column, *fields in zip(read.columns, *rows, strict=True):
@@ -275,9 +312,79 @@ def read_skills(path: str | PathLike[str], experts: Sequence[str]) -> SkillTable
         for i, place in enumerate(places):
             value = parse_decimal(fields[1 + place])
             if value is None or not 0 <= value <= 1:
-                what, got = f"skill of expert {quote_field(experts[i])}", shorten(fields[1 + place])
-                expected, line = "the mean value of an answer, from 0 to 1", read.place(row)
-                parts = {"path": read.path, "line": line, "remedy": suggest_decimal(got)}
-                raise DataError(what, got=got, expected=expected, **parts)
+                got = shorten(fields[1 + place])
+                raise DataError(
+                    f"skill of expert {quote_field(experts[i])}",
+                    got=got,
+                    expected="the mean value of an answer, from 0 to 1",
+                    path=read.path,
+                    line=read.place(row),
+                    remedy=suggest_decimal(got),
+                )
             table[row, i] = value + 0.0  # no -0.0
     return SkillTable(tuple(read.names), lock_array(table), unused)
+
+
+def read_recorded_answers(path: str | PathLike[str]) -> OutcomeTable:
+    """Read a file of JSON lines, or one compressed by gzip; the category is the context.
+
+    The outcome of a model is 1 if its answer is correct; NaN if it did not answer.
+    """
+    file = Path(path)
+    lines = [
+        (number, parse_recorded_line(file, number, line))
+        for number, line in enumerate(read_json_lines(file), 1)
+        if line.strip()
+    ]
+    if not lines:
+        raise data_error(file, "no questions", f"write a line for each: {LINE_FORM}")
+    seen: dict[str, int] = {}
+    for number, entry in lines:
+        before = seen.setdefault(str(entry["id"]), number)
+        if before != number:
+            raise data_error(
+                file,
+                f"question {quote_field(str(entry['id']))}, as in line {before}",
+                "keep one of them",
+                number,
+            )
+    experts = tuple(sorted({name for _, entry in lines for name in entry["answers"]}))
+    table = np.array(
+        [
+            [float(answers[name]["correct"]) if name in answers else np.nan for name in experts]
+            for answers in (entry["answers"] for _, entry in lines)
+        ]
+    )
+    labels = [str(entry["category"]) for _, entry in lines]
+    contexts, context = index_labels(labels, list(range(len(lines))))
+    none = lock_array(np.zeros(len(lines), np.int64))
+    return OutcomeTable(experts, tuple(seen), (), none, contexts, context, lock_array(table), ())
+
+
+def read_json_lines(path: Path) -> list[str]:
+    """The lines of a text file, compressed or not."""
+    try:
+        content = path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        return content.decode("utf-8").splitlines()
+    except FileNotFoundError:
+        raise data_error(path, "no such file", "give the path of an existing file") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise data_error(path, f"cannot be read ({error})", "give JSON lines in UTF-8") from None
+
+
+def parse_recorded_line(path: Path, number: int, line: str) -> dict[str, Any]:
+    """A question, if it has all that is needed."""
+    try:
+        entry = json.loads(line)
+        answers = entry["answers"].values()
+        right = all(one["correct"] in (0, 1) for one in answers)  # True is 1, False is 0
+        known = isinstance(entry["category"], str) and isinstance(entry["id"], str | int)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        entry, right, known = {}, False, False
+    if not (right and known and entry["answers"]):
+        raise data_error(
+            path, f"{quote_field(line)} is no recorded question", f"a line is {LINE_FORM}", number
+        )
+    return dict(entry)

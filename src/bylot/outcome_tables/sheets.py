@@ -36,32 +36,42 @@ def read_text(
         with path.open("rb") as file:
             content = file.read(largest + 1 if largest >= 0 else -1)
     except (FileNotFoundError, ValueError):  # ValueError: a name that no file can have
-        remedy = "give the path of an existing file"
-        raise error("no such file", path=path, remedy=remedy) from None
+        raise error("no such file", path=path, remedy="give the path of an existing file") from None
     except IsADirectoryError:
         raise error("is a directory", path=path, remedy="give the path of a file in it") from None
     except OSError as reason:
-        what = f"cannot be read ({reason.strerror})"
-        raise error(what, path=path, remedy="make it readable") from None
+        raise error(
+            f"cannot be read ({reason.strerror})", path=path, remedy="make it readable"
+        ) from None
     if 0 <= largest < len(content):
         raise error(f"has more than {largest:,} bytes", path=path, remedy=shrink)
     if content.startswith(SPREADSHEET_STARTS):
-        remedy = "save the table as CSV in UTF-8"
-        raise error("is a spreadsheet or an archive, not text", path=path, remedy=remedy)
+        raise error(
+            "is a spreadsheet or an archive, not text",
+            path=path,
+            remedy="save the table as CSV in UTF-8",
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as reason:
-        line = content.count(b"\n", 0, reason.start) + 1
-        remedy = "save the file as UTF-8"
-        raise error("not UTF-8 text", path=path, line=line, remedy=remedy) from None
+        raise error(
+            "not UTF-8 text",
+            path=path,
+            line=content.count(b"\n", 0, reason.start) + 1,
+            remedy="save the file as UTF-8",
+        ) from None
 
 
 def read_text_lines(path: Path, largest: int = -1) -> list[str]:
     """The lines of a text file, without their ends and without blank lines at its end."""
     text = read_text(path, largest)
     if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise data_error(path, "contains a zero byte", "save the file as plain text", line)
+        raise data_error(
+            path,
+            "contains a zero byte",
+            "save the file as plain text",
+            text.count("\n", 0, text.index("\0")) + 1,
+        )
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
@@ -140,8 +150,12 @@ class Sheet(NamedTuple):
     def column(self, name: str) -> list[str]:
         """The field of every line in a column."""
         if name not in self.columns:
-            what = f"no column {quote_field(name)}"
-            raise data_error(self.path, what, suggest_known_name(name, self.columns, "columns"), 1)
+            raise data_error(
+                self.path,
+                f"no column {quote_field(name)}",
+                suggest_known_name(name, self.columns, "columns"),
+                1,
+            )
         place = self.columns.index(name)
         return [fields[place] for fields in self.fields]
 
@@ -164,9 +178,11 @@ def read_sheet(path: Path, largest: int = -1) -> Sheet:
     check_columns(path, columns)
     bad = [n for n, row in enumerate(fields, 2) if len(row) != len(columns)]
     if bad:
-        what = f"{describe_lines(bad, len(lines))} do not have {len(columns)} fields, as line 1 has"
-        remedy = "correct or remove them; fields are separated by tabs, commas or semicolons"
-        raise data_error(path, what, remedy)
+        raise data_error(
+            path,
+            f"{describe_lines(bad, len(lines))} do not have {len(columns)} fields, as line 1 has",
+            "correct or remove them; fields are separated by tabs, commas or semicolons",
+        )
     if not fields:
         raise data_error(path, "only a header", "add at least one line")
     return check_unique_names(Sheet(path, tuple(columns), fields))
@@ -183,8 +199,12 @@ def check_columns(path: Path, columns: list[str]) -> None:
     for n, name in enumerate(columns, 1):
         before = seen.setdefault(name, n)
         if before != n:
-            what = f"columns {before} and {n} are both called {quote_field(name)}"
-            raise data_error(path, what, "rename one of them", 1)
+            raise data_error(
+                path,
+                f"columns {before} and {n} are both called {quote_field(name)}",
+                "rename one of them",
+                1,
+            )
         if not name and n > 1:  # the first one is missing in tables saved with their index
             raise data_error(path, f"column {n} has no name", "give it one, or remove it", 1)
 
@@ -200,9 +220,12 @@ def check_unique_names(read: Sheet) -> Sheet:
         if before != row:
             first = read.place(before)
             first = f"line {first}" if isinstance(first, int) else first
-            said = f"{what} is {quote_field(name)}, as in {first}"
-            remedy = "keep one of them; each line needs its own id or name in the first column"
-            raise data_error(read.path, said, remedy, read.place(row))
+            raise data_error(
+                read.path,
+                f"{what} is {quote_field(name)}, as in {first}",
+                "keep one of them; each line needs its own id or name in the first column",
+                read.place(row),
+            )
     return read
 
 
@@ -246,8 +269,11 @@ def import_polars(path: Path, other: str) -> Any:
     try:
         import polars
     except ModuleNotFoundError:
-        remedy = f"{install_command('reproduce')}, or save it as {other}"
-        raise data_error(path, "a Parquet file needs polars", remedy) from None
+        raise data_error(
+            path,
+            "a Parquet file needs polars",
+            f"{install_command('reproduce')}, or save it as {other}",
+        ) from None
     return polars
 
 
@@ -258,8 +284,11 @@ def load_parquet(path: Path, other: str) -> Any:
     try:
         return pl.read_parquet(path)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        what = f"is not a Parquet file ({' '.join(str(error).split())})"
-        raise data_error(path, what, f"write it again, or save it as {other}") from None
+        raise data_error(
+            path,
+            f"is not a Parquet file ({' '.join(str(error).split())})",
+            f"write it again, or save it as {other}",
+        ) from None
 
 
 def format_field(value: object) -> str:

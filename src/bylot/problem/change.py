@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.problem.limits import Limit
 from bylot.problem.problem import Problem
 
 
@@ -47,9 +46,10 @@ class ProblemChange:
     @property
     def same_limits(self) -> Bools:
         """Which of the `limits` have the same bound as before, in the same windows."""
-        here, there = self.limits
-        pairs = zip(here.tolist(), there.tolist(), strict=True)
-        same = [is_same_bound(self.old.limits[a], self.new.limits[b]) for a, b in pairs]
+        pairs = (
+            (self.old.limits[a], self.new.limits[b]) for a, b in zip(*self.limits, strict=True)
+        )
+        same = [old.bound == new.bound and old.calendar == new.calendar for old, new in pairs]
         return np.array(same, np.bool_)
 
     def copy_by_limit(self, old: Floats, new: Floats, growth: Any = 1.0) -> None:
@@ -78,8 +78,3 @@ class ProblemChange:
                 now[np.ix_(self.used, there)] = was[np.ix_(self.used, here)]
             else:
                 now[:] = was
-
-
-def is_same_bound(old: Limit, new: Limit) -> bool:
-    """Whether two limits on one side of a cost have one bound, in the same windows."""
-    return old.bound == new.bound and old.calendar == new.calendar

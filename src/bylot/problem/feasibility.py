@@ -211,11 +211,6 @@ def reachable_polytope(problem: "Problem") -> LimitPolytope:
     return make_panels_polytope(problem, problem.min_members if problem.min_draws else 1)
 
 
-def panels_polytope(problem: "Problem") -> LimitPolytope:
-    """Return the averages of policies that ask from `min_members` to min(M, K) experts."""
-    return make_panels_polytope(problem, problem.min_members)
-
-
 def surrogate_polytope(problem: "Problem") -> LimitPolytope:
     """Return the paper's surrogate: {q >= gamma, sum q = 1}, at most u / M, at least l."""
     bounds = np.where(problem.signs == UPPER, problem.bounds / problem.draws, problem.bounds)
@@ -252,13 +247,13 @@ def require_polytope(problem: "Problem", polytope: LimitPolytope, limits: Sequen
         return
     single = find_single_remedies(polytope, limits, conflict.limits)
     joint = None if single else find_joint_remedy(polytope, limits)
-    sizes, together = format_sizes(int(polytope.fewest), int(polytope.most)), ""
+    together = ""
     if len(conflict.limits) > 1:
         kind = "the smallest" if conflict.smallest else "an irreducible"
         together = f" together ({kind} conflict among {len(problem.limits)} limits)"
     raise InfeasibleLimits(
-        f"no policy that asks {sizes} of {problem.size} experts per request can keep "
-        f"{{limits}}{together}",
+        f"no policy that asks {format_sizes(int(polytope.fewest), int(polytope.most))} of "
+        f"{problem.size} experts per request can keep {{limits}}{together}",
         limits=conflict.limits,
         remedies=single if joint is None else (joint,),
         smallest=conflict.smallest,
@@ -297,10 +292,7 @@ def find_sufficient_min_draws(polytope: LimitPolytope) -> int | None:
     """Find the largest sum of p, rounded down, that keeps the limits; None if there is none."""
     smaller = replace(polytope, fewest=1.0)
     total = smaller.find_extreme(np.ones(polytope.size), LOWER, polytope.every)
-    if total is None:
-        return None
-    members = floor(total * (1 + BOUND_TOLERANCE))
+    members = 0 if total is None else floor(total * (1 + BOUND_TOLERANCE))
     if not 1 <= members < polytope.fewest:
         return None
-    fewer = replace(polytope, fewest=float(members))
-    return members if fewer.is_feasible(polytope.every) else None
+    return members if replace(polytope, fewest=float(members)).is_feasible(polytope.every) else None

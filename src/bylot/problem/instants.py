@@ -110,8 +110,10 @@ def open_zone(zone: str) -> ZoneInfo:
     try:
         return ZoneInfo(zone)
     except (LookupError, OSError, ValueError) as error:  # listed, but without a readable file
-        what = f"the rules of the time zone {zone!r} cannot be read"
-        raise ProblemError(what, remedy="install the package tzdata") from error
+        raise ProblemError(
+            f"the rules of the time zone {zone!r} cannot be read",
+            remedy="install the package tzdata",
+        ) from error
 
 
 @lru_cache(1)

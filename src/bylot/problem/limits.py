@@ -16,8 +16,8 @@ import numpy as np
 
 from bylot._scopes import SCOPE_NAMES, ScopeName
 from bylot.errors import ProblemError
-from bylot.numerics.jit import Floats, Ints
-from bylot.problem.calendar import Calendar, WindowName, check_per, list_edges_until
+from bylot.numerics.jit import Floats
+from bylot.problem.calendar import Calendar, WindowName, check_per
 from bylot.problem.instants import check_zone
 
 if TYPE_CHECKING:
@@ -65,11 +65,6 @@ class DerivedCost:
         """The name of the cost."""
         return self.group
 
-    @classmethod
-    def data_fields(cls) -> list[str]:
-        """The names of the fields in data, beside the key."""
-        return [field.name for field in fields(cls) if field.name != "group"]
-
     def row(self, experts: Sequence[str]) -> Floats:
         """Return the (K,) costs of the experts, all of them 0 or more."""
         raise NotImplementedError
@@ -82,9 +77,9 @@ class DerivedCost:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_data` returned."""
-        known = {name: data[name] for name in cls.data_fields() if name in data}
-        tuples = {name: tuple(x) if isinstance(x, list) else x for name, x in known.items()}
-        return cls(data[cls.key], **tuples)
+        given = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        given |= {name: tuple(x) for name, x in given.items() if isinstance(x, list)}
+        return cls(**{**given, "group": data[cls.key]})
 
 
 @dataclass(frozen=True)
@@ -103,8 +98,10 @@ class Share(DerivedCost, key="share"):
             )
         for name, times in Counter(self.members).most_common(1):
             if times > 1:
-                what = f"share {self.group!r} names {name!r} {times} times"
-                raise ProblemError(what, remedy="name each member once")
+                raise ProblemError(
+                    f"share {self.group!r} names {name!r} {times} times",
+                    remedy="name each member once",
+                )
 
     def to_data(self) -> dict[str, Any]:
         """Return the share as JSON data, without members if they are those of a group."""
@@ -215,19 +212,26 @@ class Limit:
         """Require a window of the calendar, and what depends on one, to fit the limit."""
         where = f"of the limit on {self.name!r}"
         if self.when_spent not in get_args(WhenSpent):
-            expected = "'cheapest', 'fewer' or 'refuse'"
-            raise ProblemError(f"when_spent {where}", got=self.when_spent, expected=expected)
+            raise ProblemError(
+                f"when_spent {where}",
+                got=self.when_spent,
+                expected="'cheapest', 'fewer' or 'refuse'",
+            )
         if self.per is None:
             for name, default in (("zone", DEFAULT_ZONE), ("when_spent", DEFAULT_WHEN_SPENT)):
                 if getattr(self, name) != default:
-                    what = f"the limit on {self.name!r} has a {name}, but no window"
-                    raise ProblemError(what, remedy="add per='day', or leave it out")
+                    raise ProblemError(
+                        f"the limit on {self.name!r} has a {name}, but no window",
+                        remedy="add per='day', or leave it out",
+                    )
             return
         check_per(self.per)
         check_zone(self.zone)
         if self.is_derived and self.when_spent != DEFAULT_WHEN_SPENT:
-            what = f"a share of requests is never spent, so when_spent {where} has no meaning"
-            raise ProblemError(what, remedy="leave it out, or limit a cost of 1 for each member")
+            raise ProblemError(
+                f"a share of requests is never spent, so when_spent {where} has no meaning",
+                remedy="leave it out, or limit a cost of 1 for each member",
+            )
         if self.sign == LOWER and not self.is_derived:
             raise ProblemError(
                 f"the minimum of {self.name!r} per {self.per} cannot be promised: nobody knows how "
@@ -352,21 +356,6 @@ class Limit:
     def calendar(self) -> Calendar | None:
         """The windows of the limit; None if it is for all requests."""
         return None if self.per is None else Calendar(self.per, self.zone)
-
-    def list_edges(self, first: int, last: int) -> Ints | None:
-        """List the instants at which its windows begin, and the end of the last.
-
-        Parameters
-        ----------
-        first, last : int
-            Instants of the first and of the last window.
-
-        Returns
-        -------
-        ndarray of int, optional
-            None if the limit has no windows.
-        """
-        return None if self.calendar is None else list_edges_until(self.calendar, first, last)
 
     @property
     def is_total(self) -> bool:
@@ -501,8 +490,9 @@ def check_limit_list(given: object) -> tuple[Limit, ...]:
     if all(isinstance(one, Limit) for one in limits):
         return limits
     remedy = "put it in a list: [at_most(...)]" if isinstance(given, Limit) else None
-    expected = "a list of limits such as at_most(...)"
-    raise ProblemError("limits", got=given, expected=expected, remedy=remedy)
+    raise ProblemError(
+        "limits", got=given, expected="a list of limits such as at_most(...)", remedy=remedy
+    )
 
 
 def at_most(
@@ -647,8 +637,10 @@ def share(group: str, members: Iterable[str] | None = None) -> Share:
         return Share(group)
     made = Share(group, tuple(members))
     if not made.members:
-        what = f"share {group!r} has no members, so its average is always 0"
-        raise ProblemError(what, remedy="name at least one expert, or leave the share out")
+        raise ProblemError(
+            f"share {group!r} has no members, so its average is always 0",
+            remedy="name at least one expert, or leave the share out",
+        )
     return made
 
 

@@ -82,8 +82,9 @@ class LimitPolytope:
 
     def select(self, places: list[int]) -> "LimitPolytope":
         """Return the polytope with these limits only, in this order."""
-        rows, bounds, signs = self.rows[places], self.bounds[places], self.signs[places]
-        return replace(self, rows=rows, bounds=bounds, signs=signs)
+        return replace(
+            self, rows=self.rows[places], bounds=self.bounds[places], signs=self.signs[places]
+        )
 
     def find_point(self, active: Iterable[int]) -> Floats | None:
         """Find a point that keeps these limits, None if there is none."""

@@ -206,8 +206,7 @@ class Problem:
     @property
     def smallest_panel(self) -> int:
         """The fewest members of a panel: one, if a budget allows that as it runs out."""
-        fewer = any(limit.when_spent == "fewer" for limit in self.limits)
-        return 1 if fewer else self.min_members
+        return 1 if any(limit.when_spent == "fewer" for limit in self.limits) else self.min_members
 
     @cached_property
     def rows(self) -> Floats:
@@ -285,16 +284,19 @@ class Problem:
         """
         upper = self.signs < 0
         ceiling = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
-        low = np.where(upper, 0, self.bounds)
-        high = np.where(upper, self.bounds / self.draws, ceiling)
-        return Box(lock_array(low), lock_array(high))
+        return Box(
+            low=lock_array(np.where(upper, 0, self.bounds)),
+            high=lock_array(np.where(upper, self.bounds / self.draws, ceiling)),
+        )
 
     @cached_property
     def target(self) -> Box:
         """The limits themselves, S^ori: at most u is (-inf, u], at least l is [l, inf)."""
         upper = self.signs < 0
-        low, high = np.where(upper, -np.inf, self.bounds), np.where(upper, self.bounds, np.inf)
-        return Box(lock_array(low), lock_array(high))
+        return Box(
+            low=lock_array(np.where(upper, -np.inf, self.bounds)),
+            high=lock_array(np.where(upper, self.bounds, np.inf)),
+        )
 
     @cached_property
     def surrogate_conflict(self) -> Conflict | None:
@@ -303,8 +305,9 @@ class Problem:
         The surrogate is stricter than the limits: three minimum shares of 0.5 ask for 1.5 experts
         per request, which 2 draws can give, but a distribution q sums to 1.
         """
-        surrogate = feasibility.surrogate_polytope(self)
-        return feasibility.find_group_conflict(surrogate, self.limits, max_programs=0)
+        return feasibility.find_group_conflict(
+            feasibility.surrogate_polytope(self), self.limits, max_programs=0
+        )
 
     @cached_property
     def full_conflict(self) -> Conflict | None:
@@ -312,14 +315,9 @@ class Problem:
 
         Draws with replacement may ask fewer experts, and so stay under a budget.
         """
-        full = feasibility.full_panels_polytope(self)
-        return feasibility.find_group_conflict(full, self.limits, max_programs=0)
-
-    @cached_property
-    def panel_conflict(self) -> Conflict | None:
-        """The limits that panels of `min_members` to min(M, K) different experts cannot keep."""
-        panels = feasibility.panels_polytope(self)
-        return feasibility.find_group_conflict(panels, self.limits, max_programs=0)
+        return feasibility.find_group_conflict(
+            feasibility.full_panels_polytope(self), self.limits, max_programs=0
+        )
 
     def range_of(self, limit: Limit) -> tuple[float, float]:
         """Compute the smallest and the largest average that the cost of a limit can have.
@@ -360,8 +358,8 @@ class Problem:
             frozenset((name, row.tobytes()) for name, row in rows.items())
             for rows in (self.costs, self.max_costs)
         )
-        sizes = self.draws, self.min_draws
-        return self.experts, costs, self.limits, sizes, self.floor, self.period, most, self.traffic
+        numbers = self.draws, self.min_draws, self.floor, self.period, self.traffic
+        return self.experts, costs, most, self.limits, *numbers
 
     def __eq__(self, other: object) -> bool:
         return self._content == other._content if isinstance(other, Problem) else NotImplemented

@@ -5,7 +5,6 @@ Whether the limits can be kept together is another question (`feasibility`).
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from bylot._text import find_similar
 from bylot.errors import NOT_GIVEN, InfeasibleLimits, ProblemError
 from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.problem.instants import is_whole
 from bylot.problem.limits import (
     LOWER,
     MAX_COST,
@@ -51,8 +51,10 @@ ArrayT = TypeVar("ArrayT", Floats, Ints, Bools)
 def check_fields(unknown: Iterable[str], **required: object) -> None:
     """Refuse a field that no problem has, and a problem without a required one."""
     for name in unknown:
-        remedy = suggest_known_name(name, PROBLEM_FIELDS, "fields", can_add=False)
-        raise ProblemError(f"unknown field {name!r} of a problem", remedy=remedy)
+        raise ProblemError(
+            f"unknown field {name!r} of a problem",
+            remedy=suggest_known_name(name, PROBLEM_FIELDS, "fields", can_add=False),
+        )
     for name, value in required.items():
         if value is NOT_GIVEN:
             example = {"experts": "['ann', 'bob']", "draws": "2"}[name]
@@ -64,15 +66,21 @@ def check_fields(unknown: Iterable[str], **required: object) -> None:
 def check_experts(given: Iterable[str]) -> tuple[str, ...]:
     """Require at least two different, non-empty names."""
     if isinstance(given, str) or not isinstance(given, Iterable):
-        remedy = "write experts=['ann', 'bob', ...]"
-        raise ProblemError("experts", got=given, expected="a list of names", remedy=remedy)
+        raise ProblemError(
+            "experts",
+            got=given,
+            expected="a list of names",
+            remedy="write experts=['ann', 'bob', ...]",
+        )
     first: dict[str, int] = {}
     for i, name in enumerate(given):
         if not isinstance(name, str) or not name:
             raise ProblemError(f"experts[{i}]", got=name, expected="a non-empty string")
         if first.setdefault(name, i) != i:
-            what = f"experts[{first[name]}] and experts[{i}] are both called {name!r}"
-            raise ProblemError(what, remedy="give each expert a name of its own")
+            raise ProblemError(
+                f"experts[{first[name]}] and experts[{i}] are both called {name!r}",
+                remedy="give each expert a name of its own",
+            )
     if len(first) < 2:
         raise ProblemError("experts", got=list(first), expected="at least two experts")
     return tuple(first)
@@ -81,9 +89,12 @@ def check_experts(given: Iterable[str]) -> tuple[str, ...]:
 def check_costs(names: tuple[str, ...], given: Mapping[str, object]) -> dict[str, Floats]:
     """Require for each cost name one finite number of 0 or more for each expert."""
     if not isinstance(given, Mapping):
-        expected = "a mapping from cost names to one number per expert"
-        remedy = "write costs={'usd': [...]}, or costs={} if nothing is limited"
-        raise ProblemError("costs", got=given, expected=expected, remedy=remedy)
+        raise ProblemError(
+            "costs",
+            got=given,
+            expected="a mapping from cost names to one number per expert",
+            remedy="write costs={'usd': [...]}, or costs={} if nothing is limited",
+        )
     for name in given:
         if not isinstance(name, str) or not name:
             raise ProblemError("name of a cost", got=name, expected="a non-empty string")
@@ -95,13 +106,18 @@ def check_max_costs(
 ) -> dict[str, Floats]:
     """Require for some costs the most that a call of each expert costs, at least its cost."""
     if not isinstance(given, Mapping):
-        expected = "a mapping from names of costs to one number per expert"
-        raise ProblemError("max_costs", got=given, expected=expected)
+        raise ProblemError(
+            "max_costs",
+            got=given,
+            expected="a mapping from names of costs to one number per expert",
+        )
     rows = {}
     for name, row in check_costs(names, given).items():
         if name not in costs:
-            remedy = suggest_known_name(name, list(costs), "costs")
-            raise ProblemError(f"max_costs has the unknown cost {name!r}", remedy=remedy)
+            raise ProblemError(
+                f"max_costs has the unknown cost {name!r}",
+                remedy=suggest_known_name(name, list(costs), "costs"),
+            )
         for i in np.flatnonzero(row < costs[name]).tolist():
             raise ProblemError(
                 f"max_costs[{name!r}][{i}] of expert {names[i]!r}",
@@ -118,28 +134,45 @@ def check_limits(
 ) -> tuple[Limit, ...]:
     """Require limits, at most one for each side of a cost, and no lower bound above the upper."""
     if not isinstance(groups, Mapping):
-        expected, remedy = "a mapping of names to members", "write groups={'junior': ['ann']}"
-        raise ProblemError("groups", got=groups, expected=expected, remedy=remedy)
+        raise ProblemError(
+            "groups",
+            got=groups,
+            expected="a mapping of names to members",
+            remedy="write groups={'junior': ['ann']}",
+        )
     if isinstance(given, Limit) or not isinstance(given, Iterable):
-        remedy = "write limits=[at_most('usd', 2.0)]"
-        raise ProblemError("limits", got=given, expected="a list of limits", remedy=remedy)
+        raise ProblemError(
+            "limits",
+            got=given,
+            expected="a list of limits",
+            remedy="write limits=[at_most('usd', 2.0)]",
+        )
     limits, sides = tuple(given), dict[LimitKey, Limit]()
     for j, limit in enumerate(limits):
         if not isinstance(limit, Limit):
-            remedy = "make it with at_most or at_least"
-            raise ProblemError(f"limits[{j}]", got=limit, expected="a limit", remedy=remedy)
+            raise ProblemError(
+                f"limits[{j}]",
+                got=limit,
+                expected="a limit",
+                remedy="make it with at_most or at_least",
+            )
     limits = tuple(complete_limit(limit, draws, groups) for limit in limits)
     for limit in limits:
         if (other := sides.setdefault(limit.key, limit)) is not limit:
             tighter = min(limit, other, key=lambda one: -one.sign * one.bound)
-            what = "{limits} limit the same cost on the same side"
-            raise ProblemError(what, limits=(other, limit), remedy=f"keep the tighter: {tighter}")
+            raise ProblemError(
+                "{limits} limit the same cost on the same side",
+                limits=(other, limit),
+                remedy=f"keep the tighter: {tighter}",
+            )
     for key, limit in sides.items():
         upper = sides.get(key._replace(sign=UPPER))
         if limit.sign == LOWER and upper and limit.bound > upper.bound:
-            what = "{limits} exclude each other: the first is above the second"
-            remedy = "swap the two bounds, or lower the first"
-            raise InfeasibleLimits(what, limits=(limit, upper), remedy=remedy)
+            raise InfeasibleLimits(
+                "{limits} exclude each other: the first is above the second",
+                limits=(limit, upper),
+                remedy="swap the two bounds, or lower the first",
+            )
     return limits
 
 
@@ -147,8 +180,10 @@ def complete_limit(limit: Limit, draws: int, groups: Mapping[str, Iterable[str]]
     """Return the limit per request, with the members of the group that it names."""
     if isinstance(limit.cost, Share) and not limit.cost.members:
         if limit.name not in groups:
-            remedy = suggest_known_name(limit.name, list(groups), "groups")
-            raise ProblemError(f"share {limit.name!r} has no members", remedy=remedy)
+            raise ProblemError(
+                f"share {limit.name!r} has no members",
+                remedy=suggest_known_name(limit.name, list(groups), "groups"),
+            )
         limit = replace(limit, cost=share(limit.name, groups[limit.name]))
     return limit.at_draws(draws)
 
@@ -162,12 +197,16 @@ def add_derived_costs(
         if isinstance(cost := limit.cost, DerivedCost):
             for member in cost.members if isinstance(cost, Share) else ():
                 if member not in known:
-                    what = f"share {cost.name!r} has the unknown member {member!r}"
-                    raise ProblemError(what, remedy=suggest_known_name(member, names, "experts"))
+                    raise ProblemError(
+                        f"share {cost.name!r} has the unknown member {member!r}",
+                        remedy=suggest_known_name(member, names, "experts"),
+                    )
             row = lock_array(cost.row(names))
             if not np.array_equal(rows.setdefault(cost.name, row), row):
-                what = f"{cost} has the same name as {seen.get(cost.name, 'another cost')}"
-                raise ProblemError(what, remedy="give one of them another name")
+                raise ProblemError(
+                    f"{cost} has the same name as {seen.get(cost.name, 'another cost')}",
+                    remedy="give one of them another name",
+                )
             seen[cost.name] = cost
         check_cost_is_known(limit, rows)
     return rows
@@ -176,24 +215,35 @@ def add_derived_costs(
 def check_cost_is_known(limit: Limit, costs: Mapping[str, Floats]) -> None:
     """Require that the limit is on a cost of the problem."""
     if limit.name not in costs:
-        remedy = suggest_known_name(limit.name, list(costs), "costs")
-        raise ProblemError("{limits} is on an unknown cost", limits=(limit,), remedy=remedy)
+        raise ProblemError(
+            "{limits} is on an unknown cost",
+            limits=(limit,),
+            remedy=suggest_known_name(limit.name, list(costs), "costs"),
+        )
 
 
 def check_draws(given: object) -> int:
     """Require a number M of draws per request."""
-    expected = f"an integer from 1 to {MAX_DRAWS_PER_REQUEST}"
-    remedy = "give the number of experts to draw per request"
-    return check_count("draws", given, MAX_DRAWS_PER_REQUEST, expected, remedy)
+    return check_count(
+        "draws",
+        given,
+        MAX_DRAWS_PER_REQUEST,
+        expected=f"an integer from 1 to {MAX_DRAWS_PER_REQUEST}",
+        remedy="give the number of experts to draw per request",
+    )
 
 
 def check_min_draws(given: object, draws: int) -> int | None:
     """Require a number of members that a panel of at most so many draws can have, or None."""
     if given is None:
         return None
-    expected = f"an integer from 1 to {draws}, the draws"
-    remedy = "or leave it out for panels of as many experts as there are draws"
-    return check_count("min_draws", given, draws, expected, remedy)
+    return check_count(
+        "min_draws",
+        given,
+        draws,
+        expected=f"an integer from 1 to {draws}, the draws",
+        remedy="or leave it out for panels of as many experts as there are draws",
+    )
 
 
 def check_floor(given: object, size: int) -> float:
@@ -220,11 +270,14 @@ def check_period(given: object) -> int | None:
 
 def check_traffic(given: object) -> float | None:
     """Require a number of requests per day, more than 0, or None."""
-    value = None if given is None else float_from_real(given)
+    value = float_from_real(given)
     if given is not None and (value is None or not MIN_TRAFFIC <= value <= MAX_TRAFFIC):
-        expected = f"a number of requests per day, from {MIN_TRAFFIC} to {MAX_TRAFFIC:g}"
-        remedy = "or leave it out: a router learns it"
-        raise ProblemError("traffic", got=given, expected=expected, remedy=remedy)
+        raise ProblemError(
+            "traffic",
+            got=given,
+            expected=f"a number of requests per day, from {MIN_TRAFFIC} to {MAX_TRAFFIC:g}",
+            remedy="or leave it out: a router learns it",
+        )
     return value
 
 
@@ -238,8 +291,7 @@ def check_count(what: str, given: object, most: int, expected: str, remedy: str)
 
 def int_from_whole(given: object) -> int | None:
     """Convert an integer of any type; None for everything else, bools included."""
-    whole = isinstance(given, Integral) and not isinstance(given, bool | np.bool_)
-    return int(str(given)) if whole else None
+    return int(str(given)) if is_whole(given) else None
 
 
 def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
@@ -270,8 +322,12 @@ def _row_from_input(name: str, given: Any, size: int) -> tuple[Floats, npt.NDArr
     """Return the numbers, NaN for what is none, and the values as they were given."""
     expected = f"one number for each of the {size} experts"
     if isinstance(given, Mapping):
-        remedy = "give a sequence in the order of the experts"
-        raise ProblemError(f"cost {name!r}", got=given, expected=expected, remedy=remedy)
+        raise ProblemError(
+            f"cost {name!r}",
+            got=given,
+            expected=expected,
+            remedy="give a sequence in the order of the experts",
+        )
     numeric = isinstance(given, np.ndarray) and given.dtype.kind in "biuf"
     try:  # as objects, since NumPy would make texts of [1.0, "two"]
         values = given if numeric else np.asarray(given, dtype=object)

@@ -83,10 +83,11 @@ def restate_per_request(problem: "Problem") -> "Problem":
         return problem
     totals = [limit for limit in problem.limits if limit.is_total]
     if totals and problem.traffic is None:
-        what = f"{totals[0].words} has no bound per request"
-        remedy = "give the requests per day: traffic=2000 in Python, traffic: 2000 in the problem "
-        remedy += "file, or --traffic 2000"
-        raise ProblemError(f"{what} while the traffic is not known", remedy=remedy)
+        raise ProblemError(
+            f"{totals[0].words} has no bound per request while the traffic is not known",
+            remedy="give the requests per day: traffic=2000 in Python, traffic: 2000 in the "
+            "problem file, or --traffic 2000",
+        )
     costs = dict(problem.costs)
     limits = list(problem.limits)
     bounds = compute_request_bounds(problem, one_tenant=True)
@@ -100,8 +101,10 @@ def restate_per_request(problem: "Problem") -> "Problem":
 def require_known_optimum(problem: "Problem") -> None:
     """Refuse limits whose optimum is not known."""
     if not has_known_optimum(problem):
-        what = "the optimum of limits on some contexts is not known"
-        raise ProblemError(what, remedy="leave `where` out to compare")
+        raise ProblemError(
+            "the optimum of limits on some contexts is not known",
+            remedy="leave `where` out to compare",
+        )
 
 
 def has_known_optimum(problem: "Problem") -> bool:

@@ -17,9 +17,8 @@ from bylot.policies.registry import check_panel_size
 from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
-from bylot.problem_files.calendar_check import find_window_data
-from bylot.problem_files.problem_file import ProblemFile
-from bylot.problem_files.written_limit import WrittenLimit
+from bylot.problem_files.problem_file import REQUESTS_TOLERANCE, ProblemFile
+from bylot.problem_files.written_limit import WrittenLimit, format_entry
 
 MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a proposed bound beyond a feasible one
 PROPOSED_DIGITS = 3  # significant digits of a proposed bound
@@ -89,8 +88,10 @@ def find_limit_promises(problem: Problem, default: str) -> list[dict[str, Any]]:
     fewest = {policies.Tangent.name: 1, policies.NoisyOr.name: problem.min_members}
     sizes = fewest.get(default, min(problem.draws, problem.size)), problem.min_members
     found = {size: binding.find_promises(problem, size) for size in set(sizes)}
-    pairs = zip(*(found[size] for size in sizes), strict=True)
-    return [{"promise": one, "noisy_or_promise": two} for one, two in pairs]
+    return [
+        {"promise": one, "noisy_or_promise": two}
+        for one, two in zip(found[sizes[0]], found[sizes[1]], strict=True)
+    ]
 
 
 def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
@@ -104,13 +105,13 @@ def failure_data(path: str, error: ProblemError) -> dict[str, Any]:
 
 def written_limit_data(written: WrittenLimit) -> dict[str, Any]:
     """A limit as the file writes it, and per request, as far as the traffic is known."""
-    limit, request = written.limit, written.limit.bound / (written.requests or 1.0)
+    limit = written.limit
     is_known = written.requests is not None or not limit.is_total
     return {
         "cost" if isinstance(limit.cost, str) else "group": limit.name,
         limit.side: written.written,
         "per": written.per,
-        "per_request": request if is_known else None,
+        "per_request": limit.bound / (written.requests or 1.0) if is_known else None,
         **{name: x for name, x in limit.window_data.items() if name in ("scope", "where")},
         "line": written.line,
     }
@@ -122,14 +123,45 @@ def find_limit_ranges(written: WrittenLimit, problem: Problem) -> dict[str, Any]
     `distinct` is the same for panels of M different experts; None if these cannot keep the others.
     Of a budget of the calendar, all of them are None if the traffic is not known.
     """
-    data = written_limit_data(written) | {"window": find_window_data(written, problem)}
+    ends: dict[str, Any] = {"lowest": None, "highest": None, "distinct": None}
     unit = written.unit(problem.draws)
-    if math.isnan(unit):
-        return {**data, "lowest": None, "highest": None, "distinct": None}
-    lowest, highest = problem.range_of(written.limit)
-    full = find_average_range(problem, full_panels_polytope(problem), written.limit)
-    ends = {"lowest": lowest / unit, "highest": highest / unit}
-    return {**data, **ends, "distinct": full and [x / unit for x in full]}
+    if not math.isnan(unit):
+        full = find_average_range(problem, full_panels_polytope(problem), written.limit)
+        lowest, highest = problem.range_of(written.limit)
+        ends = {
+            "lowest": lowest / unit,
+            "highest": highest / unit,
+            "distinct": full and [x / unit for x in full],
+        }
+    return {**written_limit_data(written), "window": find_window_data(written, problem), **ends}
+
+
+def find_window_data(written: WrittenLimit, problem: Problem) -> dict[str, Any] | None:
+    """The window of a limit; None if it is for all requests.
+
+    requests:       of an average window, at the expected traffic; None: it is learned
+    per_request:    what a budget is for each of them
+    cheapest_panel: what no panel costs less than, as declared
+    most_requests:  how many panels of that cost a budget pays for; None: any number
+    """
+    limit = written.limit
+    if limit.per is None:
+        return None
+    found: dict[str, Any] = {"per": limit.per, "zone": limit.zone}
+    if not limit.is_total:
+        return found
+    most = None
+    cheapest = float(np.sort(problem.costs[limit.name])[: problem.smallest_panel].sum())
+    if cheapest > 0:
+        most = math.floor(limit.bound / cheapest * (1 + REQUESTS_TOLERANCE))
+    return {
+        **found,
+        "when_spent": limit.when_spent,
+        "requests": written.requests,
+        "per_request": None if written.requests is None else limit.bound / written.requests,
+        "cheapest_panel": cheapest,
+        "most_requests": most,
+    }
 
 
 def limits_in_conflict(file: ProblemFile, conflict: Conflict | None) -> list[WrittenLimit]:
@@ -168,8 +200,8 @@ def find_joint_limits(file: ProblemFile) -> list[WrittenLimit]:
     check = check_panels if problem.needs_labels else check_full_panels
     for written, row in zip(file.limits, problem.rows, strict=True):
         limit, costs = written.limit, np.sort(row)
-        upper = limit.sign == UPPER
-        nearest = float(costs[:fewest].sum() if upper else costs[-problem.draws :].sum())
+        panel = costs[:fewest] if limit.sign == UPPER else costs[-problem.draws :]
+        nearest = float(panel.sum())
         if limit.is_total or limit.sign * (nearest - limit.bound) >= 0:
             continue
         bound = nearest / written.unit(problem.draws) * (1 - limit.sign * MARGINS_TRIED[0])
@@ -182,16 +214,20 @@ def find_joint_limits(file: ProblemFile) -> list[WrittenLimit]:
 
 
 def policy_check_data(
-    reason: str, margin: float | None = None, shortest: float = math.inf, memory: int = 0
+    reason: str, margin: float | None = None, shortest: float = math.inf
 ) -> dict[str, Any]:
     """Whether a policy can run, or why not; `memory` is that of its posterior in bytes.
 
     By the `margin` all limits could be tightened (Slater); `shortest` is the shortest period at
     whose end it guarantees the limits.
     """
-    period = None if shortest == math.inf else shortest
-    parts = {"reason": reason, "margin": margin, "shortest_period": period, "memory": memory}
-    return {"applies": not reason, **parts}
+    return {
+        "applies": not reason,
+        "reason": reason,
+        "margin": margin,
+        "shortest_period": None if shortest == math.inf else shortest,
+        "memory": 0,
+    }
 
 
 def check_full_panels(problem: Problem) -> dict[str, Any]:
@@ -227,10 +263,9 @@ def check_noisy_or(file: ProblemFile) -> dict[str, Any]:
     """Check the policy with a large posterior: the guard is that of `distinct`, unless panels may
     have fewer members.
     """
-    checked = check_panels(file.problem)
     memory = noisy_or.count_posterior_bytes(max(1, len(file.contexts)), file.problem.size)
-    found = {**checked, "memory": memory}
-    if memory > noisy_or.MAX_POSTERIOR_BYTES and not found["reason"]:
+    found = check_panels(file.problem) | {"memory": memory}
+    if memory > noisy_or.MAX_POSTERIOR_BYTES and found["applies"]:
         most = f"{noisy_or.MAX_POSTERIOR_BYTES / 2**30:g} GiB"
         found |= {"applies": False, "reason": f"its posterior would take more than {most}"}
     return found
@@ -246,36 +281,38 @@ def check_panels(problem: Problem) -> dict[str, Any]:
 def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, str]:
     """Limits, the policies that can keep them, the margin, and the shortest period."""
     count, checks, name = len(file.limits), found["policies"], found["auto"]["auto"]
+    problem, default = file.problem, checks[name]
     runs = [policy for policy, one in checks.items() if one["applies"]]
     kept = "all can be kept together" if count > 1 else "it can be kept"
-    sizes = format_sizes(file.problem.min_draws or file.problem.draws, file.problem.draws)
-    panels = f"panels of {sizes} of {file.problem.size} experts"
     if not runs:
         kept = describe_conflict(file, found)
     elif refused := describe_refused(file, found):
         kept = f"{kept} by refusing requests: {refused}"
     names = f" ({', '.join(runs)})" if runs else ""
     numbers = {
-        "limits": f"{count} on {panels}: {kept if count else 'nothing is limited'}",
+        "limits": f"{count} on panels of "
+        f"{format_sizes(problem.min_draws or problem.draws, problem.draws)} of {problem.size} "
+        f"experts: {kept if count else 'nothing is limited'}",
         "policies": f"{len(runs)} of {len(checks)} checked can run{names}; the "
         f"default is {name}{'' if name in runs else ', which cannot'}",
     }
+    if default["margin"] is None:
+        return numbers
     bounds = [one["per_request"] for one in found["limits"]]  # unknown, or too little for all
-    known = [None if one is None else float(one) for one in file.problem.bounds] == bounds
-    if count and known and checks[name]["margin"] is not None:
-        at = "" if file.problem.traffic is None else ", at this traffic"
+    if count and problem.bounds.tolist() == bounds:
+        at = "" if problem.traffic is None else ", at this traffic"
         numbers["margin"] = (
-            f"{format_percent(checks[name]['margin'])}: all limits could be this much tighter at "
-            f"once and {name} could keep them{at * bool(file.problem.calendars)}"
+            f"{format_percent(default['margin'])}: all limits could be this much tighter at "
+            f"once and {name} could keep them{at * bool(problem.calendars)}"
         )
-    if any(one.limit.per is None for one in file.limits) and checks[name]["margin"] is not None:
-        shortest, period = checks[name]["shortest_period"], binding.get_period(file.problem, None)
+    if any(one.limit.per is None for one in file.limits):
+        shortest, period = default["shortest_period"], binding.get_period(problem, None)
         numbers["shortest period"] = "none: no period can be guaranteed"
         if shortest is not None:
             numbers["shortest period"] = (
                 f"{shortest:,} request{'s' * (shortest > 1)}: at the end of as many, {name} can "
                 f"guarantee the limits; the period is {period:,}"
-                f"{'' if file.problem.period else ', the default'}"
+                f"{'' if problem.period else ', the default'}"
             )
     return numbers
 
@@ -289,16 +326,14 @@ def describe_conflict(file: ProblemFile, found: dict[str, Any]) -> str:
     words = join_words((one.located for one in limits), "and") or "them"
     ways = join_words(map(format_looser_limit, looser or together), "or" if looser else "and")
     reason = found["policies"][found["auto"]["auto"]]["reason"]
-    remedy = f"write {ways}" if ways else reason
-    return f"no policy that was checked can keep {words}; {remedy}"
+    return f"no policy that was checked can keep {words}; {f'write {ways}' if ways else reason}"
 
 
 def format_looser_limit(looser: dict[str, Any]) -> str:
     """A bound to write, and where: "at_most: 2.0 in line 15"."""
     side = "at_most" if "at_most" in looser else "at_least"
     name = looser.get("cost") or looser["group"]
-    place = f"for {name}" if looser["line"] is None else f"in line {looser['line']}"
-    return f"{side}: {looser[side]!r} {place}"
+    return format_entry(name, side, looser[side], looser["line"])
 
 
 def describe_refused(file: ProblemFile, found: dict[str, Any]) -> str:

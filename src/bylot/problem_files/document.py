@@ -73,8 +73,9 @@ class Document:
     def error(self, keys: Keys, what: str, **parts: Any) -> LocatedError:
         """The error for an entry; `parts` are those of its kind."""
         field = f"{self.parent if keys else ''}{format_keys(keys)}"
-        place = {"path": self.path, "line": self.line(keys), "field": field}
-        return self.kind(what, **{**place, **parts})
+        return self.kind(
+            what, **{"path": self.path, "line": self.line(keys), "field": field, **parts}
+        )
 
     def depth_error(self, keys: Keys, **parts: Any) -> LocatedError:
         """The error for too many levels."""
@@ -88,8 +89,14 @@ class Document:
             found = found[key]
         lines = {path[size:]: n for path, n in self.lines.items() if path[:size] == keys}
         texts = {path[size:]: x for path, x in self.texts.items() if path[:size] == keys}
-        inner = replace(self, data=found, lines=lines, texts=texts, kind=ProblemFileError)
-        return replace(inner, parent=f"{format_keys(keys)}.")
+        return replace(
+            self,
+            data=found,
+            lines=lines,
+            texts=texts,
+            kind=ProblemFileError,
+            parent=f"{format_keys(keys)}.",
+        )
 
     @contextmanager
     def locate_errors(self, *keys: str | int) -> Iterator[None]:
@@ -117,12 +124,19 @@ def read_document(path: Path) -> Document:
         expected = f"one of {', '.join(DOCUMENT_PARSERS)}"
         remedy = "start from the output of `bylot problem new`"
         if suffix in TABLE_SUFFIXES:
-            remedy += "; name a table of experts in it (`experts: {csv: FILE}`), and give a table "
-            remedy += "of outcomes with --outcomes"
-        what = "file name suffix"
-        raise Document(path).error((), what, got=path.suffix, expected=expected, remedy=remedy)
-    shrink = "put the experts in a CSV file and write `experts: {csv: FILE}`"
-    text = read_text(path, MAX_PROBLEM_FILE_BYTES, ProblemFileError, shrink)
+            remedy += (
+                "; name a table of experts in it (`experts: {csv: FILE}`), and give a table "
+                "of outcomes with --outcomes"
+            )
+        raise Document(path).error(
+            (), "file name suffix", got=path.suffix, expected=expected, remedy=remedy
+        )
+    text = read_text(
+        path,
+        MAX_PROBLEM_FILE_BYTES,
+        ProblemFileError,
+        "put the experts in a CSV file and write `experts: {csv: FILE}`",
+    )
     return parse_document(Document(path), text, suffix)
 
 
@@ -130,12 +144,16 @@ def parse_document(document: Document, text: str, suffix: str) -> Document:
     """Parse the text of a problem file in the format of a suffix, and complete its document."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if found := CONTROL_CHARACTERS.search(text):
-        what = f"control character U+{ord(found[0]):04X}"
-        line = text.count("\n", 0, found.start()) + 1
-        raise document.error((), what, line=line, remedy="remove it")
+        raise document.error(
+            (),
+            f"control character U+{ord(found[0]):04X}",
+            line=text.count("\n", 0, found.start()) + 1,
+            remedy="remove it",
+        )
     if not text.strip():
-        remedy = "start from the output of `bylot problem new`"
-        raise document.error((), "empty file", remedy=remedy)
+        raise document.error(
+            (), "empty file", remedy="start from the output of `bylot problem new`"
+        )
     DOCUMENT_PARSERS[suffix](document, text)
     return document
 
@@ -153,9 +171,12 @@ def parse_yaml(document: Document, text: str) -> None:
     document.data = read_yaml_value(document, events, next(events), ())
     next(events)  # end of the document
     if not isinstance(more := next(events), yaml.StreamEndEvent):
-        line = more.start_mark.line + 1
-        remedy = f"keep one {document.noun} per file, without `---`"
-        raise document.error((), "a second YAML document", line=line, remedy=remedy)
+        raise document.error(
+            (),
+            "a second YAML document",
+            line=more.start_mark.line + 1,
+            remedy=f"keep one {document.noun} per file, without `---`",
+        )
 
 
 MERGE_KEY = "<<"
@@ -192,9 +213,12 @@ def yaml_events(document: Document, text: str) -> Iterator[Any]:
         line = mark.line if mark else 0
         raise document.error((), what, line=line + 1, remedy=remedy) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # such as "\UFFFFFFFF"
-        what = f"not valid YAML: {str(error).splitlines()[0]}"
-        remedy = YAML_REMEDIES["escape code"]
-        raise document.error((), what, line=line + 1, remedy=remedy) from None
+        raise document.error(
+            (),
+            f"not valid YAML: {str(error).splitlines()[0]}",
+            line=line + 1,
+            remedy=YAML_REMEDIES["escape code"],
+        ) from None
 
 
 def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys: Keys) -> Any:
@@ -202,8 +226,12 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
     line = event.start_mark.line + 1
     document.lines.setdefault(keys, line)
     if len(document.lines) > document.max_entries:
-        what = f"more than {document.max_entries:,} entries"
-        raise document.error((), what, line=line, remedy="send JSON, which may have more")
+        raise document.error(
+            (),
+            f"more than {document.max_entries:,} entries",
+            line=line,
+            remedy="send JSON, which may have more",
+        )
     is_alias = isinstance(event, yaml.AliasEvent)
     known = document.anchors
     if event.anchor is not None and known is None:
@@ -212,8 +240,12 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
         raise document.error(keys, what, line=line, remedy="write out what repeats")
     if known is not None and is_alias:
         if event.anchor not in known:
-            what = "an alias without an anchor before it"
-            raise document.error(keys, what, line=line, remedy="write out what repeats")
+            raise document.error(
+                keys,
+                "an alias without an anchor before it",
+                line=line,
+                remedy="write out what repeats",
+            )
         return known[event.anchor]
     value = read_yaml_content(document, events, event, keys)
     if known is not None and event.anchor is not None:
@@ -226,8 +258,7 @@ def read_yaml_content(document: Document, events: Iterator[Any], event: Any, key
     line = event.start_mark.line + 1
     if event.tag is not None:
         what = f"tag {'!' if document.is_private else event.tag} is not supported"
-        remedy = "remove it; types follow from the key"
-        raise document.error(keys, what, line=line, remedy=remedy)
+        raise document.error(keys, what, line=line, remedy="remove it; types follow from the key")
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
         return resolve_scalar(event.value) if event.implicit[0] else event.value
@@ -255,8 +286,12 @@ def read_yaml_content(document: Document, events: Iterator[Any], event: Any, key
                 remedy = f"write {last}.{text} if it is one number, else put it in quotes"
             raise document.error(keys, "key", got=got, expected="text", remedy=remedy, line=line)
         if key in mapping:
-            what = f"duplicate key {key!r}, also in line {document.lines[(*keys, key)]}"
-            raise document.error(keys, what, line=line, remedy="keep one of them")
+            raise document.error(
+                keys,
+                f"duplicate key {key!r}, also in line {document.lines[(*keys, key)]}",
+                line=line,
+                remedy="keep one of them",
+            )
         document.lines[(*keys, key)] = line
         mapping[key] = read_yaml_value(document, events, next(events), (*keys, key))
     return merge_mappings(document, keys, mapping) if MERGE_KEY in mapping else mapping
@@ -326,9 +361,12 @@ def parse_json(document: Document, text: str) -> None:
     try:  # a number with more digits than Python converts becomes a float
         document.data = json.loads(text, parse_int=lambda n: int(n) if len(n) < 300 else float(n))
     except json.JSONDecodeError as error:
-        what = f"not valid JSON: {error.msg[0].lower()}{error.msg[1:]} at column {error.colno}"
-        remedy = "check quotes, commas and brackets; JSON has no comments, YAML and TOML have"
-        raise document.error((), what, line=error.lineno, remedy=remedy) from None
+        raise document.error(
+            (),
+            f"not valid JSON: {error.msg[0].lower()}{error.msg[1:]} at column {error.colno}",
+            line=error.lineno,
+            remedy="check quotes, commas and brackets; JSON has no comments, YAML and TOML have",
+        ) from None
     except RecursionError:
         pass  # the events below find the line
     events = yaml.parse(text.replace("\t", " "), Loader=yaml.SafeLoader)  # libyaml has no pairs
@@ -349,13 +387,15 @@ def parse_toml(document: Document, text: str) -> None:
         remedy = "keep one of them" if is_double else "check quotes, commas and brackets"
         found = re.match(r"\d+", place)
         line = int(found[0]) if found else None
-        what = f"not valid TOML: {said[:1].lower()}{said[1:]}"
-        raise document.error((), what, line=line, remedy=remedy) from None
+        raise document.error(
+            (), f"not valid TOML: {said[:1].lower()}{said[1:]}", line=line, remedy=remedy
+        ) from None
     except RecursionError:
         raise document.depth_error(()) from None
     except ValueError:
-        what = "a number has too many digits"  # for Python
-        raise document.error((), what, remedy="write fewer digits") from None
+        raise document.error(  # too many for Python
+            (), "a number has too many digits", remedy="write fewer digits"
+        ) from None
 
 
 DOCUMENT_PARSERS = {
@@ -372,8 +412,7 @@ class ProblemDumper(yaml.SafeDumper):
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Plain words without quotes, all other text with double quotes."""
         plain = re.fullmatch(r"[A-Za-z][\w-]*", text, re.ASCII) and resolve_scalar(text) == text
-        style = None if plain else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
 
 
 ProblemDumper.add_representer(str, ProblemDumper.represent_text)

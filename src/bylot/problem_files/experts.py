@@ -47,32 +47,43 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
     by_expert = [cost for cost in declared if cost not in rows]
     for key in EXPERT_KEYS:
         if key in declared:
-            what = f"a cost cannot be called {key!r}"
-            raise document.error(("costs", key), what, remedy="choose another name")
+            raise document.error(
+                ("costs", key), f"a cost cannot be called {key!r}", remedy="choose another name"
+            )
     source = document
     sheet = None
     if isinstance(entries, dict):
         if document.path is None:
-            remedy = (
-                "list the experts in the request, or create the router with "
-                "`bylot router create`, which reads the file"
+            raise document.error(
+                ("experts", "csv"),
+                "a request cannot name a CSV file",
+                remedy="list the experts in the request, or create the router with "
+                "`bylot router create`, which reads the file",
             )
-            what = "a request cannot name a CSV file"
-            raise document.error(("experts", "csv"), what, remedy=remedy)
         sheet = read_experts_csv(document, csv or document.path.parent / entries["csv"])
-        columns = {x: y for x, y in problem.get("max_costs", {}).items() if isinstance(y, str)}
-        groups_in = entries.get("group", [])
-        source = document_from_sheet(document, by_expert, groups_in, sheet, columns)
+        source = document_from_sheet(
+            document,
+            by_expert,
+            entries.get("group", []),
+            sheet,
+            {x: y for x, y in problem.get("max_costs", {}).items() if isinstance(y, str)},
+        )
         entries = source.data["experts"]
         check_value(source, ("experts",), entries, SCHEMA["$defs"]["experts"])
     elif csv is not None:
-        what = f"the experts are listed here, so {csv} cannot replace them"
-        raise document.error(("experts",), what, remedy="omit --experts")
+        raise document.error(
+            ("experts",),
+            f"the experts are listed here, so {csv} cannot replace them",
+            remedy="omit --experts",
+        )
     entries = [{"name": one} if isinstance(one, str) else one for one in entries]
     names = check_expert_names(source, entries)
     for n, key in ((n, key) for n, entry in enumerate(entries) for key in entry if key in rows):
-        what = f"cost {quote_field(key)} is here and in a list under costs"
-        raise document.error(("experts", n, key), what, remedy="keep one of them")
+        raise document.error(
+            ("experts", n, key),
+            f"cost {quote_field(key)} is here and in a list under costs",
+            remedy="keep one of them",
+        )
     found = read_expert_costs(source, entries, by_expert)
     for cost, row in rows.items():
         with document.locate_errors("costs", cost):
@@ -82,18 +93,26 @@ def read_expert_list(document: Document, problem: Entry, csv: Path | None) -> Ex
     for name in groups.keys() & costs.keys():
         members, path, line = groups[name]
         if costs[name].tolist() != share(name, members).row(names).tolist():
-            what = f"{quote_field(name)} is a cost and a group"
-            raise ProblemFileError(what, path=path, line=line, remedy="rename one of them")
+            raise ProblemFileError(
+                f"{quote_field(name)} is a cost and a group",
+                path=path,
+                line=line,
+                remedy="rename one of them",
+            )
     most = read_max_costs(source, entries, costs)
     for cost, row in problem.get("max_costs", {}).items():
         if isinstance(row, str) and sheet is None:
-            remedy = "write a list with the number of each expert, or one beside each name"
             raise document.error(
-                ("max_costs", cost), "the experts are not in a CSV file", remedy=remedy
+                ("max_costs", cost),
+                "the experts are not in a CSV file",
+                remedy="write a list with the number of each expert, or one beside each name",
             )
         if cost in most and not isinstance(row, str):
-            what = f"the largest cost {quote_field(cost)} is here and beside the experts"
-            raise document.error(("max_costs", cost), what, remedy="keep one of them")
+            raise document.error(
+                ("max_costs", cost),
+                f"the largest cost {quote_field(cost)} is here and beside the experts",
+                remedy="keep one of them",
+            )
         if not isinstance(row, str):
             with document.locate_errors("max_costs", cost):
                 most |= validation.check_max_costs(names, {cost: row}, costs)
@@ -108,9 +127,11 @@ def read_experts_csv(document: Document, path: Path) -> Sheet:
     except DataError as error:
         raise ProblemFileError(**vars(error)) from None
     except (OSError, ValueError):
-        what = f"no CSV file {quote_field(str(path))}"
-        remedy = "put it there, or give its path with --experts"
-        raise document.error(("experts", "csv"), what, remedy=remedy) from None
+        raise document.error(
+            ("experts", "csv"),
+            f"no CSV file {quote_field(str(path))}",
+            remedy="put it there, or give its path with --experts",
+        ) from None
 
 
 def document_from_sheet(
@@ -139,12 +160,15 @@ def document_from_sheet(
         named = {column: row[column] for column in groups if row[column]}
         for column, group in named.items():
             if (first := columns.setdefault(group, column)) != column:  # of different meaning
-                what = f"group {quote_field(group)} is in the columns {first!r} and {column!r}"
-                raise source.error(("experts", n), what, remedy="rename one of them")
-        costs = {cost: read_number(row[cost]) for cost in declared if row[cost]}
-        largest = {cost: read_number(row[column]) for cost, column in most.items()}
-        others = {"max_costs": largest} if most else {}
-        experts.append({"name": fields[0], "group": list(named.values()), **others, **costs})
+                raise source.error(
+                    ("experts", n),
+                    f"group {quote_field(group)} is in the columns {first!r} and {column!r}",
+                    remedy="rename one of them",
+                )
+        expert: dict[str, Any] = {"name": fields[0], "group": list(named.values())}
+        if most:
+            expert["max_costs"] = {x: read_number(row[column]) for x, column in most.items()}
+        experts.append(expert | {cost: read_number(row[cost]) for cost in declared if row[cost]})
     source.data = {"experts": experts}
     return source
 
@@ -161,9 +185,11 @@ def as_list(given: str | list[str]) -> list[str]:
 
 def check_column(document: Document, keys: Keys, sheet: Sheet, name: str) -> None:
     if name not in sheet.columns[1:]:
-        what = f"{sheet.path.name} has no column {quote_field(name)}"
-        remedy = suggest_known_name(name, sheet.columns[1:], "columns")
-        raise document.error(keys, what, remedy=remedy)
+        raise document.error(
+            keys,
+            f"{sheet.path.name} has no column {quote_field(name)}",
+            remedy=suggest_known_name(name, sheet.columns[1:], "columns"),
+        )
 
 
 def check_expert_names(source: Document, entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -172,8 +198,11 @@ def check_expert_names(source: Document, entries: Sequence[Entry]) -> tuple[str,
         if (first := seen.setdefault(entry["name"], n)) != n:
             line = source.line(("experts", first))
             place = f"experts[{first}]" if line is None else f"line {line}"
-            what = f"duplicate expert {quote_field(entry['name'])}, also in {place}"
-            raise source.error(("experts", n, "name"), what, remedy="rename one of them")
+            raise source.error(
+                ("experts", n, "name"),
+                f"duplicate expert {quote_field(entry['name'])}, also in {place}",
+                remedy="rename one of them",
+            )
     return tuple(seen)
 
 
@@ -185,13 +214,18 @@ def read_expert_costs(
     for n, entry in enumerate(entries):
         who = f"expert {quote_field(entry['name'])}"
         for key in (key for key in entry if key not in known):
-            what = f"{who} has the undeclared cost {quote_field(key)}"
-            remedy = suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys")
-            raise source.error((key_of_list, n, key), what, remedy=remedy)
+            raise source.error(
+                (key_of_list, n, key),
+                f"{who} has the undeclared cost {quote_field(key)}",
+                remedy=suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys"),
+            )
         for cost in costs:
             if cost not in entry:
-                remedy = "add it; write 0 if it costs nothing"
-                raise source.error((key_of_list, n), f"{who} has no cost {cost!r}", remedy=remedy)
+                raise source.error(
+                    (key_of_list, n),
+                    f"{who} has no cost {cost!r}",
+                    remedy="add it; write 0 if it costs nothing",
+                )
     rows = {cost: np.array([float(entry[cost]) for entry in entries]) for cost in costs}
     for cost, row in rows.items():
         for n in np.flatnonzero(~validation.are_costs(row)).tolist():
@@ -215,12 +249,17 @@ def read_max_costs(
             given = entry.get("max_costs", {})
             keys, who = (key_of_list, n, "max_costs"), f"expert {quote_field(entry['name'])}"
             if cost not in costs and cost in given:
-                remedy = suggest_known_name(cost, list(costs), "costs")
-                what = f"{who} has the largest cost of {quote_field(cost)}, which is no cost"
-                raise source.error(keys, what, remedy=remedy)
+                raise source.error(
+                    keys,
+                    f"{who} has the largest cost of {quote_field(cost)}, which is no cost",
+                    remedy=suggest_known_name(cost, list(costs), "costs"),
+                )
             if cost not in given:
-                what = f"{who} has no largest cost of {quote_field(cost)}, and others have"
-                raise source.error((key_of_list, n), what, remedy=f"add max_costs: {{{cost}: ...}}")
+                raise source.error(
+                    (key_of_list, n),
+                    f"{who} has no largest cost of {quote_field(cost)}, and others have",
+                    remedy=f"add max_costs: {{{cost}: ...}}",
+                )
             with source.locate_errors(*keys):
                 one = {cost: costs[cost][n : n + 1]}
                 validation.check_max_costs(names[n : n + 1], {cost: [given[cost]]}, one)
@@ -242,8 +281,11 @@ def read_groups(
         for name in as_list(entry.get("group", [])):
             members = places.setdefault(name, [])
             if n in members[-1:]:
-                what = f"expert {quote_field(names[n])} names the group {quote_field(name)} twice"
-                raise source.error(("experts", n, "group"), what, remedy="name it once")
+                raise source.error(
+                    ("experts", n, "group"),
+                    f"expert {quote_field(names[n])} names the group {quote_field(name)} twice",
+                    remedy="name it once",
+                )
             members.append(n)
     groups = {
         name: Group(
@@ -258,13 +300,15 @@ def read_groups(
         if name in groups:
             _, path, line = groups[name]
             place = ", ".join([path.name, f"line {line}"] if path else ["experts"])
-            what = f"group {quote_field(name)} is already in {place}"
-            raise document.error(keys, what, remedy="rename one of them, or keep one")
+            raise document.error(
+                keys,
+                f"group {quote_field(name)} is already in {place}",
+                remedy="rename one of them, or keep one",
+            )
         if isinstance(given, dict):
             chosen = members_by_column(document, name, given, sheet)
         else:
-            what = f"group {quote_field(name)}"
-            chosen = check_members(document, keys, what, given, names)
+            chosen = check_members(document, keys, f"group {quote_field(name)}", given, names)
         groups[name] = Group(chosen, document.path, document.line(keys))
     return groups
 
@@ -276,12 +320,17 @@ def check_members(
     known, seen = set(names), set[str]()
     for n, member in enumerate(members):
         if member not in known:
-            what = f"{what} has the unknown member {quote_field(member)}"
-            remedy = suggest_known_name(member, names, "experts")
-            raise document.error((*keys, n), what, remedy=remedy)
+            raise document.error(
+                (*keys, n),
+                f"{what} has the unknown member {quote_field(member)}",
+                remedy=suggest_known_name(member, names, "experts"),
+            )
         if member in seen:
-            what = f"{what} names {quote_field(member)} twice"
-            raise document.error((*keys, n), what, remedy="name each member once")
+            raise document.error(
+                (*keys, n),
+                f"{what} names {quote_field(member)} twice",
+                remedy="name each member once",
+            )
         seen.add(member)
     return tuple(members)
 
@@ -292,8 +341,11 @@ def members_by_column(
     """Members whose number in a column of the CSV file is in the range of the rule."""
     keys = ("groups", group, "column")
     if sheet is None:
-        what = f"group {quote_field(group)} has a column, but the experts are not in a CSV file"
-        raise document.error(keys, what, remedy="list its members")
+        raise document.error(
+            keys,
+            f"group {quote_field(group)} has a column, but the experts are not in a CSV file",
+            remedy="list its members",
+        )
     column, blank = rule["column"], rule.get("blank")
     check_column(document, keys, sheet, column)
     low, high = rule.get("at_least", -math.inf), rule.get("at_most", math.inf)
@@ -312,6 +364,9 @@ def members_by_column(
         if blank == "in" if value is None else low <= value <= high:
             members.append(name)
     if not members:
-        what = f"group {quote_field(group)} has no members"
-        raise document.error(("groups", group), what, remedy="change its rule, or remove it")
+        raise document.error(
+            ("groups", group),
+            f"group {quote_field(group)} has no members",
+            remedy="change its rule, or remove it",
+        )
     return tuple(members)

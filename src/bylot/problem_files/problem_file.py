@@ -12,12 +12,14 @@ from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, 
 from bylot.problem import Limit, Problem, Share, validation
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
 from bylot.problem.limits import MAX_COST, list_contexts
+from bylot.problem.window_bounds import compute_request_bounds
 from bylot.problem_files.document import Document, format_yaml, read_document
 from bylot.problem_files.experts import Group, read_expert_list
 from bylot.problem_files.schema import EXPERT_KEYS, NAME_RULE, SCHEMA, check_value, is_readable_name
-from bylot.problem_files.written_limit import WrittenLimit, read_limits
+from bylot.problem_files.written_limit import WrittenLimit, format_entry, read_limits
 
 MAX_LISTED_REMEDIES = 4
+REQUESTS_TOLERANCE = 1e-9  # relative: 0.3 pays for three panels of 0.1
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,25 @@ class ProblemFile:
         restated = {(one.limit.words, one.limit.sign): one for one in self.limits}
         return f'"{restated[limit.name, limit.sign].words}"'  # its bound is per request
 
+    def describe_request_bounds(self) -> list[str]:
+        """What budgets of the calendar are per request at the traffic, for optima."""
+        parts = []
+        bounds = compute_request_bounds(self.problem, one_tenant=True).tolist()
+        for written, bound in zip(self.limits, bounds, strict=True):
+            if written.requests is not None:
+                fair = written.limit.bound / written.requests
+                text = f'"{written.words}" is {format_number(fair)} per request'
+                text += ", if all are of one tenant" if written.limit.scope else ""
+                if bound > fair * (1 + REQUESTS_TOLERANCE):
+                    text += (
+                        ", less than the cheapest panels cost, so requests are refused: optima are "
+                        f"at {format_number(bound)}"
+                    )
+                parts.append(text)
+        if not parts:
+            return []
+        return [f"At {format_number(self.problem.traffic)} requests per day, {'; '.join(parts)}."]
+
     def at_traffic(self, traffic: float | None) -> "ProblemFile":
         """The same at so many requests per day; None: they are not known."""
         limits = [one.at_traffic(traffic) for one in self.limits]
@@ -133,10 +154,13 @@ def read_problem(document: Document, csv: Path | None = None) -> ProblemFile:
     with document.locate_errors("min_draws"):
         validation.check_min_draws(entry.get("min_draws"), entry["draws"])
     with locate_limits(document.path, limits, entry["draws"]):
-        names = ("draws", "min_draws", "floor", "period", "traffic")
-        options = {name: entry.get(name) for name in names}
-        options["max_costs"] = pool.max_costs
-        problem = Problem(pool.names, pool.costs, [one.limit for one in limits], **options)
+        problem = Problem(
+            pool.names,
+            pool.costs,
+            [one.limit for one in limits],
+            max_costs=pool.max_costs,
+            **{x: entry.get(x) for x in ("draws", "min_draws", "floor", "period", "traffic")},
+        )
     return ProblemFile(
         path=document.path or Path(),
         problem=problem,
@@ -161,8 +185,9 @@ def read_contexts(document: Document, given: dict[str, float] | list[str]) -> di
     seen: set[str] = set()
     for n, name in enumerate(given):
         if name in seen:
-            remedy = "name each context once"
-            raise document.error(("contexts", n), f"duplicate context {name!r}", remedy=remedy)
+            raise document.error(
+                ("contexts", n), f"duplicate context {name!r}", remedy="name each context once"
+            )
         seen.add(name)
     return {name: 1 / len(given) for name in given}
 
@@ -173,13 +198,21 @@ def read_reward_range(document: Document, given: Any) -> tuple[float, float]:
     low = float(ends[0])
     high = float(ends[1])
     if len(ends) > 2 or not low < high:
-        expected = "a lower and a higher end"
-        remedy = "write the lower end first"
-        raise document.error(("rewards",), "rewards", got=ends, expected=expected, remedy=remedy)
+        raise document.error(
+            ("rewards",),
+            "rewards",
+            got=ends,
+            expected="a lower and a higher end",
+            remedy="write the lower end first",
+        )
     if max(-low, high) > MAX_COST:
-        expected = f"at most {MAX_COST:g}"
-        remedy = "measure rewards in another unit"
-        raise document.error(("rewards",), "rewards", got=ends, expected=expected, remedy=remedy)
+        raise document.error(
+            ("rewards",),
+            "rewards",
+            got=ends,
+            expected=f"at most {MAX_COST:g}",
+            remedy="measure rewards in another unit",
+        )
     return low, high
 
 
@@ -194,8 +227,8 @@ def locate_limits(path: Path | None, limits: Sequence[WrittenLimit], draws: int)
         infeasible = error if isinstance(error, InfeasibleLimits) else None
         shown = named if infeasible else named[-1:] or limits  # the second of two on the same side
         lines = sorted({one.line for one in shown if one.line is not None})
-        line = f"line {', '.join(map(str, lines))}" if lines else None
-        parts = {**vars(error), "path": path, "line": line}
+        parts = {**vars(error), "path": path}
+        parts["line"] = f"line {', '.join(map(str, lines))}" if lines else None
         if infeasible is None:
             parts["what"] = error.what.replace("{limits}", names)
             raise ProblemFileError(**parts) from None
@@ -214,7 +247,7 @@ def describe_remedies(error: InfeasibleLimits, limits: Sequence[WrittenLimit], d
             written, bound = known[limit.key], limit.bound
             if written.per == "draw":
                 bound = round_outward(bound / draws, limit.sign, REMEDY_DIGITS)
-            changes.append(written._replace(written=bound).entry)
+            changes.append(format_entry(limit.name, limit.side, bound, written.line))
         ways.append(join_words(changes, "and"))
     if (more := len(ways) - MAX_LISTED_REMEDIES) > 0:
         ways[MAX_LISTED_REMEDIES:] = [f"one of {more} changes of other lines"]
@@ -258,8 +291,10 @@ def write(problem: Problem) -> str:
     limited = {limit.name for limit in problem.limits if isinstance(limit.cost, str)}
     for limit in problem.limits:
         if not isinstance(limit.cost, str | Share):
-            what = f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}"
-            raise ProblemError(what, remedy="limit a cost with these numbers instead")
+            raise ProblemError(
+                f"a problem file cannot hold the limit on {limit.name!r}, a {limit.cost.key}",
+                remedy="limit a cost with these numbers instead",
+            )
     costs = [name for name in problem.costs if name not in shares or name in limited]
     for name in (*problem.experts, *problem.costs, *list_contexts(problem.limits)):
         if not is_readable_name(name):

@@ -76,8 +76,9 @@ def check_value(document: Document, keys: Keys, value: Any, schema: SchemaPart) 
         got = shorten(document.texts.get(keys, repr(value)))
     if got:
         expected = " or ".join(map(describe_part, [part] if part else parts))
-        what = format_keys(keys)
-        raise document.error(keys, what, got=Verbatim(got), expected=expected, remedy=remedy)
+        raise document.error(
+            keys, format_keys(keys), got=Verbatim(got), expected=expected, remedy=remedy
+        )
 
 
 def check_mapping(document: Document, keys: Keys, value: dict[str, Any], part: SchemaPart) -> None:
@@ -92,26 +93,36 @@ def check_mapping(document: Document, keys: Keys, value: dict[str, Any], part: S
             check_value(document, (*keys, key), key, part["propertyNames"])
             check_value(document, (*keys, key), one, others)
         else:
-            what = f"unknown key {quote_field(key)} in {where}"
-            remedy = suggest_known_name(key, list(known), "keys", can_add=False)
-            raise document.error((*keys, key), what, remedy=remedy)
+            raise document.error(
+                (*keys, key),
+                f"unknown key {quote_field(key)} in {where}",
+                remedy=suggest_known_name(key, list(known), "keys", can_add=False),
+            )
     for name in part.get("required", ()):
         if name not in value:
-            remedy = f"add {name}: {known[name]['description']}"
-            raise document.error(keys, f"missing key {name!r} in {where}", remedy=remedy)
+            raise document.error(
+                keys,
+                f"missing key {name!r} in {where}",
+                remedy=f"add {name}: {known[name]['description']}",
+            )
     for name, (other,) in part.get("dependentRequired", {}).items():
         if name in value and other not in value:
-            remedy = f"add {other}: {known[other]['description']}"
-            raise document.error(keys, f"{where} has {name} without {other}", remedy=remedy)
+            raise document.error(
+                keys,
+                f"{where} has {name} without {other}",
+                remedy=f"add {other}: {known[other]['description']}",
+            )
     for word, most in (("oneOf", 1), ("anyOf", 2)):
         names = [one["required"][0] for one in part.get(word, ())]
         found = [name for name in names if name in value]
         if names and not found:
-            what = f"{where} has neither {' nor '.join(names)}"
-            raise document.error(keys, what, remedy="add one of them")
+            raise document.error(
+                keys, f"{where} has neither {' nor '.join(names)}", remedy="add one of them"
+            )
         if len(found) > most:
-            what = f"{where} has both {' and '.join(found)}"
-            raise document.error(keys, what, remedy="keep one of them")
+            raise document.error(
+                keys, f"{where} has both {' and '.join(found)}", remedy="keep one of them"
+            )
 
 
 PYTHON_TYPES: dict[str, type | UnionType] = {

@@ -92,17 +92,16 @@ class WrittenLimit(NamedTuple):
         return str(self) if self.line is None else f"{self} (line {self.line})"
 
     @property
-    def entry(self) -> str:
-        """What to write and where: "at_most: 2.0 in line 15"."""
-        place = f"for {self.limit.name}" if self.line is None else f"in line {self.line}"
-        return f"{self.limit.side}: {self.written!r} {place}"
-
-    @property
     def words(self) -> str:
         """The limit in a sentence: "usd at most 2 per request"."""
         side = self.limit.side.replace("_", " ")
         bound = format_number(self.written) if self.limit.per else f"{self.written:.4g}"
         return f"{self.limit.name} {side} {bound} {self.per_words}"
+
+
+def format_entry(name: str, side: str, bound: float, line: int | None) -> str:
+    """Say what to write and where: "at_most: 2.0 in line 15"."""
+    return f"{side}: {bound!r} {f'for {name}' if line is None else f'in line {line}'}"
 
 
 def read_tenant_limits(given: Sequence[Entry]) -> tuple[Limit, ...]:
@@ -112,11 +111,15 @@ def read_tenant_limits(given: Sequence[Entry]) -> tuple[Limit, ...]:
     check_value(document, ("limits",), entries, SCHEMA["properties"]["limits"])
     for n, entry in enumerate(entries):
         if "cost" not in entry:
-            what = "a tenant can have its own bounds of budgets only"
-            raise document.error(("limits", n), what, remedy="name a cost")
+            raise document.error(
+                ("limits", n),
+                "a tenant can have its own bounds of budgets only",
+                remedy="name a cost",
+            )
         if entry.get("per") not in WINDOW_NAMES:
-            expected = " or ".join(WINDOW_NAMES)
-            raise document.error(("limits", n), f"limits[{n}].per", expected=expected)
+            raise document.error(
+                ("limits", n), f"limits[{n}].per", expected=" or ".join(WINDOW_NAMES)
+            )
     costs = {entry["cost"]: np.empty(0) for entry in entries}  # the router knows which exist
     pool = ExpertList((), costs, {}, None)
     return tuple(written.limit for written in read_limits(document, document.data, pool))
@@ -133,8 +136,14 @@ def read_limits(document: Document, problem: Entry, experts: ExpertList) -> Iter
                 continue
             keys, bound = ("limits", n, side), float(entry[side])
             with document.locate_errors(*keys):
-                counted = check_where(where, "")
-                limit = Limit(limited, bound, sign, **window, where=counted, per_draw=per == "draw")
+                limit = Limit(
+                    limited,
+                    bound,
+                    sign,
+                    **window,
+                    where=check_where(where, ""),
+                    per_draw=per == "draw",
+                )
                 limit = limit.at_draws(problem["draws"])
             yield WrittenLimit(limit, document.line(keys), per, bound)
 
@@ -144,26 +153,30 @@ def read_window(document: Document, keys: Keys, entry: Entry) -> dict[str, Any]:
     per, is_share = entry.get("per", "request"), "cost" not in entry
     if per not in WINDOW_NAMES:
         for name in (name for name in ("zone", "when_spent", "scope") if name in entry):
-            what = f"{name} needs a window of the calendar, and the limit is per {per}"
-            remedy = f"write per: {'month' if name == 'scope' else 'day'}, or leave {name} out"
-            raise document.error((*keys, name), what, remedy=remedy)
+            window = "month" if name == "scope" else "day"
+            raise document.error(
+                (*keys, name),
+                f"{name} needs a window of the calendar, and the limit is per {per}",
+                remedy=f"write per: {window}, or leave {name} out",
+            )
         return {}
     if "zone" in entry:
         with document.locate_errors(*keys, "zone"):
             check_zone(entry["zone"])
     if is_share and "when_spent" in entry:
-        what = "when_spent has no meaning here: a share of requests is never spent"
-        remedy = "leave it out, or limit a cost of 1 for each member"
-        raise document.error((*keys, "when_spent"), what, remedy=remedy)
-    if "at_least" in entry and not is_share:
-        what = (
-            f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
-            "knows how many requests will come"
+        raise document.error(
+            (*keys, "when_spent"),
+            "when_spent has no meaning here: a share of requests is never spent",
+            remedy="leave it out, or limit a cost of 1 for each member",
         )
-        remedy = f"ask for a share of them: {{share: ..., at_least: 0.1, per: {per}}}"
-        raise document.error((*keys, "at_least"), what, remedy=remedy)
-    names = (name for name in WINDOW_FIELDS if name in entry and name != "where")
-    return {name: entry[name] for name in names}
+    if "at_least" in entry and not is_share:
+        raise document.error(
+            (*keys, "at_least"),
+            f"a minimum of {quote_field(entry['cost'])} per {per} cannot be promised: nobody "
+            "knows how many requests will come",
+            remedy=f"ask for a share of them: {{share: ..., at_least: 0.1, per: {per}}}",
+        )
+    return {name: entry[name] for name in WINDOW_FIELDS if name in entry and name != "where"}
 
 
 def read_where(document: Document, keys: Keys, entry: Entry, known: Sequence[str]) -> Where:
@@ -175,11 +188,17 @@ def read_where(document: Document, keys: Keys, entry: Entry, known: Sequence[str
         place = (*keys, "where", "context")
         place = (*place, n) if isinstance(entry["where"]["context"], list) else place
         if name in names[:n]:
-            what = f"context {quote_field(name)} is named twice"
-            raise document.error(place, what, remedy="name each context once")
+            raise document.error(
+                place,
+                f"context {quote_field(name)} is named twice",
+                remedy="name each context once",
+            )
         if known and name not in known:
-            what = f"unknown context {quote_field(name)}"
-            raise document.error(place, what, remedy=suggest_known_name(name, known, "contexts"))
+            raise document.error(
+                place,
+                f"unknown context {quote_field(name)}",
+                remedy=suggest_known_name(name, known, "contexts"),
+            )
     return {"context": names}
 
 
@@ -188,8 +207,13 @@ def limited_quantity(
 ) -> str | Share:
     """What is limited: a cost by its name, or the share of a group."""
     if "members" in entry:
-        what = f"share {quote_field(entry['share'])}"
-        members = check_members(document, (*keys, "members"), what, entry["members"], experts.names)
+        members = check_members(
+            document,
+            (*keys, "members"),
+            f"share {quote_field(entry['share'])}",
+            entry["members"],
+            experts.names,
+        )
         return share(entry["share"], members)
     key = next(key for key in ("cost", "share", "group") if key in entry)  # group: as of old
     kind, other = ("cost", "group") if key == "cost" else ("group", "cost")

@@ -55,15 +55,16 @@ def render_table_html(block: TableBlock) -> str:
 
     def cells(tag: str, row: Sequence[str]) -> str:
         kinds = [' class="word"' if place < block.words else "" for place in range(len(row))]
-        pairs = zip(kinds, row, strict=True)
-        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in pairs)
+        return "".join(
+            f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=True)
+        )
 
-    head = f"<thead><tr>{cells('th', block.head)}</tr></thead>"
     rows = "\n".join(f"<tr>{cells('td', row)}</tr>" for row in block.rows)
     return (
         f'<p class="caption">{escape(block.caption)}</p>\n'
         f'<div class="scroll"><table aria-label="{escape(block.caption)}">\n'
-        f"{head}\n<tbody>\n{rows}\n</tbody></table></div>"
+        f"<thead><tr>{cells('th', block.head)}</tr></thead>\n"
+        f"<tbody>\n{rows}\n</tbody></table></div>"
     )
 
 
@@ -126,8 +127,8 @@ def write_data(folder: Path, data: Mapping[str, Any]) -> list[Path]:
     """Write JSON files with numbers."""
     for file, content in data.items():
         plain = replace_nonfinite(content)
-        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        save_file(folder / file, text.encode())
+        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+        save_file(folder / file, f"{text}\n".encode())
     return [folder / file for file in data]
 
 

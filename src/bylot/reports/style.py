@@ -50,8 +50,10 @@ def make_figure_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what = f"{path} cannot be a folder for figures: {error.strerror}"
-        raise BylotError(what, remedy="give another folder") from None
+        raise BylotError(
+            f"{path} cannot be a folder for figures: {error.strerror}",
+            remedy="give another folder",
+        ) from None
     return path
 
 
@@ -80,8 +82,13 @@ def make_panels(
 
 def put_legend(figure: Any, columns: int, *handles_and_names: Sequence[Any]) -> None:
     """One legend for all panels, outside them; by default of all that is labelled."""
-    place = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
-    figure.legend(*handles_and_names, ncols=columns, **place)
+    figure.legend(
+        *handles_and_names,
+        ncols=columns,
+        loc="outside lower center",
+        frameon=False,
+        fontsize=9,
+    )
 
 
 def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
@@ -93,18 +100,18 @@ def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
     with plt.rc_context({"svg.hashsalt": name}):
         figure.savefig(svg, format="svg", metadata={"Date": None})
     plt.close(figure)
-    paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    for path, content in zip(paths, (png, svg), strict=True):
+    files = {folder / f"{name}.png": png, folder / f"{name}.svg": svg}
+    for path, content in files.items():
         save_file(path, content.getvalue())
-    return paths
+    return [*files]
 
 
 def draw_std_band(
     axes: Any, x: Any, curve: SeedCurves, style: SeriesStyle, alpha: float, least: float = -np.inf
 ) -> None:
     """Shade one standard deviation around the mean, but not below `least`."""
-    low, high = np.maximum(curve.mean - curve.std, least), curve.mean + curve.std
-    axes.fill_between(x, low, high, color=style.colour, alpha=alpha, linewidth=0)
+    low = np.maximum(curve.mean - curve.std, least)
+    axes.fill_between(x, low, curve.mean + curve.std, color=style.colour, alpha=alpha, linewidth=0)
 
 
 KNOWN_POLICY_STYLES = {**PAPER_POLICY_STYLES, **BEYOND_POLICY_STYLES}

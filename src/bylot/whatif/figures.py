@@ -56,10 +56,15 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
         full = curve.t >= plan.window
         curve = curve._replace(t=curve.t[full], seeds=curve.seeds[:, full])
         style.draw_std_band(axes, curve.t, curve, series, alpha=0.15)
-        line = {"color": series.colour, "linestyle": series.line, "marker": series.marker}
-        label = f"{policy}{', not allowed' if results.policies[policy].violated else ''}"
         axes.plot(
-            *(curve.t, curve.mean), markevery=0.1, markersize=5, linewidth=1.8, label=label, **line
+            *(curve.t, curve.mean),
+            label=f"{policy}{', not allowed' if results.policies[policy].violated else ''}",
+            color=series.colour,
+            linestyle=series.line,
+            linewidth=1.8,
+            marker=series.marker,
+            markevery=0.1,
+            markersize=5,
         )
     for name, (label, dashes) in REFERENCE_LINES.items():
         one = results.reference(name)
@@ -117,19 +122,18 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
     for policy, series in style.assign_styles([*results.policies]).items():
         curve = results.policies[policy].spend_curves(n, plan.period if several else None)
         shown = curve.t >= (0 if several else plan.rounds / 20)
-        seeds = curve.seeds[:, shown] / unit
-        marker = "." if several and curve.t.size <= 50 else ""
-        curve = curve._replace(t=curve.t[shown], seeds=seeds)
-        low, high = seeds.min(axis=0), seeds.max(axis=0)
-        if not low.size:  # so many requests were refused that no period is complete
+        t, seeds = curve.t[shown], curve.seeds[:, shown] / unit
+        line = {"label": policy, "color": series.colour, "linestyle": series.line}
+        if not t.size:  # so many requests were refused that no period is complete
             note = f"no complete {'window' if in_windows else 'period'}"
             place = {"transform": axes.transAxes, "ha": "center", "va": "center"}
             axes.text(0.5, 0.5, note, fontsize=8, **place)
-            axes.plot([], [], label=policy, color=series.colour, linestyle=series.line)
+            axes.plot([], [], **line)
             continue
-        axes.fill_between(curve.t, low, high, color=series.colour, alpha=0.15, linewidth=0)
-        line = {"color": series.colour, "linestyle": series.line, "linewidth": 1.5}
-        axes.plot(curve.t, curve.mean, marker=marker, label=policy, **line)
+        low, high = seeds.min(axis=0), seeds.max(axis=0)
+        axes.fill_between(t, low, high, color=series.colour, alpha=0.15, linewidth=0)
+        marker = "." if several and curve.t.size <= 50 else ""
+        axes.plot(t, seeds.mean(axis=0), marker=marker, linewidth=1.5, **line)
         lowest, highest = min(lowest, low.min()), max(highest, high.max())
     margin = 0.12 * (highest - lowest) or 0.1 * limit.written or 1.0
     low, high = lowest - margin, highest + margin
@@ -161,8 +165,9 @@ def draw_experts(results: WhatifResults, folder: Path) -> list[Path]:
     y = np.arange(len(order))[::-1]
     for policy, series in style.assign_styles([*results.policies]).items():
         x = 100 * results.policies[policy].asked[order]
-        dots = {"color": series.colour, "marker": series.marker, "s": 26, "alpha": 0.85}
-        axes.scatter(x, y, label=policy, **dots)
+        axes.scatter(
+            x, y, s=26, color=series.colour, marker=series.marker, alpha=0.85, label=policy
+        )
     best = results.reference(headline.kind)
     if best is not None and best.asked is not None:
         ring = {"facecolors": "none", "edgecolors": style.BLACK, "s": 60, "linewidths": 0.9}
@@ -185,10 +190,14 @@ def draw_bound_sweep(results: WhatifResults, folder: Path) -> list[Path]:
     for kind in plan.kinds:
         label, dashes = REFERENCE_LINES[kind]
         best = [results.reference(kind, level) for _, level in plan.bounds]
-        y = [np.nan if one is None else one.value for one in best]
-        x = [bound for bound, _ in plan.bounds]
-        label = label.format(panels=plan.panels)
-        axes.plot(x, y, color=style.BLACK, linestyle=dashes, linewidth=1.2, label=label)
+        axes.plot(
+            [bound for bound, _ in plan.bounds],
+            [np.nan if one is None else one.value for one in best],
+            color=style.BLACK,
+            linestyle=dashes,
+            linewidth=1.2,
+            label=label.format(panels=plan.panels),
+        )
     for policy, series in style.assign_styles(plan.policies).items():
         draw_sweep_line(axes, results, policy, series)
     axes.axvline(limit.written, color=style.GREY, linewidth=0.9)
@@ -210,8 +219,8 @@ def draw_sweep_line(
     found = [results.policies_at(level).get(policy) for _, level in bounds]
     if not any(found):
         return
-    x = np.array([bound for bound, _ in bounds])
-    y = np.array([np.nan if one is None else one.reward for one in found])
+    x = [bound for bound, _ in bounds]
+    y = [np.nan if one is None else one.reward for one in found]
     error = np.array([0.0 if one is None else one.deviation for one in found])
     line = {"color": series.colour, "linestyle": series.line, "linewidth": 1.5, "label": policy}
     axes.errorbar(x, y, yerr=error if error.any() else None, capsize=2.5, **line)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,13 +73,10 @@ def parse_sweep(file: ProblemFile, text: str) -> BoundSweep:
     """Parse `NAME=FROM:TO:COUNT`; NAME may end in `.at_most` or `.at_least`."""
     name, bounds = parse_sweep_text(text)
     swept = find_swept_limit(file, name)
-    problem = file.problem
-    levels = []
+    problem, levels = file.problem, []
     for n, written in enumerate(bounds):
-        bound = swept.to_bound(written, problem.draws)
-        limits = [
-            limit.at(bound) if limit.key == swept.limit.key else limit for limit in problem.limits
-        ]
+        other = swept.limit.at(swept.to_bound(written, problem.draws))
+        limits = [other if limit.key == other.key else limit for limit in problem.limits]
         try:
             levels.append(SweepLevel(n, written, problem.replace(limits=limits)))
         except InfeasibleLimits as error:
@@ -98,11 +95,15 @@ def parse_sweep_text(text: str) -> tuple[str, list[float]]:
         low, high, count = rest.split(":")
         first, last, n = float(low), float(high), int(count)
     except ValueError:
-        expected = "NAME=FROM:TO:COUNT, such as usd=0.5:3:10"
-        raise BylotError("--sweep", got=text, expected=expected) from None
+        raise BylotError(
+            "--sweep", got=text, expected="NAME=FROM:TO:COUNT, such as usd=0.5:3:10"
+        ) from None
     if not (0 <= first < last < np.inf and 2 <= n <= MAX_SWEEP_LEVELS):
-        expected = f"2 to {MAX_SWEEP_LEVELS} levels from a bound of 0 or more to a larger one"
-        raise BylotError("--sweep", got=text, expected=expected)
+        raise BylotError(
+            "--sweep",
+            got=text,
+            expected=f"2 to {MAX_SWEEP_LEVELS} levels from a bound of 0 or more to a larger one",
+        )
     return name, [float(f"{bound:.12g}") for bound in np.linspace(first, last, n)]
 
 
@@ -124,11 +125,16 @@ def find_swept_limit(file: ProblemFile, name: str) -> WrittenLimit:
     if fits:
         several = len({sides[full].limit.key._replace(sign=0) for full in fits}) > 1
         how = "several times" if several else "on both sides"
-        what = f"--sweep: {quote_field(name)} is limited {how}"
-        raise BylotError(what, remedy=f"write {' or '.join(f'{full}=...' for full in fits)}")
-    names = list(dict.fromkeys(written.limit.name for written in file.limits))
-    what = f"--sweep: {file.path} has no limit on {quote_field(name)}"
-    raise BylotError(what, remedy=suggest_known_name(name, names, "limits"))
+        raise BylotError(
+            f"--sweep: {quote_field(name)} is limited {how}",
+            remedy=f"write {' or '.join(f'{full}=...' for full in fits)}",
+        )
+    raise BylotError(
+        f"--sweep: {file.path} has no limit on {quote_field(name)}",
+        remedy=suggest_known_name(
+            name, list(dict.fromkeys(written.limit.name for written in file.limits)), "limits"
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -146,13 +152,6 @@ class WhatifPlan:
     calls: CallCosts | None = None  # None: calls cost what is declared
     traffic: Traffic | None = None  # when requests arrive, for limits of the calendar
     declared_traffic: float | None = None  # of the file; None: policies learn it
-
-    @property
-    def play_settings(self) -> dict[str, Any]:
-        """Settings of `simulate` that all runs share."""
-        names = self.scenario.contexts or None
-        shared = {"feedback": self.feedback, "calls": self.calls, "context_names": names}
-        return {"horizon": self.horizon, **shared}
 
     @cached_property
     def arrivals(self) -> dict[int, Ints | None]:
@@ -178,16 +177,17 @@ class WhatifPlan:
 
     def describe_tenants(self) -> list[str]:
         """Describe how limits for each tenant are played, if there are any."""
-        text = "All requests are played as those of one tenant, so limits for each tenant count "
-        text += "all of them: give the traffic of one tenant to see what it would get."
+        text = (
+            "All requests are played as those of one tenant, so limits for each tenant count "
+            "all of them: give the traffic of one tenant to see what it would get."
+        )
         return [text] if self.problem.scopes else []
 
     @property
     def judged_units(self) -> str:
         """What limits are judged in: "periods", "runs", "windows" or "periods and windows"."""
-        periods = "periods" if self.horizon is None else "runs"
-        parts = [periods] * self.has_periods + ["windows"] * self.has_windows
-        return join_words(parts, "and")
+        periods = ["periods" if self.horizon is None else "runs"] * self.has_periods
+        return join_words([*periods, *["windows"] * self.has_windows], "and")
 
     @property
     def judged_unit(self) -> str:
@@ -275,13 +275,6 @@ class WhatifPlan:
         """The problem at a level of the sweep, or of the file; None if it is infeasible."""
         return self.problem if level is None else self.levels[level].problem
 
-    def played_problem_at(self, level: int | None) -> Problem | None:
-        """The same as policies know it: references know the traffic, policies what is declared."""
-        problem = self.problem_at(level)
-        if problem is None or not self.has_windows:
-            return problem
-        return problem.replace(traffic=self.declared_traffic)
-
     def policy_at(self, spec: str, level: int | None = None) -> Policy:
         """The policy of a spec, whether it can run or not; `auto` depends on the bounds."""
         found, problem = find_policy(spec), self.problem_at(level) or self.problem
@@ -298,11 +291,11 @@ class WhatifPlan:
         ignoring = [spec for spec in self.policies if not self.uses_feedback(spec)]
         if not ignoring:
             return text
-        names, said = join_words(ignoring, "and"), FEEDBACK_WORDS[self.feedback]
-        alone = f"ignores {said}: it learns from the reward alone."
-        if len(ignoring) > 1:
-            alone = f"ignore {said}: they learn from the reward alone."
-        return f"{text} {names} {alone}"
+        verb, learn = ("ignore", "they learn") if len(ignoring) > 1 else ("ignores", "it learns")
+        return (
+            f"{text} {join_words(ignoring, 'and')} {verb} {FEEDBACK_WORDS[self.feedback]}: {learn} "
+            "from the reward alone."
+        )
 
     def uses_feedback(self, spec: str) -> bool:
         """Whether a policy learns from all that is reported."""

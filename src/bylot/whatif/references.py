@@ -111,10 +111,9 @@ def compute_best_set(plan: WhatifPlan, problem: Problem, priced: bool) -> Refere
     proof = "proved optimal" if best.proved else "the best found by a greedy search"
     if not best.feasible:
         proof = "no fixed panel keeps all limits; this one keeps the upper ones"
-    members = [name in best.members for name in problem.experts]
     return Reference(
         plan.file.to_reward(best.value),
-        asked=np.array(members, np.float64),
+        asked=np.array([float(name in best.members) for name in problem.experts]),
         kept=best.feasible,
         note=f"{', '.join(best.members)}: {proof}",
     )

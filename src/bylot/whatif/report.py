@@ -11,7 +11,6 @@ from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, summarize_policy
 from bylot.problem.instants import FULL_DAY_US
 from bylot.problem.window_bounds import has_known_optimum
-from bylot.problem_files.calendar_check import describe_request_bounds
 from bylot.reports.blocks import (
     Banner,
     Block,
@@ -31,7 +30,6 @@ from bylot.whatif.results import PolicyResult, WhatifResults
 FigurePaths = Mapping[str, list[Path]]
 
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
-REFERENCE_LABELS: Mapping[str, str] = TEXTS["references"]
 REFERENCE_COLUMNS = {"most": "any policy", "set": "best fixed panel", "equal": "equal shares"}
 
 
@@ -90,18 +88,17 @@ def describe_partial_period(plan: WhatifPlan) -> str:
 
 def describe_traffic(plan: WhatifPlan) -> str:
     """When requests arrive, and what policies know about it."""
-    traffic = plan.traffic
-    declared = plan.declared_traffic
+    traffic, declared = plan.traffic, plan.declared_traffic
     assert traffic is not None
-    rate = f"{format_number(traffic.per_day)} a day"
     known = "policies have to learn how many come"
     if declared is not None:
         known = f"policies are told {format_number(declared)} a day, and learn what is different"
     spans = [int(one[-1] - one[0]) for one in plan.arrivals.values() if one is not None]
     days = math.ceil(max(spans) / FULL_DAY_US)
     return (
-        f"Requests arrive from {traffic.start} ({traffic.zone}) on, {traffic.shape}, about {rate}, "
-        f"for up to {days:,} day{'s' * (days != 1)}; {known}."
+        f"Requests arrive from {traffic.start} ({traffic.zone}) on, {traffic.shape}, about "
+        f"{format_number(traffic.per_day)} a day, for up to {days:,} day{'s' * (days != 1)}; "
+        f"{known}."
     )
 
 
@@ -120,9 +117,8 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
     )
     if plan.traffic is not None:
         yield describe_traffic(plan)
-    for text in describe_request_bounds(plan.file):
-        about = " References keep budgets on average, at this traffic."
-        yield text + about if has_known_optimum(problem) else text
+    about = " References keep budgets on average, at this traffic." * has_known_optimum(problem)
+    yield from (text + about for text in plan.file.describe_request_bounds())
     if not scenario.synthetic:
         yield scenario.description
     yield (
@@ -131,8 +127,8 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
     )
     yield plan.describe_feedback()
     if plan.calls is not None:
-        known = "the references know the means" * bool(plan.calls.means)
-        yield f"{describe_call_costs(plan.calls)[:-1]}{'; ' * bool(known)}{known}."
+        known = "; the references know the means" * bool(plan.calls.means)
+        yield f"{describe_call_costs(plan.calls)[:-1]}{known}."
     if scenario.questions:
         part = f" ({format_percent(scenario.blanks / scenario.cells)})" * (scenario.blanks > 9)
         yield (
@@ -143,8 +139,10 @@ def describe_setup(results: WhatifResults) -> Iterator[str]:
         more = ", ..." if len(scenario.unused) > 8 else ""
         yield f"Unused columns of the table: {', '.join(scenario.unused[:8])}{more}."
     if scenario.contexts:
-        learning = "distinct and noisy-or share among them what they learn, others learn each alone"
-        yield f"Contexts: {', '.join(scenario.contexts)}; {learning}."
+        yield (
+            f"Contexts: {', '.join(scenario.contexts)}; distinct and noisy-or share among them "
+            "what they learn, others learn each alone."
+        )
     for spec in plan.policies:
         yield describe_policy(spec, plan.policy_at(spec), plan.judged_unit)
     for spec, reason in results.refused.items():
@@ -191,40 +189,29 @@ def build_reward_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     ]
     units = results.plan.judged_units.replace("runs", "periods")
     columns += ["seeds within", f"{units} within"]
-    said = {"kinds": "; ".join(kinds), "units": units}
-    table = make_table(TEXTS["tables"]["rewards"], rows, columns, **said)
-    blocks: list[Block] = [Heading("Rewards"), *figure_blocks(paths, "reward"), table]
     references, notes = [], []
     for name, one in results.references.items():
         note, cells = (one, ("-", "-", "-")) if isinstance(one, str) else (one.note, one.cells)
-        label = REFERENCE_LABELS[name].format(panels=results.plan.panels)
+        label = TEXTS["references"][name].format(panels=results.plan.panels)
         references.append((label, *cells))
         notes += [f"{label}: {note}."] if note else []
-    if references:
-        blocks.append(make_table(TEXTS["tables"]["references"], references))
-    if notes:
-        blocks.append(Bullets(notes))
-    return blocks
+    return [
+        Heading("Rewards"),
+        *figure_blocks(paths, "reward"),
+        make_table(TEXTS["tables"]["rewards"], rows, columns, kinds="; ".join(kinds), units=units),
+        *([make_table(TEXTS["tables"]["references"], references)] if references else []),
+        *([Bullets(notes)] if notes else []),
+    ]
 
 
 def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:
     plan = results.plan
     if not plan.problem.limits or not results.policies:
         return []
-    rows = []
-    for n, written in enumerate(plan.file.limits):
-        limit = written.limit
-        unit = written.unit(plan.problem.draws)
-        cells = []
-        for result in results.policies.values():
-            if result.list_windows(n):
-                cells.append(format_window_cell(result, n, n in plan.budgets))
-                continue
-            spend = np.array([run.spend[n] for run in result.runs])
-            violated = int((limit.sign * (spend - limit.bound) < -1e-12 * limit.bound).sum())
-            note = f" ✗ {violated}/{len(spend)}" if violated and plan.complete else ""
-            cells.append(f"{spend.mean() / unit:.4g}{note}")
-        rows.append((written.words, *cells))
+    rows = [
+        (written.words, *(format_limit_cell(plan, one, n) for one in results.policies.values()))
+        for n, written in enumerate(plan.file.limits)
+    ]
     more = f" The first {MAX_LIMIT_PANELS} limits are shown." * (len(rows) > MAX_LIMIT_PANELS)
     each = f"Averages {'in each period' if plan.has_several_periods else 'since the first request'}"
     over = "complete periods" if plan.complete else "all requests"
@@ -242,15 +229,24 @@ def build_limits_section(results: WhatifResults, paths: FigurePaths) -> list[Blo
     ]
 
 
-def format_window_cell(result: PolicyResult, n: int, is_budget: bool) -> str:
-    """Format a limit of the calendar: the part of a budget that was used, or an average."""
+def format_limit_cell(plan: WhatifPlan, result: PolicyResult, n: int) -> str:
+    """Format the average under a limit, or the part of a budget of the calendar that was used."""
     found = result.list_windows(n)
-    count = sum(run.windows for run in found)
-    bad = sum(run.bad for run in found)
-    text = format_percent(result.window_use(n))
-    if not is_budget:
-        amounts = np.concatenate([run.amounts[run.judged] for run in found])
-        text = f"{amounts.mean():.4g}" if amounts.size else "-"
+    written = plan.file.limits[n]
+    if not found:
+        limit = written.limit
+        spend = np.array([run.spend[n] for run in result.runs])
+        count = len(spend)
+        violated = limit.sign * (spend - limit.bound) < -1e-12 * limit.bound
+        bad = int(violated.sum()) if plan.complete else 0
+        text = f"{spend.mean() / written.unit(plan.problem.draws):.4g}"
+    else:
+        count = sum(run.windows for run in found)
+        bad = sum(run.bad for run in found)
+        text = format_percent(result.window_use(n))
+        if not written.limit.is_total:
+            amounts = np.concatenate([run.amounts[run.judged] for run in found])
+            text = f"{amounts.mean():.4g}" if amounts.size else "-"
     return f"{text} ✗ {bad}/{count}" if bad else text
 
 
@@ -268,14 +264,22 @@ def make_price_table(results: WhatifResults, kind: str) -> TableBlock:
     names = [name for name, one in results.policies.items() if one.kind == kind]
     rows = []
     for limit, price in zip(results.plan.file.limits, results.prices[kind], strict=True):
-        gain, measured = results.priced_gain(price), results.measured_gain(price)
-        binding = "yes" if results.gain(price) > 1e-7 else "no"
+        gain = results.plan.file.span * price.gain_at(price.price)
+        measured = results.measured_gain(price)
         per_unit = results.plan.file.span * price.price * limit.unit(results.plan.problem.draws)
-        cells = [binding, f"{abs(per_unit):.4g}" if gain > 1e-7 else "0", f"{gain:.6f}"]
-        cells.append("-" if measured is None else f"{measured:.6f}")
+        cells = (
+            "yes" if results.gain(price) > 1e-7 else "no",
+            f"{abs(per_unit):.4g}" if gain > 1e-7 else "0",
+            f"{gain:.6f}",
+            "-" if measured is None else f"{measured:.6f}",
+        )
         rows.append((limit.words, *cells, TEXTS["price_verdicts"][price.verdict]))
-    said = {"plays": DISTRIBUTION_KINDS[kind].plays, "names": join_words(names, "and")}
-    return make_table(TEXTS["tables"]["prices"], rows, **said)
+    return make_table(
+        TEXTS["tables"]["prices"],
+        rows,
+        plays=DISTRIBUTION_KINDS[kind].plays,
+        names=join_words(names, "and"),
+    )
 
 
 def build_experts_section(results: WhatifResults, paths: FigurePaths) -> list[Block]:

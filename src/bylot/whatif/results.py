@@ -59,12 +59,13 @@ class PolicyResult(NamedTuple):
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """Cells of a table: reward, deviation, last tenth, seeds and periods within the limits."""
-        deviation = f"{self.deviation:.4f}" if len(self.runs) > 1 else "-"
-        within = ("-", "-")
-        if self.judged:
-            good = self.judged - self.violated
-            within = (f"{self.kept}/{len(self.runs)}", f"{good}/{self.judged}")
-        return f"{self.reward:.4f}", deviation, f"{self.late:.4f}", *within
+        return (
+            f"{self.reward:.4f}",
+            f"{self.deviation:.4f}" if len(self.runs) > 1 else "-",
+            f"{self.late:.4f}",
+            f"{self.kept}/{len(self.runs)}" if self.judged else "-",
+            f"{self.judged - self.violated}/{self.judged}" if self.judged else "-",
+        )
 
     def list_windows(self, limit: int) -> list[WindowResults]:
         """What each run did in the windows of a limit, or in the periods of the requests that it
@@ -114,9 +115,9 @@ def combine_runs(
     policy: str, kind: str, found: Mapping[int, PlaySummary], plan: WhatifPlan
 ) -> PolicyResult:
     """The result of a policy from its run under each seed."""
-    seeds, runs = list(found), list(found.values())
+    runs = list(found.values())
     return PolicyResult(
-        *(policy, kind, seeds, runs),
+        *(policy, kind, list(found), runs),
         reward=float(np.mean([run.reward for run in runs])),
         late=float(np.mean([run.late for run in runs])),
         spend=np.mean([run.spend for run in runs], axis=0),
@@ -167,18 +168,23 @@ class WhatifResults:
 
     def policies_at(self, level: int | None) -> dict[str, PolicyResult]:
         """The policies that ran at a level of the sweep."""
-        found, seeds = {}, self.plan.seeds
+        found = {}
         for policy in self.plan.policies:
-            jobs = {seed: self.results.get(WhatifJob(policy, seed, level)) for seed in seeds}
-            runs = {seed: run for seed, run in jobs.items() if isinstance(run, PlaySummary)}
+            runs = {
+                seed: run
+                for seed in self.plan.seeds
+                if isinstance(run := self.results.get(WhatifJob(policy, seed, level)), PlaySummary)
+            }
             if runs:
                 found[policy] = combine_runs(policy, self.plan.kind(policy, level), runs, self.plan)
         return found
 
     def refusals(self, level: int) -> dict[str, str]:
         """The policies that refused to run at a level of the sweep, with their reasons."""
-        jobs = {name: WhatifJob(name, self.plan.seeds[0], level) for name in self.plan.policies}
-        found = {name: self.results.get(job) for name, job in jobs.items()}
+        seed = self.plan.seeds[0]
+        found = {
+            name: self.results.get(WhatifJob(name, seed, level)) for name in self.plan.policies
+        }
         return {name: reason for name, reason in found.items() if isinstance(reason, str)}
 
     def reference(self, name: str, level: int | None = None) -> Reference | None:
@@ -219,10 +225,6 @@ class WhatifResults:
         """The reward gained by a bound that is 1% looser."""
         return self.plan.file.span * price.gain
 
-    def priced_gain(self, price: ShadowPrice) -> float:
-        """The gain by the price."""
-        return self.plan.file.span * price.gain_at(price.price)
-
     def measured_gain(self, price: ShadowPrice) -> float | None:
         """The gain by the difference quotient on the looser side."""
         return None if price.looser is None else self.plan.file.span * price.gain_at(price.looser)
@@ -233,7 +235,6 @@ def results_data(
 ) -> dict[str, Any]:
     """All numbers: the content of `whatif.json`."""
     plan, file, scenario = results.plan, results.plan.file, results.plan.scenario
-    low, high = file.rewards
     return {
         "summary": list(sentences),
         "advice": advice,
@@ -243,7 +244,7 @@ def results_data(
             "experts": list(plan.problem.experts),
             "draws": plan.problem.draws,
             "period": plan.problem.period,
-            "rewards": {"from": low, "to": high},
+            "rewards": dict(zip(("from", "to"), file.rewards, strict=True)),
             "limits": [
                 {
                     "name": one.limit.name,
@@ -308,8 +309,10 @@ def call_costs_data(plan: WhatifPlan) -> dict[str, Any] | None:
     """What calls cost; means by cost, in the order of the experts."""
     if plan.calls is None:
         return None
-    means = {name: plan.mean_costs[name].tolist() for name in plan.calls.means}
-    return {"means": means, **plain_data(plan.calls, "noise", "tail", "report")}
+    return {
+        "means": {name: plan.mean_costs[name].tolist() for name in plan.calls.means},
+        **plain_data(plan.calls, "noise", "tail", "report"),
+    }
 
 
 def plain_data(source: object, *names: str) -> dict[str, Any]:
@@ -317,11 +320,10 @@ def plain_data(source: object, *names: str) -> dict[str, Any]:
 
 
 def policy_data(plan: WhatifPlan, result: PolicyResult) -> dict[str, Any]:
-    numbers = ("reward", "deviation", "late", "keeps", "kept", "periods", "bad_periods")
-    runs = zip(result.seeds, result.runs, strict=True)
     fields = [name for name in PlaySummary._fields if name not in ("windows", "counted")]
     return {
-        **plain_data(result, *numbers, "spend", "asked", "interval"),
+        **plain_data(result, "reward", "deviation", "late", "keeps", "kept"),
+        **plain_data(result, "periods", "bad_periods", "spend", "asked", "interval"),
         **plain_data(result, "windows", "bad_windows"),
         "refused_share": result.refused,
         "runs": [
@@ -331,7 +333,7 @@ def policy_data(plan: WhatifPlan, result: PolicyResult) -> dict[str, Any]:
                 "windows": [window_results_data(plan, one) for one in run.windows],
                 "counted_periods": [counted_periods_data(plan, one) for one in run.counted],
             }
-            for seed, run in runs
+            for seed, run in zip(result.seeds, result.runs, strict=True)
         ],
     }
 
@@ -381,14 +383,20 @@ def sweep_data(results: WhatifResults) -> dict[str, Any] | None:
     plan = results.plan
     if plan.sweep is None:
         return None
-    levels = []
-    for level in plan.sweep.levels:
-        best = {kind: results.reference(kind, level.number) for kind in plan.kinds}
-        levels.append(
+    limit = plan.sweep.limit
+    return {
+        "limit": limit.limit.name,
+        "side": limit.limit.side,
+        "per": limit.per,
+        "levels": [
             {
                 "bound": level.written,
                 "infeasible": level.reason or None,
-                "best": {kind: None if one is None else one.value for kind, one in best.items()},
+                "best": {
+                    kind: None if best is None else best.value
+                    for kind in plan.kinds
+                    for best in [results.reference(kind, level.number)]
+                },
                 "policies": {
                     name: plain_data(one, "reward", "deviation", "keeps")
                     for name, one in results.policies_at(level.number).items()
@@ -396,6 +404,6 @@ def sweep_data(results: WhatifResults) -> dict[str, Any] | None:
                 "auto": plan.auto_choices(level.number) if level.problem else [],
                 "refused": results.refusals(level.number),
             }
-        )
-    limit = plan.sweep.limit
-    return {"limit": limit.limit.name, "side": limit.limit.side, "per": limit.per, "levels": levels}
+            for level in plan.sweep.levels
+        ],
+    }

@@ -3,6 +3,7 @@
 import time
 import warnings
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from bylot.parallel import ThreadEngine, show_progress
 from bylot.reports.pages import write_data, write_pages
 from bylot.reports.style import load_pyplot, make_figure_folder
 from bylot.scenario import describe_call_costs
+from bylot.trace import Trace
 from bylot.whatif.figures import draw_whatif
 from bylot.whatif.plan import WhatifJob, WhatifPlan
 from bylot.whatif.references import REFERENCES, compute_reference
@@ -43,14 +45,13 @@ def run(plan: WhatifPlan, out: Path, workers: int) -> WhatifOutput:
     results = compute_results(plan, workers)
     advice = make_advice(results)
     sentences = summarize_results(results, advice)
-    data = results_data(results, sentences, None if advice is None else advice.to_data())
-    (written,) = write_data(out, {"whatif.json": data})  # also if a figure fails
+    data = results_data(results, sentences, advice)
+    written = write_data(out, {"whatif.json": data})  # also if a figure fails
     print_progress("... figures and report")
     figures = draw_whatif(results, folder)
     blocks = build_whatif_report(results, sentences, figures)
     pages = write_pages(blocks, whatif_title(results), out)
-    drawn = [path for pair in figures.values() for path in pair]
-    return WhatifOutput(results, data, [*pages, written, *drawn])
+    return WhatifOutput(results, data, [*pages, *written, *chain(*figures.values())])
 
 
 def compute_results(plan: WhatifPlan, workers: int) -> WhatifResults:
@@ -78,16 +79,11 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     """Run each policy for a few rounds, to compile it and to collect refusals and warnings."""
     refused: dict[str, str] = {}
     warned: dict[str, str] = {}
-    rounds, seed = min(WARMUP_ROUNDS, plan.rounds), plan.seeds[0]
-    times, problem = plan.arrivals[seed], plan.played_problem_at(None)
-    assert problem is not None
-    given = {"rounds": rounds, "seed": seed, **plan.play_settings}
-    given["times"] = None if times is None else times[:rounds]
     for n, spec in enumerate(plan.policies, 1):
         print_progress(f"... preparing {spec}, {n} of {len(plan.policies)}")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            played = play_cell(problem, plan.environments[seed], spec, **given)
+            played = play_job(plan, WhatifJob(spec, plan.seeds[0]), WARMUP_ROUNDS)
         if isinstance(played, PolicyError):
             refused[spec] = played.explain(plan.file.format_limit)
         for one in caught:
@@ -96,18 +92,38 @@ def try_policies(plan: WhatifPlan) -> tuple[dict[str, str], dict[str, str]]:
     return refused, warned
 
 
+def play_job(plan: WhatifPlan, job: WhatifJob, rounds: int) -> Trace | PolicyError:
+    """Play so many rounds of a run, at most all; return the error of a policy that refuses."""
+    problem = plan.problem_at(job.level)
+    assert problem is not None, "infeasible levels have no jobs"
+    assert job.seed is not None
+    if plan.has_windows:  # references know the traffic, policies what is declared
+        problem = problem.replace(traffic=plan.declared_traffic)
+    times = plan.arrivals[job.seed]
+    return play_cell(
+        problem,
+        plan.environments[job.seed],
+        job.name,
+        rounds=min(rounds, plan.rounds),
+        seed=job.seed,
+        times=None if times is None else times[:rounds],
+        horizon=plan.horizon,
+        feedback=plan.feedback,
+        calls=plan.calls,
+        context_names=plan.scenario.contexts or None,
+    )
+
+
 def run_whatif_job(plan: WhatifPlan, job: WhatifJob) -> Any:
     """The summary of a run, why its policy refuses, or a reference."""
-    problem, played_problem = plan.problem_at(job.level), plan.played_problem_at(job.level)
-    assert problem is not None, "infeasible levels have no jobs"
-    assert played_problem is not None
     if job.seed is None:
+        problem = plan.problem_at(job.level)
+        assert problem is not None, "infeasible levels have no jobs"
         return compute_reference(plan, problem, job)
-    times = plan.arrivals[job.seed]
-    given = {"rounds": plan.rounds, "seed": job.seed, "times": times, **plan.play_settings}
-    played = play_cell(played_problem, plan.environments[job.seed], job.name, **given)
+    played = play_job(plan, job, plan.rounds)
     if isinstance(played, PolicyError):
         return played.explain(plan.file.format_limit)
+    times = plan.arrivals[job.seed]
     return summarize_play(played, plan.period, plan.window, plan.file.rewards, times)
 
 
@@ -137,5 +153,5 @@ def render(output: WhatifOutput) -> str:
         lines.append(describe_call_costs(plan.calls))
     if rows:  # otherwise the summary says it
         lines += [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
-    pages = [str(path) for path in output.paths if path.suffix in (".html", ".md", ".json")]
+    pages = (str(path) for path in output.paths if path.suffix in (".html", ".md", ".json"))
     return "\n".join([*lines, "", *pages])

@@ -1,7 +1,7 @@
 """The summary of a what-if run: what to do, what else is allowed, what the limits cost."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -19,37 +19,11 @@ MAX_BLANK_SHARE = 0.02  # of the answers; more are worth a warning
 MAX_STEP = 0.05  # of a bound; a shadow price holds for small changes only
 
 
-class LooserLimit(NamedTuple):
-    """A limit that binds, and what a small step buys in the requests of an `Advice`."""
+def make_advice(results: WhatifResults) -> dict[str, Any] | None:
+    """What to run and what to expect of it: the best policy that kept the limits.
 
-    limit: str
-    side: str
-    bound: float  # as the file writes it
-    per: str
-    step: float  # a power of ten, in the unit of the cost
-    gain: float  # at most: the optimum gains it
-    verdict: str  # of the check of the shadow price
-    words: str  # the limit in a sentence
-
-
-class Advice(NamedTuple):
-    """What to run and what to expect of it; totals are over `requests`."""
-
-    policy: str
-    keeps: bool
-    requests: float  # of a day, or 1,000
-    reward: dict[str, float]  # of a request: value, and low and high of its interval
-    total_reward: dict[str, float]
-    spend: dict[str, float]  # of a request, by cost
-    total_spend: dict[str, float]
-    loosen: list[LooserLimit]  # the best two
-
-    def to_data(self) -> dict[str, Any]:
-        return self._asdict() | {"loosen": [one._asdict() for one in self.loosen]}
-
-
-def make_advice(results: WhatifResults) -> Advice | None:
-    """What to run: the best policy that kept the limits; None if no policy ran."""
+    None if no policy ran. Totals are over `requests`, those of a day or 1,000.
+    """
     if not results.policies:
         return None
     plan, one = results.plan, results.headline
@@ -62,30 +36,46 @@ def make_advice(results: WhatifResults) -> Advice | None:
     reward = {"value": one.reward}
     if one.interval:
         reward |= {"low": one.interval[0], "high": one.interval[1]}
-    totals = ({name: x * requests for name, x in each.items()} for each in (reward, spend))
-    total_reward, total_spend = totals
-    loosen = find_limits_to_loosen(results, requests)
-    return Advice(
-        *(one.policy, one.keeps, requests, reward, total_reward, spend, total_spend, loosen)
-    )
+    return {
+        "policy": one.policy,
+        "keeps": one.keeps,
+        "requests": requests,
+        "reward": reward,
+        "total_reward": {name: x * requests for name, x in reward.items()},
+        "spend": spend,
+        "total_spend": {name: x * requests for name, x in spend.items()},
+        "loosen": find_limits_to_loosen(results, requests),
+    }
 
 
-def find_limits_to_loosen(results: WhatifResults, requests: float) -> list[LooserLimit]:
-    """The limits of which 1 % buys most; none if no limit binds or no price is known."""
+def find_limits_to_loosen(results: WhatifResults, requests: float) -> list[dict[str, Any]]:
+    """The two limits of which 1 % buys most, and what a small step buys in so many requests.
+
+    None of them if no limit binds or no price is known. A step is a power of ten in the unit of
+    the cost; the optimum gains at most `gain`; `verdict` is that of the check of the shadow price.
+    """
     prices, found = results.prices.get(results.headline.kind, ()), []
     gains = {n: results.gain(price) for n, price in enumerate(prices)}
     for n in sorted(gains, key=gains.__getitem__, reverse=True)[:2]:
         if gains[n] > 1e-7 * results.plan.file.span:
             written, unit = results.plan.file.limits[n], prices[n].unit
             step = 10.0 ** math.floor(math.log10(MAX_STEP * unit * requests))
-            gain = gains[n] / (0.01 * unit) * step
-            which = written.limit.name, written.limit.side, written.written, written.per
-            words = f'"{written.words}"'
-            found.append(LooserLimit(*which, step, gain, prices[n].verdict, words))
+            found.append(
+                {
+                    "limit": written.limit.name,
+                    "side": written.limit.side,
+                    "bound": written.written,
+                    "per": written.per,
+                    "step": step,
+                    "gain": gains[n] / (0.01 * unit) * step,
+                    "verdict": prices[n].verdict,
+                    "words": f'"{written.words}"',
+                }
+            )
     return found
 
 
-def summarize_results(results: WhatifResults, advice: Advice | None) -> list[str]:
+def summarize_results(results: WhatifResults, advice: dict[str, Any] | None) -> list[str]:
     """The sentences of the summary; the first one says what to do."""
     if advice is None:
         reasons = [f"{spec} did not run: {why}" for spec, why in results.refused.items()]
@@ -98,13 +88,13 @@ def summarize_results(results: WhatifResults, advice: Advice | None) -> list[str
         describe_broken(results),
         describe_blanks(results),
     )
-    return [part for part in parts if part]
+    return list(filter(None, parts))
 
 
-def describe_advice(results: WhatifResults, advice: Advice) -> str:
+def describe_advice(results: WhatifResults, advice: dict[str, Any]) -> str:
     """What to run, its reward and spend, and the limit to loosen."""
     one, plan = results.headline, results.plan
-    count, per = len(plan.problem.limits), plan.per_requests
+    count = len(plan.problem.limits)
     limits = f"all {count} limits" if count > 1 else "the limit"
     when = f"in every {plan.judged_unit}"
     if one.refused > MAX_REFUSED_SHARE and not one.violated:
@@ -114,48 +104,48 @@ def describe_advice(results: WhatifResults, advice: Advice) -> str:
     elif not one.keeps:
         other = plan.policy_at("auto").name
         instead = "" if other in results.policies else f" (try {other})"
-        lead = f"Do not go live like this: no policy kept {limits} {when}{instead}. "
         limited = [plan.file.limits[n] for n in one.list_violated(plan.problem)]
         words = join_words((f'"{limit.words}"' for limit in limited[:MAX_NAMED_LIMITS]), "and")
         if len(limited) > MAX_NAMED_LIMITS or not words:
             words = "limits" if len(limited) > 1 else "a limit"
-        lead += f"{one.policy}, which violated {words} in {one.violated} of {one.judged} "
-        lead += f"{plan.judged_units}, would earn"
+        lead = (
+            f"Do not go live like this: no policy kept {limits} {when}{instead}. {one.policy}, "
+            f"which violated {words} in {one.violated} of {one.judged} {plan.judged_units}, would "
+            "earn"
+        )
     else:
         kept = f"keeps {limits} {when}" if count else "has no limits to keep"
         rate = f"at {format_number(plan.per_day)} requests a day " if plan.per_day else ""
         lead = f"Run {one.policy}, which {kept}: {rate}expect"
-    total, *interval = map(format_number, advice.total_reward.values())
+    total, *interval = map(format_number, advice["total_reward"].values())
     reward = (
         f"{total} {plan.scenario.reward_noun}" if plan.scenario.solves else f"a reward of {total}"
     )
     if interval:
         reward += f" (95% interval {' to '.join(interval)})"
-    spend = plan.file.format_spend(advice.total_spend)
-    text = f"{lead} {reward}{f' for {spend}' if spend else ''} {per}"
+    spend = plan.file.format_spend(advice["total_spend"])
+    text = f"{lead} {reward}{f' for {spend}' if spend else ''} {plan.per_requests}"
     if not count:
         return f"{text}."
-    looser = "no single limit is worth loosening"
     if not results.prices.get(one.kind):
-        looser = "what limits cost is unknown"
-    elif advice.loosen:
-        first = advice.loosen[0]
-        looser = f"to earn more, loosen {first.words} first: {describe_gain(results, first)}"
-    return f"{text}; {looser}."
+        return f"{text}; what limits cost is unknown."
+    if not advice["loosen"]:
+        return f"{text}; no single limit is worth loosening."
+    first = advice["loosen"][0]
+    return f"{text}; to earn more, loosen {first['words']} first: {describe_gain(results, first)}."
 
 
 def describe_refused(results: WhatifResults) -> str:
     """That most requests were refused, and by which budgets."""
-    headline = results.headline
-    plan = results.plan
+    headline, plan = results.headline, results.plan
     used = {n: headline.window_use(n) for n in plan.budgets}
     spent = [n for n, part in used.items() if part is None or part >= MIN_SPENT_PART] or [*used]
     words = join_words((f'"{plan.file.limits[n].words}"' for n in spent), "or")
     rate = f" for {format_number(plan.per_day)} requests a day" if plan.per_day else ""
     tenant = " of one tenant" if all(plan.problem.limits[n].scope for n in spent) else ""
-    asked = format_percent(headline.refused)
     return (
-        f"{headline.policy} refused {asked} of the requests: {words} is too little{rate}{tenant}."
+        f"{headline.policy} refused {format_percent(headline.refused)} of the requests: {words} "
+        f"is too little{rate}{tenant}."
     )
 
 
@@ -163,14 +153,16 @@ def describe_unjudged(results: WhatifResults) -> str:
     """Why no limit can be judged, or not every one."""
     plan = results.plan
     if not results.headline.periods and plan.has_periods:
-        what = "no limit can be judged"
-        if plan.has_windows:
-            what = "not all limits can be judged"
+        what = "not all limits can be judged" if plan.has_windows else "no limit can be judged"
         if results.headline.refused and plan.rounds >= plan.period:
-            text = f"So many requests were refused that no period of {plan.period:,} others is "
-            return f"{text}complete, so {what}: use more --rounds."
-        text = f"No period of {plan.period:,} requests is complete, so {what}"
-        return f"{text}: use --rounds {plan.period} or more."
+            return (
+                f"So many requests were refused that no period of {plan.period:,} others is "
+                f"complete, so {what}: use more --rounds."
+            )
+        return (
+            f"No period of {plan.period:,} requests is complete, so {what}: use --rounds "
+            f"{plan.period} or more."
+        )
     limits = [plan.file.limits[x.limit] for x in results.headline.runs[0].windows if not x.windows]
     words = join_words((f'"{one.words}"' for one in limits), "and")
     return f"No window of {words} is complete, so not all limits can be judged: use more --rounds."
@@ -178,30 +170,28 @@ def describe_unjudged(results: WhatifResults) -> str:
 
 def describe_windows_used(results: WhatifResults) -> str:
     """What budgets of the calendar were used for, and how many requests were refused."""
-    headline = results.headline
-    plan = results.plan
+    headline, plan = results.headline, results.plan
     if not plan.has_windows:
         return ""
-    parts = []
-    for n, written in plan.budgets.items():
-        used = headline.window_use(n)
-        if used is not None:
-            parts.append(f'{format_percent(used)} of "{written.words}"')
-    text = f"{headline.policy} used {join_words(parts, 'and')} in complete windows" if parts else ""
-    asked = f"refused {format_percent(headline.refused)} of the requests"
-    return f"{text}, and {asked}." if text else f"{headline.policy} {asked}."
+    parts = [
+        f'{format_percent(used)} of "{written.words}"'
+        for n, written in plan.budgets.items()
+        if (used := headline.window_use(n)) is not None
+    ]
+    text = f" used {join_words(parts, 'and')} in complete windows, and" if parts else ""
+    return f"{headline.policy}{text} refused {format_percent(headline.refused)} of the requests."
 
 
-def describe_gain(results: WhatifResults, looser: LooserLimit) -> str:
+def describe_gain(results: WhatifResults, looser: dict[str, Any]) -> str:
     """What a step of a limit buys."""
-    name, plan = looser.limit, results.plan
+    name, plan = looser["limit"], results.plan
     less = "less" if name in plan.file.units else "fewer"
-    side = "more" if looser.side == "at_most" else less
-    sure = "" if looser.verdict in ("agrees", "kink") else " (by a price that is not confirmed)"
-    gain = format_number(float(f"{looser.gain:.2g}"))
+    side = "more" if looser["side"] == "at_most" else less
+    sure = "" if looser["verdict"] in ("agrees", "kink") else " (by a price that is not confirmed)"
+    gain = format_number(float(f"{looser['gain']:.2g}"))
     return (
-        f"{looser.step:,g} {side} {plan.file.name_unit(name)} {plan.per_requests} would buy up to "
-        f"{gain} more {plan.scenario.reward_noun}{sure}"
+        f"{looser['step']:,g} {side} {plan.file.name_unit(name)} {plan.per_requests} would buy up "
+        f"to {gain} more {plan.scenario.reward_noun}{sure}"
     )
 
 
@@ -209,17 +199,17 @@ def describe_reward(results: WhatifResults) -> str:
     """The headline policy against references and other policies that keep the limits."""
     one, plan = results.headline, results.plan
     best = f"the best {DISTRIBUTION_KINDS[one.kind].best.format(panels=plan.panels)}"
-    parts = []
-    for name, label in {one.kind: best, **COMPARED_REFERENCES}.items():
-        found = results.reference(name)
-        if found is not None and found.kept:
-            than = f"{compare_rewards(one.reward, found.value)} {label}"
-            under = " under the limits" if plan.problem.limits else ""
-            parts.append(f"{than}{under} ({found.value:.3f})")
-    seeds = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}"
-    text = f"{one.policy} earns {one.reward:.3f} of {plan.file.rewards[1]:g} per request over "
-    text += f"{plan.rounds:,} requests (mean of {seeds}), {one.late:.3f} in the last tenth"
-    text = f"{text}: {join_words(parts, 'and')}." if parts else f"{text}."
+    under = " under the limits" if plan.problem.limits else ""
+    parts = [
+        f"{compare_rewards(one.reward, found.value)} {label}{under} ({found.value:.3f})"
+        for name, label in {one.kind: best, **COMPARED_REFERENCES}.items()
+        if (found := results.reference(name)) is not None and found.kept
+    ]
+    text = (
+        f"{one.policy} earns {one.reward:.3f} of {plan.file.rewards[1]:g} per request over "
+        f"{plan.rounds:,} requests (mean of {len(one.runs)} seed{'s' * (len(one.runs) != 1)}), "
+        f"{one.late:.3f} in the last tenth{': ' * bool(parts)}{join_words(parts, 'and')}."
+    )
     others = [other for other in results.ranked if other.keeps and other is not one]
     if others:
         near = {other.policy: not is_clearly_more(one, other) for other in others}
@@ -235,8 +225,10 @@ def describe_reward(results: WhatifResults) -> str:
         text += f" If you trust these values, always asking {panel} earns more."
     logged = [other.policy for other in others if plan.policy_at(other.policy).has_propensities]
     if logged and not plan.policy_at(one.policy).has_propensities:
-        text += f" To evaluate other policies from its log, run {logged[0]}: {one.policy} does not "
-        text += "record all propensities."
+        text += (
+            f" To evaluate other policies from its log, run {logged[0]}: {one.policy} does not "
+            "record all propensities."
+        )
     return text
 
 
@@ -261,7 +253,7 @@ def compare_rewards(reward: float, value: float) -> str:
     return f"{format_percent(abs(reward / value - 1))} {side}" if value > 0 else side
 
 
-def describe_costs(results: WhatifResults, advice: Advice) -> str:
+def describe_costs(results: WhatifResults, advice: dict[str, Any]) -> str:
     """The reward that the limits cost together, and the second limit to loosen."""
     if not results.plan.problem.limits:
         return "Nothing is limited."
@@ -274,19 +266,20 @@ def describe_costs(results: WhatifResults, advice: Advice) -> str:
         return "Together the limits cost nothing."
     part = f", {format_percent(lost / free.value)} of what" if free.value > 0 else " of what"
     text = f"Together the limits cost {lost:.3f} per request{part} {kind.plays} earn without them."
-    for other in advice.loosen[1:]:
-        text += f" The next to loosen is {other.words}: {describe_gain(results, other)}."
+    for other in advice["loosen"][1:]:
+        text += f" The next to loosen is {other['words']}: {describe_gain(results, other)}."
     return text
 
 
 def describe_blanks(results: WhatifResults) -> str:
     """A warning if many answers of the table are missing."""
-    scenario = results.plan.scenario
-    blank = scenario.blanks / (scenario.cells or 1)
+    blank = results.plan.scenario.blanks / (results.plan.scenario.cells or 1)
     if blank <= MAX_BLANK_SHARE:
         return ""
-    part = format_percent(blank)
-    return f"{part} of the answers in the table are missing and count as 0: rewards may be higher."
+    return (
+        f"{format_percent(blank)} of the answers in the table are missing and count as 0: rewards "
+        "may be higher."
+    )
 
 
 def describe_broken(results: WhatifResults) -> str:
@@ -297,8 +290,9 @@ def describe_broken(results: WhatifResults) -> str:
         for one in results.ranked
         if one.violated
     ]
-    for name, label in COMPARED_REFERENCES.items():
-        found = results.reference(name)
-        if found is not None and not found.kept:
-            parts.append(f"{label} ({found.value:.3f})")
+    parts += [
+        f"{label} ({found.value:.3f})"
+        for name, label in COMPARED_REFERENCES.items()
+        if (found := results.reference(name)) is not None and not found.kept
+    ]
     return f"Not allowed, because they break limits: {join_words(parts, 'and')}." if parts else ""

@@ -57,16 +57,21 @@ def read_claims(path: Path) -> Iterator[Claim]:
         each = template.pop("each", [{}])
         for values in table["each"][each] if isinstance(each, str) else each:
             row = fill_in(template, {**table.get("words", {}), **values})
-            arguments = dict(row["test"])
+            arguments = row["test"]
             predicate = getattr(predicates, arguments.pop("predicate"))
             for role in ("measure", "other", "also"):
-                if role in row:
-                    measure = dict(row[role])
+                if measure := row.get(role):
                     arguments[role] = partial(getattr(measures, measure.pop("name")), **measure)
             if "groups" in row:
                 arguments["cases"] = predicates.list_cases(**row["groups"])
-            judge, feasibility = partial(predicate, **arguments), row.get("feasibility", False)
-            yield Claim(row["id"], row["section"], row["claim"], row["rule"], judge, feasibility)
+            yield Claim(
+                row["id"],
+                row["section"],
+                row["claim"],
+                row["rule"],
+                partial(predicate, **arguments),
+                row.get("feasibility", False),
+            )
 
 
 def fill_in(value: Any, values: Mapping[str, Any]) -> Any:
@@ -140,9 +145,11 @@ def list_complete_cells(experiment: str, seeds: int, run: RunManifest) -> list[C
     """All cells of an experiment, without variants, as far as the rounds of the run allow."""
     if experiment == grid.FEEDBACK_EXPERIMENT:
         return grid.list_feedback_cells(run.get("tables", ()), seeds)
-    cells = list_cells(experiment, seeds, int(run.get("rounds", PAPER_ROUNDS)))
-    excluded = {"synthetic"} if is_synthetic(run) else set()  # the crowd of the run itself
-    return [cell for cell in cells if cell.environment not in excluded]
+    return [
+        cell
+        for cell in list_cells(experiment, seeds, int(run.get("rounds", PAPER_ROUNDS)))
+        if not (is_synthetic(run) and cell.environment == "synthetic")  # the crowd of the run
+    ]
 
 
 def describe_missing(groups: RecordGroups, experiment: str, run: RunManifest) -> list[str]:
@@ -183,9 +190,9 @@ def compare_readings(cells: pl.DataFrame, run: RunManifest) -> list[OtherReading
     if cells.is_empty():
         return []
     usual = judge_by_id(Evidence(cells, run))
-    present = set(cells["policy"].unique().to_list())
+    present = cells["policy"].unique().to_list()
     found = []
-    for variant in [one for one in grid.VARIANT_POLICIES if one in present]:
+    for variant in [policy for policy in grid.VARIANT_POLICIES if policy in present]:
         base = POLICIES[variant].name
         others = cells.filter(pl.col("policy") != base)
         evidence = Evidence(others.with_columns(pl.col("policy").replace({variant: base})), run)

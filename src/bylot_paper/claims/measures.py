@@ -80,9 +80,9 @@ class Evidence:
         self.asked.add(key)
         if key not in self.groups:
             raise Untestable(f"no records of {key}")
-        table = self.groups[key].select("seed", column).drop_nulls()
-        self.require_seeds(len(table), key, column)
-        return dict(zip(table["seed"].to_list(), table[column].to_list(), strict=True))
+        found = analysis.read_by_seed(self.groups[key], column)
+        self.require_seeds(len(found), key, column)
+        return found
 
     def curve(self, key: GroupKey, column: str) -> analysis.UpdateCurves:
         self.asked.add(key)
@@ -102,8 +102,10 @@ class Evidence:
     def each(self, key: GroupKey, column: str, find: Callable[[Ints, Floats], float]) -> SeedValues:
         """A number computed from each seed's curve."""
         curve = self.curve(key, column)
-        rows = zip(curve.names, curve.seeds, strict=True)
-        return {seed: float(find(curve.t, row)) for seed, row in rows}
+        return {
+            seed: float(find(curve.t, row))
+            for seed, row in zip(curve.names, curve.seeds, strict=True)
+        }
 
     def kept(self, key: GroupKey) -> SeedValues:
         """1 for a seed within all limits exactly, else 0."""
@@ -137,8 +139,9 @@ def paired_difference(more: SeedValues, less: SeedValues) -> PairedDifference:
     """
     seeds = sorted(more.keys() & less.keys())
     if len(seeds) < MIN_VERDICT_SEEDS:
-        needed = f"a verdict needs {MIN_VERDICT_SEEDS}"
-        raise Untestable(f"only {len(seeds)} seeds are in both groups; {needed}")
+        raise Untestable(
+            f"only {len(seeds)} seeds are in both groups; a verdict needs {MIN_VERDICT_SEEDS}"
+        )
     gaps = np.array([more[seed] - less[seed] for seed in seeds])
     return PairedDifference(float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(len(gaps))))
 
@@ -231,8 +234,11 @@ def mean_lead(evidence: Evidence, ours: GroupKey, one: GroupKey, other: GroupKey
 
 def feasible_in_both(evidence: Evidence, one: GroupKey, other: GroupKey) -> SeedValues:
     """1 for a feasible seed, else 0, over the seeds of two groups."""
-    first, second = evidence.kept(one), evidence.kept(other)
-    return {2 * s: x for s, x in first.items()} | {2 * s + 1: x for s, x in second.items()}
+    return {
+        2 * seed + place: kept
+        for place, key in enumerate((one, other))
+        for seed, kept in evidence.kept(key).items()
+    }
 
 
 def early_value(evidence: Evidence, key: GroupKey, column: str) -> SeedValues:
@@ -257,15 +263,13 @@ def select_rounds(evidence: Evidence, low: float, high: float, t: Ints, y: Float
 def arrival_round(evidence: Evidence, key: GroupKey) -> SeedValues:
     """First round with a full window and a near-optimal rolling reward; the last one if none."""
     best = evidence.values(key, "optimum")
-    window = int(evidence.run.get("window", 0))
     curve = evidence.curve(key, "curve_reward")
-
-    def first(y: Floats, target: float) -> float:
-        there = curve.t[(curve.t >= window) & (y >= target)]
-        return float(there[0] if there.size else evidence.rounds)
-
-    rows = zip(curve.names, curve.seeds, strict=True)
-    return {seed: first(row, evidence.near * best[seed]) for seed, row in rows}
+    full = curve.t >= int(evidence.run.get("window", 0))
+    arrivals = {}
+    for seed, rewards in zip(curve.names, curve.seeds, strict=True):
+        there = curve.t[full & (rewards >= evidence.near * best[seed])]
+        arrivals[seed] = float(there[0] if there.size else evidence.rounds)
+    return arrivals
 
 
 def full_window_reward(evidence: Evidence, key: GroupKey) -> tuple[Floats, Floats]:
@@ -286,7 +290,7 @@ def share_above(evidence: Evidence, upper: GroupKey, *lower: GroupKey) -> float:
     above = np.ones(len(t), dtype=bool)
     for key in lower:
         other_t, other = full_window_reward(evidence, key)
-        if len(other) != len(ours) or (other_t != t).any():
+        if not np.array_equal(other_t, t):
             raise Untestable(f"{upper} and {key} are sampled at different rounds")
         above &= ours > other
     return float(above.mean())

@@ -11,7 +11,15 @@ from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper import analysis, grid
 from bylot_paper.analysis import GroupKey
 from bylot_paper.claims import measures
-from bylot_paper.claims.measures import Evidence, RunShare, Untestable, paired_difference, seed_mean
+from bylot_paper.claims.measures import (
+    Evidence,
+    RunShare,
+    Untestable,
+    mean_value,
+    paired_difference,
+    seed_mean,
+)
+from bylot_paper.scenarios import PAPER_LEVELS
 
 Cases = Mapping[str, Sequence[GroupKey]]
 """Labels, and the groups of records that are measured under each."""
@@ -78,8 +86,10 @@ def list_cases(
 
 def format_values(values: Mapping[str, object], form: str = "") -> str:
     """Labels with their values; a value without a label stands alone."""
-    named = {POLICY_LABELS.get(label, label): value for label, value in values.items()}
-    return ", ".join(f"{label} {value:{form}}".strip() for label, value in named.items())
+    return ", ".join(
+        f"{POLICY_LABELS.get(label, label)} {value:{form}}".strip()
+        for label, value in values.items()
+    )
 
 
 def number_from(value: float | RunShare) -> float:
@@ -119,8 +129,8 @@ def every(
     """
     found = {label: measure(evidence, *keys) for label, keys in cases.items()}
     low = evidence.near if near_optimal else at_least
-    holds = all(low <= one <= at_most and one > above for one in map(number_from, found.values()))
-    said, numbers = [format_values(found, form)], numbers_from(found, number)
+    said = [format_values(found, form)]
+    numbers = numbers_from(found, number)
     if least_only:
         where = min(found, key=lambda label: number_from(found[label]))
         said = [f"least {found[where]:{form}} in {where}"]
@@ -129,8 +139,11 @@ def every(
         others = {label: also(evidence, *keys) for label, keys in cases.items()}
         said.append(format_values(others, ".5g"))
         numbers |= numbers_from(others, also_number) if also_number else {}
-    measured = text.format(*said) + (note_uniform(evidence, cases) if uniform else "")
-    return Finding(holds, measured, numbers)
+    return Finding(
+        all(low <= one <= at_most and one > above for one in map(number_from, found.values())),
+        text.format(*said) + (note_uniform(evidence, cases) if uniform else ""),
+        numbers,
+    )
 
 
 def note_uniform(evidence: Evidence, cases: Cases) -> str:
@@ -160,9 +173,15 @@ def clearly_larger(
         )
         for (label, keys), (name, column) in product(cases.items(), settings.items())
     }
-    measured = text.format(describe_differences(found))
-    numbers = numbers_from({label: gap.mean for label, gap in found.items()}, number)
-    return Finding(all(gap.clear for gap in found.values()), measured, numbers)
+    return Finding(
+        all_clear(found),
+        text.format(describe_differences(found)),
+        numbers_from({label: gap.mean for label, gap in found.items()}, number),
+    )
+
+
+def all_clear(gaps: Mapping[str, measures.PairedDifference]) -> bool:
+    return all(gap.clear for gap in gaps.values())
 
 
 def describe_differences(gaps: Mapping[str, measures.PairedDifference]) -> str:
@@ -193,21 +212,26 @@ def mean_clearly_larger(
     means = {label: seed_mean(values) for label, values in seeds.items()}
     if logarithms:
         means = {label: math.exp(value) for label, value in means.items()}
-    holds = all(gap.clear and gap.mean >= by - 1e-9 for gap in gaps.values())
     named = {POLICY_LABELS.get(label, label): gap for label, gap in gaps.items()}
     apart = ("difference " if len(gaps) == 1 else "") + describe_differences(named)
-    measured = f"{text.format(format_values(means, form))}; {apart}"
-    return Finding(holds, measured, numbers_from(means, number))
+    return Finding(
+        all(gap.clear and gap.mean >= by - 1e-9 for gap in gaps.values()),
+        f"{text.format(format_values(means, form))}; {apart}",
+        numbers_from(means, number),
+    )
 
 
 def only_omd(evidence: Evidence, cases: Cases, measure: Measure, near_optimal: bool) -> Finding:
     """Of all cases, which are policies, OMD alone is at 100% (and near-optimal) in every group."""
-
-    def is_able(key: GroupKey) -> bool:
-        near = not near_optimal or evidence.ratio(key) >= evidence.near
-        return near and measure(evidence, key).value == 1
-
-    able = [policy for policy, keys in cases.items() if all(map(is_able, keys))]
+    able = [
+        policy
+        for policy, keys in cases.items()
+        if all(
+            (not near_optimal or evidence.ratio(key) >= evidence.near)
+            and measure(evidence, key).value == 1
+            for key in keys
+        )
+    ]
     who = ", ".join(POLICY_LABELS[policy] for policy in able) or "no policy"
     if near_optimal:
         return Finding(able == ["omd"], f"does both: {who}", {"both": able})
@@ -238,15 +262,17 @@ def close_together(
     """All cases are within a share of the largest."""
     found = {label: measure(evidence, *keys) for label, keys in cases.items()}
     apart = 1 - min(found.values()) / max(found.values())
-    measured = f"{apart:.1%} apart: {format_values(found, '.3f')}"
-    return Finding(apart <= within, measured, {number: found})
+    return Finding(
+        apart <= within, f"{apart:.1%} apart: {format_values(found, '.3f')}", {number: found}
+    )
 
 
 def above_all(evidence: Evidence, cases: Cases, share: float) -> Finding:
     """The first group is above all the others at more than a share of the sampled rounds."""
     [[ours, *rivals]] = cases.values()
-    some = {"both": rivals, **{POLICY_LABELS[one.policy]: [one] for one in rivals}}
-    found = {label: measures.share_above(evidence, ours, *keys) for label, keys in some.items()}
+    found = {"both": measures.share_above(evidence, ours, *rivals)}
+    for rival in rivals:
+        found[POLICY_LABELS[rival.policy]] = measures.share_above(evidence, ours, rival)
     return Finding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
 
 
@@ -261,10 +287,11 @@ def largest_bump(evidence: Evidence, cases: Cases, column: str) -> Finding:
     }
     gaps = {label: paired_difference(first, other) for label, other in seeds.items()}
     said = ", ".join(f"over {label} {gap}" for label, gap in gaps.items())
-    means = {label: seed_mean(other) for label, other in seeds.items()}
-    numbers = {"rise": seed_mean(first), "others": means}
-    holds = all(gap.clear for gap in gaps.values())
-    return Finding(holds, f"bump {seed_mean(first):.4f}; {said}", numbers)
+    return Finding(
+        all_clear(gaps),
+        f"bump {seed_mean(first):.4f}; {said}",
+        {"rise": seed_mean(first), "others": {x: seed_mean(other) for x, other in seeds.items()}},
+    )
 
 
 def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> Finding:
@@ -276,9 +303,11 @@ def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> Finding:
         {seed: value / high.dimensions for seed, value in more.items()},
         {seed: value / low.dimensions for seed, value in less.items()},
     )
-    numbers = {"difference": plain.mean, "per_dimension": scaled.mean}
-    measured = f"difference {plain}, per dimension {scaled}"
-    return Finding(plain.clear and not scaled.clear, measured, numbers)
+    return Finding(
+        plain.clear and not scaled.clear,
+        f"difference {plain}, per dimension {scaled}",
+        {"difference": plain.mean, "per_dimension": scaled.mean},
+    )
 
 
 def only_tight_violates(evidence: Evidence, cases: Cases) -> Finding:
@@ -298,11 +327,13 @@ def starts_above_cap(evidence: Evidence, cases: Cases) -> Finding:
     starts, caps = {}, {}
     for label, (key,) in cases.items():
         starts[label] = seed_mean(evidence.each(key, "curve_expert", lambda t, y: y[0]))
-        caps[label] = seed_mean(evidence.values(key, "expert_bound"))
-    measured = f"experts per round at n = 1: {format_values(starts, '.2f')}; "
-    measured += f"cap: {format_values(caps, 'g')}"
-    holds = all(starts[label] > caps[label] for label in starts)
-    return Finding(holds, measured, {"start": starts, "cap": caps})
+        caps[label] = mean_value(evidence, key, "expert_bound")
+    return Finding(
+        all(starts[label] > caps[label] for label in starts),
+        f"experts per round at n = 1: {format_values(starts, '.2f')}; "
+        f"cap: {format_values(caps, 'g')}",
+        {"start": starts, "cap": caps},
+    )
 
 
 def small_early_violation(evidence: Evidence, cases: Cases) -> Finding:
@@ -330,19 +361,23 @@ def ignores_limits(evidence: Evidence, cases: Cases) -> Finding:
         infeasible = [seed for seed in kept if not kept[seed]]
         broken += len(infeasible)
         over += sum(used[seed] > cap[seed] for seed in infeasible)
-    measured = f"largest change {moved:.4f}; above the cap in {over} of {broken} infeasible runs"
-    numbers = {"moved": moved, "over_cap": over, "infeasible": broken}
-    return Finding(moved <= 1e-9 and 2 * over > broken, measured, numbers)
+    return Finding(
+        moved <= 1e-9 and 2 * over > broken,
+        f"largest change {moved:.4f}; above the cap in {over} of {broken} infeasible runs",
+        {"moved": moved, "over_cap": over, "infeasible": broken},
+    )
 
 
 def near_optimal_and_feasible(evidence: Evidence, cases: Cases) -> Finding:
     """In every case the reward is near-optimal and every run is feasible."""
     ratio = min(evidence.ratio(key) for (key,) in cases.values())
     share = min((evidence.feasible(key) for (key,) in cases.values()), key=number_from)
-    measured = f"least reward {ratio:.1%} of the optimum, least feasible {share}"
-    measured += note_uniform(evidence, cases)
-    holds = ratio >= evidence.near and share.value == 1
-    return Finding(holds, measured, {"ratio": ratio, "share": share.value})
+    return Finding(
+        ratio >= evidence.near and share.value == 1,
+        f"least reward {ratio:.1%} of the optimum, least feasible {share}"
+        f"{note_uniform(evidence, cases)}",
+        {"ratio": ratio, "share": share.value},
+    )
 
 
 def range_larger_when_binding(evidence: Evidence, cases: Cases, aware: Sequence[str]) -> Finding:
@@ -353,46 +388,53 @@ def range_larger_when_binding(evidence: Evidence, cases: Cases, aware: Sequence[
         if column == "feasible":
             values = [evidence.feasible(key).value for key in some]
         else:  # the others play the same at every level
-            ours = [key for key in some if key.policy in aware]
-            values = [seed_mean(evidence.values(key, "reward")) for key in ours]
+            values = [mean_value(evidence, key, "reward") for key in some if key.policy in aware]
         return max(values) - min(values)
 
     excess = {}
     for environment, keys in cases.items():
         for column in ("feasible", "reward"):
-            spans = [span(keys, level, column) for level in ("tight", "medium", "loose", "none")]
-            tight, medium, loose, none = spans
+            tight, medium, loose, none = (span(keys, level, column) for level in PAPER_LEVELS)
             excess[f"{environment} {column}"] = (tight + medium - loose - none) / 2
-    measured = f"excess of the range: {format_values(excess, '+.3f')}"
-    return Finding(min(excess.values()) > 0, measured, {"excess": excess})
+    return Finding(
+        min(excess.values()) > 0,
+        f"excess of the range: {format_values(excess, '+.3f')}",
+        {"excess": excess},
+    )
 
 
 def pool_shares(evidence: Evidence, keys: Sequence[GroupKey]) -> tuple[RunShare, GroupKey]:
     """Feasible runs of several groups together, and the group with the smallest share."""
     shares = {key: evidence.feasible(key) for key in keys}
-    pooled = RunShare(*(sum(counts) for counts in zip(*shares.values(), strict=True)))
-    return pooled, min(keys, key=lambda key: shares[key].value)
+    counts = zip(*shares.values(), strict=True)
+    return RunShare(*map(sum, counts)), min(keys, key=lambda key: shares[key].value)
 
 
 def always_feasible(evidence: Evidence, policy: str) -> Finding:
     """Runs within all limits, of all and in the worst case."""
     share, worst = pool_shares(evidence, analysis.comparison_keys(policy))
     least = evidence.feasible(worst).value
-    text = f"{share}; least in one case {least:.0%}"
-    return Finding(share.value == 1, text, {"share": share.value, "least": least})
+    return Finding(
+        share.value == 1,
+        f"{share}; least in one case {least:.0%}",
+        {"share": share.value, "least": least},
+    )
 
 
 def small_regret(evidence: Evidence, policy: str, limit: float) -> Finding:
     """Regret over all cases relative to OMD's."""
     ours, theirs = (
-        sum(seed_mean(evidence.values(key, "regret_true")) for key in keys) / len(keys)
+        sum(mean_value(evidence, key, "regret_true") for key in keys) / len(keys)
         for keys in (analysis.comparison_keys(policy), analysis.comparison_keys("omd"))
     )
     if theirs <= 0:
         raise Untestable(f"OMD's mean regret is {theirs:.4f}, so no ratio to it exists")
     ratio = ours / theirs
-    text = f"{ratio:.2f} of OMD's: {ours:.4f} against {theirs:.4f}"
-    return Finding(ratio <= limit, text, {"ratio": ratio, "ours": ours, "omd": theirs})
+    return Finding(
+        ratio <= limit,
+        f"{ratio:.2f} of OMD's: {ours:.4f} against {theirs:.4f}",
+        {"ratio": ratio, "ours": ours, "omd": theirs},
+    )
 
 
 def beats_multinomial(evidence: Evidence, policy: str) -> Finding:
@@ -405,10 +447,12 @@ def beats_multinomial(evidence: Evidence, policy: str) -> Finding:
         gains[environment] = paired_difference(reward, best)
         proved += sum(reward[seed] > best[seed] + gap[seed] for seed in reward)
         runs += len(reward)
-    text = f"reward minus the optimum: {format_values(gains)}; above the proved upper bound of all "
-    text += f"multinomial policies in {proved} of {runs} runs"
-    numbers = {"gain": {name: gain.mean for name, gain in gains.items()}, "proved": proved}
-    return Finding(all(gain.clear for gain in gains.values()), text, numbers)
+    return Finding(
+        all_clear(gains),
+        f"reward minus the optimum: {format_values(gains)}; above the proved upper bound of all "
+        f"multinomial policies in {proved} of {runs} runs",
+        {"gain": {name: gain.mean for name, gain in gains.items()}, "proved": proved},
+    )
 
 
 def no_bad_period(evidence: Evidence, policy: str) -> Finding:
@@ -420,17 +464,26 @@ def no_bad_period(evidence: Evidence, policy: str) -> Finding:
         sum(sum(evidence.values(key, column).values()) for key in keys)
         for column in ("bad_periods", "periods")
     )
-    text = f"{bad:,.0f} of {total:,.0f} periods outside a limit"
-    return Finding(bad == 0, text, {"bad": bad, "periods": total})
+    return Finding(
+        bad == 0,
+        f"{bad:,.0f} of {total:,.0f} periods outside a limit",
+        {"bad": bad, "periods": total},
+    )
 
 
 def guard_suffices(evidence: Evidence) -> Finding:
     """Feasible runs of the variants that have the guard."""
     parts = ["", *(part for part in grid.ABLATED_PARTS if "guard" not in part)]
-    variants = product(grid.GUARDED_POLICIES, parts)
-    keys = [key for name, part in variants for key in analysis.ablation_keys(name, part)]
+    keys = [
+        key
+        for name, part in product(grid.GUARDED_POLICIES, parts)
+        for key in analysis.ablation_keys(name, part)
+    ]
     share, worst = pool_shares(evidence, keys)
-    rounds = float(np.mean([seed_mean(evidence.values(key, "replaced")) for key in keys]))
-    text = f"{share}; least {evidence.feasible(worst).value:.0%} ({worst.policy}, {worst.level} "
-    text += f"{worst.environment}); {rounds:.1f} rounds of a run replaced on average"
-    return Finding(share.value == 1, text, {"share": share.value, "replaced": rounds})
+    rounds = float(np.mean([mean_value(evidence, key, "replaced") for key in keys]))
+    return Finding(
+        share.value == 1,
+        f"{share}; least {evidence.feasible(worst).value:.0%} ({worst.policy}, {worst.level} "
+        f"{worst.environment}); {rounds:.1f} rounds of a run replaced on average",
+        {"share": share.value, "replaced": rounds},
+    )

@@ -122,10 +122,7 @@ for index_rule in (UcbRule, ThompsonRule):
     base.register_pull_steps(index_rule)
 
 
-@step(learn, UcbRule)
-def learn_ucb(rule: UcbRule, state: UcbState, ticket: Ticket, feedback: Feedback) -> None:
-    """Add what was seen of every member to its sum, and count it."""
-    baselines.learn_totals(rule.evidence, state, ticket, feedback)
+step(learn, UcbRule)(baselines.learn_totals)
 
 
 @step(learn, ThompsonRule)
@@ -157,8 +154,9 @@ class UcbPolicy(baselines.WarmupPolicy):
         )
 
     def is_valid_state(self, rule: UcbRule, state: UcbState) -> bool:
-        counted = baselines.has_valid_totals(state.drawn, state.credited, state.total)
-        return super().is_valid_state(rule, state) and counted
+        return super().is_valid_state(rule, state) and baselines.has_valid_totals(
+            state.drawn, state.credited, state.total
+        )
 
     def bind(
         self,
@@ -384,8 +382,11 @@ class Moe(baselines.BaselinePolicy):
         feedback: FeedbackKind = "panel",
         limits: LimitRule | None = None,
     ) -> MoeRule:
-        knapsack = baselines.make_knapsack(problem, self.step, False, self.dual_on)
-        return MoeRule(problem.draws, float(self.rate), knapsack)
+        return MoeRule(
+            draws=problem.draws,
+            rate=float(self.rate),
+            limits=baselines.make_knapsack(problem, self.step, False, self.dual_on),
+        )
 
     def start(self, rule: MoeRule, contexts: int = 1) -> MoeState:
         shape = contexts, rule.limits.rows.shape[1]

@@ -69,13 +69,13 @@ class Multipliers(NamedTuple):
 def make_knapsack(problem: Problem, step: float, anytime: bool, dual_on: DualOn) -> KnapsackLimits:
     """Return the limits of a problem, scaled so that a change of unit changes no decision."""
     if problem.full_conflict is not None:
-        members = min(problem.draws, problem.size)
-        what = (
-            f"this policy asks {members} different experts every time, which cannot keep {{limits}}"
+        warning = OutOfReachWarning(
+            f"this policy asks {min(problem.draws, problem.size)} different experts every time, "
+            "which cannot keep {limits}",
+            limits=problem.full_conflict.limits,
+            remedy="use a policy that draws with replacement, such as 'omd', or fewer draws",
         )
-        remedy = "use a policy that draws with replacement, such as 'omd', or fewer draws"
-        limits = problem.full_conflict.limits
-        warnings.warn(OutOfReachWarning(what, limits=limits, remedy=remedy), stacklevel=4)
+        warnings.warn(warning, stacklevel=4)
     peak = problem.peaks
     return KnapsackLimits(
         rows=problem.rows / peak[:, None],
@@ -181,11 +181,10 @@ def fill_evidence(evidence: Floats, kind: int, draws: Ints, feedback: Feedback) 
             evidence[j] = feedback.reward if draws[j] == feedback.winner else 0.0
 
 
-@jit
-def learn_totals(kind: int, state: Any, ticket: Ticket, feedback: Feedback) -> None:
+def learn_totals(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
     """Add what was seen of each draw's expert to its sum and its count."""
     evidence = scratch_floats(ticket.draws.size)
-    fill_evidence(evidence, kind, ticket.draws, feedback)
+    fill_evidence(evidence, rule.evidence, ticket.draws, feedback)
     for j in range(evidence.size):
         if not np.isnan(evidence[j]):
             state.credited[ticket.context, ticket.draws[j]] += 1
@@ -194,8 +193,11 @@ def learn_totals(kind: int, state: Any, ticket: Ticket, feedback: Feedback) -> N
 
 def has_valid_totals(drawn: Ints, credited: Ints, total: Floats) -> bool:
     """Validate sums of numbers of [0, 1], and how many they are, loaded from disk."""
-    possible = (credited >= 0).all() and (credited <= drawn).all()
-    return bool(possible and (np.abs(total - 0.5 * credited) <= 0.5001 * credited).all())
+    return bool(
+        (credited >= 0).all()
+        and (credited <= drawn).all()
+        and (np.abs(total - 0.5 * credited) <= 0.5001 * credited).all()
+    )
 
 
 class BaselinePolicy(Policy):
@@ -233,8 +235,8 @@ class WarmupPolicy(BaselinePolicy):
 
     def is_valid_state(self, rule: Any, state: Any) -> bool:
         used = np.sort(state.place[state.visits > 0], axis=1)
-        ordered = bool((used == np.arange(state.place.shape[1])).all())
-        return ordered and super().is_valid_state(rule, state)
+        ordered = (used == np.arange(state.place.shape[1])).all()
+        return bool(ordered) and super().is_valid_state(rule, state)
 
     def finish_migration(self, change: ProblemChange, old: BoundPolicy, new: BoundPolicy) -> None:
         """Keep the order of the experts that stay; new ones come after them in the warm-up."""

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bylot.limits.records import LimitRule
-from bylot.limits.request import Proposal, Ticket, View
+from bylot.limits.request import Proposal, View
 from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import COIN_STREAM, RngKey, RngStream, draw_uniform
@@ -30,7 +30,7 @@ from bylot.numerics.sampling import add_panel_cost
 from bylot.numerics.scratch_arrays import scratch_floats
 from bylot.numerics.set_selection import choose_top_m
 from bylot.policies import base
-from bylot.policies.base import Feedback, FeedbackKind, learn, propose
+from bylot.policies.base import FeedbackKind, learn, propose
 from bylot.problem import Problem
 from bylot_paper.policies import baselines
 from bylot_paper.policies.baselines import KnapsackLimits, Multipliers
@@ -147,12 +147,7 @@ def propose_c2mab(rule: C2mabRule, state: C2mabState, view: View, rng: RngKey) -
 step(base.note_played, C2mabRule)(baselines.note_panel)
 
 
-@step(learn, C2mabRule)
-def learn_c2mab(rule: C2mabRule, state: C2mabState, ticket: Ticket, feedback: Feedback) -> None:
-    """Add what was seen of every member to its sum, and count it."""
-    baselines.learn_totals(rule.evidence, state, ticket, feedback)
-
-
+step(learn, C2mabRule)(baselines.learn_totals)
 base.register_pull_steps(C2mabRule)
 
 
@@ -178,8 +173,12 @@ class C2mabV(baselines.BaselinePolicy):
         feedback: FeedbackKind = "panel",
         limits: LimitRule | None = None,
     ) -> C2mabRule:
-        knapsack = baselines.make_knapsack(problem, 1.0, False, "average")
-        return C2mabRule(problem.draws, float(self.alpha), baselines.EVIDENCE[feedback], knapsack)
+        return C2mabRule(
+            draws=problem.draws,
+            alpha=float(self.alpha),
+            evidence=baselines.EVIDENCE[feedback],
+            limits=baselines.make_knapsack(problem, 1.0, False, "average"),
+        )
 
     def start(self, rule: C2mabRule, contexts: int = 1) -> C2mabState:
         shape = contexts, rule.limits.rows.shape[1]
@@ -192,5 +191,6 @@ class C2mabV(baselines.BaselinePolicy):
         )
 
     def is_valid_state(self, rule: C2mabRule, state: C2mabState) -> bool:
-        counted = baselines.has_valid_totals(state.drawn, state.credited, state.total)
-        return super().is_valid_state(rule, state) and counted
+        return super().is_valid_state(rule, state) and baselines.has_valid_totals(
+            state.drawn, state.credited, state.total
+        )

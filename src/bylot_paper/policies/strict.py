@@ -71,9 +71,9 @@ def find_safe_upper_bound(c: Floats, u: float, M: int) -> float:
     def kept(mu: float) -> bool:
         return float(c @ compute_hit_probability(maximize_priced_cost(c, mu, M), M)) <= u
 
-    if M == 1 or not kept(1.0 / MAX_SAFE_BOUND_PRICE):
-        return u / M
     least = 1.0 / MAX_SAFE_BOUND_PRICE
+    if M == 1 or not kept(least):
+        return u / M
     low, high = bisect_threshold(least, MAX_SAFE_BOUND_PRICE, kept, SAFE_BOUND_HALVINGS)
     if high == MAX_SAFE_BOUND_PRICE:  # no distribution costs more than u
         return float(c.max())
@@ -92,14 +92,13 @@ def maximize_priced_cost(c: Floats, mu: float, M: int) -> Floats:
         root = np.maximum(1.0 + nu / paid, 0.0) / (mu * M)
         return np.clip(1.0 - root ** (1.0 / (M - 1)), 0.0, 1.0)
 
-    q = np.zeros(c.size)
+    nu = 0.0
     if paid.size == c.size or at(0.0).sum() > 1.0:
         _, nu = bisect_threshold(
             -paid.max(), mu * M * paid.max(), lambda nu: at(nu).sum() > 1.0, SAFE_BOUND_HALVINGS
         )
-        q[c > 0] = at(nu)
-    else:
-        q[c > 0] = at(0.0)
+    q = np.zeros(c.size)
+    q[c > 0] = at(nu)
     return q
 
 
@@ -130,9 +129,11 @@ def find_safe_distribution(problem: Problem, safe: ConstraintRows) -> Floats:
         _, q = solve_max_entropy(safe, 1, margin)
         if (safe.A @ q - safe.b).max(initial=0.0) <= LIMIT_TOLERANCE:
             return q
-    what = "no fixed set of distributions keeps {limits} with certainty, as 'strict' requires"
-    remedy = "use 'tangent', whose set moves with its distribution, or loosen the limits"
-    raise PolicyError(what, limits=problem.limits, remedy=remedy)
+    raise PolicyError(
+        "no fixed set of distributions keeps {limits} with certainty, as 'strict' requires",
+        limits=problem.limits,
+        remedy="use 'tangent', whose set moves with its distribution, or loosen the limits",
+    )
 
 
 @jit
@@ -187,10 +188,9 @@ class Strict(IidPolicy):
         limits = limits or self.bind_limits(problem, horizon)
         rows = get_rows(limits)
         safe = make_safe_rows(rows, problem.draws)
-        entropy = math.log(max(2, problem.size))
         return StrictRule(
             draws=problem.draws,
-            ascent=self.bind_ascent(entropy, clip=False, monotone=True),
+            ascent=self.bind_ascent(math.log(max(2, problem.size)), clip=False, monotone=True),
             eps=float(self.eps),
             explore=find_safe_distribution(problem, safe),
             safe=safe,

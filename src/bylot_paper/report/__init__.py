@@ -18,6 +18,7 @@ from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_d
 from bylot_paper.claims import judge
 from bylot_paper.records import Records
 from bylot_paper.report import beyond, beyond_figures, default, figures
+from bylot_paper.report.feedback import build_feedback_section
 from bylot_paper.report.formatting import summarize_run
 from bylot_paper.report.paper import build_paper_section, count_claims
 
@@ -71,14 +72,16 @@ def compose_report(
 ) -> ReportContent:
     """Judge the records and build the report; drawn: the files of each figure."""
     cells, run = records.cells, records.run
-    paper = contest = past = cells
-    if not cells.is_empty():
-        of_paper = pl.col("experiment").is_in(PAPER_EXPERIMENTS)
-        compared = (*grid.COMPARISON_EXPERIMENTS, grid.FEEDBACK_EXPERIMENT)
-        of_contest = pl.col("experiment").is_in(compared)
-        paper, contest = cells.filter(of_paper), cells.filter(of_contest)
-        past = cells.filter(~of_paper & ~of_contest)
-    with_paper = not paper.is_empty() or (past.is_empty() and contest.is_empty())
+    paper, past, worth, contest = (
+        cells.filter(pl.col("experiment").is_in(experiments))
+        for experiments in (
+            PAPER_EXPERIMENTS,
+            judge.SECTION_GRIDS["beyond"],
+            [grid.FEEDBACK_EXPERIMENT],
+            grid.COMPARISON_EXPERIMENTS,
+        )
+    )
+    with_paper = not paper.is_empty() or cells.is_empty()
     title = "All policies in all scenarios, and the default"
     if with_paper:
         title = "The experiments of Multinomial Subset Routing, reproduced"
@@ -98,11 +101,18 @@ def compose_report(
         blocks += beyond.build_beyond_section(past, run, checks, drawn)
         data["beyond.json"] = [row._asdict() for row in checks]
         verdicts.append(beyond.count_checks(checks))
+    found: dict[str, Any] = {}
+    if not worth.is_empty():
+        of_feedback, found["feedback"] = build_feedback_section(worth)
+        blocks += of_feedback
+        verdicts.append(found["feedback"]["answer"])
     if not contest.is_empty():
-        of_default, found = default.build_comparison_part(contest, run, drawn["default"])
+        of_default, choice = default.build_default_section(contest, run, drawn["default"])
         blocks += of_default
+        found |= choice
+        verdicts.append(choice["outcome"])
+    if found:
         data["default.json"] = found
-        verdicts += default.list_answers(found)
     return ReportContent(title, blocks, data, "\n".join(verdicts))
 
 
@@ -112,8 +122,12 @@ def build_opening(
     """The data, the size of the run, and what is missing."""
     blocks: list[Block] = [Heading(title, 1)]
     if is_synthetic(run):
-        said = "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
-        blocks.append(Banner(f"{said}about it, not about the TREC workers of the paper."))
+        blocks.append(
+            Banner(
+                "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
+                "about it, not about the TREC workers of the paper."
+            )
+        )
     notes = judge.list_run_differences(run)
     for experiment in grid.GRIDS:
         notes += judge.describe_missing(groups, experiment, run)

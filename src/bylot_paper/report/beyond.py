@@ -21,17 +21,19 @@ def build_beyond_section(
 ) -> list[Block]:
     """Checks, then each topic with its figures, sentences and tables, as far as records go."""
     groups = RecordGroups(cells)
-    by_policy = [
-        *tabulate_overall(groups),
-        *tabulate_by_case(groups, "regret-by-case", "regret_true", format_mean_error),
-        *tabulate_by_case(groups, "kept-by-case", "outside", formatting.format_kept),
-    ]
-    by_part, by_period = tabulate_ablation(groups), tabulate_periods(groups)
-    said = [*describe_ranking(groups), *describe_saturation(groups)]
     parts: list[tuple[str, list[str], list[str], list[Block]]] = [
-        ("Regret and limits", ["beyond", "beyond-rolling", "beyond-regret"], said, by_policy),
-        ("Periods", ["beyond-periods"], describe_periods(groups), by_period),
-        ("Ablation", ["beyond-ablation"], describe_ablation(groups), by_part),
+        (
+            "Regret and limits",
+            ["beyond", "beyond-rolling", "beyond-regret"],
+            [*describe_ranking(groups), *describe_saturation(groups)],
+            [
+                *tabulate_overall(groups),
+                *tabulate_by_case(groups, "regret-by-case", "regret_true", format_mean_error),
+                *tabulate_by_case(groups, "kept-by-case", "outside", formatting.format_kept),
+            ],
+        ),
+        ("Periods", ["beyond-periods"], describe_periods(groups), tabulate_periods(groups)),
+        ("Ablation", ["beyond-ablation"], describe_ablation(groups), tabulate_ablation(groups)),
         ("Optima", [], [], tabulate_optima(groups)),
     ]
     tested = [row for row in checks if row.verdict != UNKNOWN]
@@ -52,9 +54,11 @@ def build_beyond_section(
             blocks += tables
     refused = formatting.tabulate_refusals(cells)
     such = "such runs are listed above and not counted" if refused else "none did here"
-    note = f"A policy may refuse limits that it cannot guarantee in so few rounds; {such}."
-    notes = Bullets([*formatting.TEXTS["notes"]["beyond"], note])
-    return [*blocks, *refused, Heading("How it was done", 3), notes]
+    notes = [
+        *formatting.TEXTS["notes"]["beyond"],
+        f"A policy may refuse limits that it cannot guarantee in so few rounds; {such}.",
+    ]
+    return [*blocks, *refused, Heading("How it was done", 3), Bullets(notes)]
 
 
 def count_checks(checks: Sequence[JudgedClaim]) -> str:
@@ -77,8 +81,10 @@ def describe_ranking(groups: RecordGroups) -> list[str]:
         return []
     always = [x for x in lost if all((groups.read(key, "outside") <= 0).all() for key in keys[x])]
     ranked = ", ".join(f"{name} {lost[name]:.4f}" for name in sorted(lost, key=lost.__getitem__))
-    kept = ", ".join(always) or "none"
-    return [f"Mean regret over the eight cases: {ranked}. Within all limits in every run: {kept}."]
+    return [
+        f"Mean regret over the eight cases: {ranked}. Within all limits in every run: "
+        f"{', '.join(always) or 'none'}."
+    ]
 
 
 def describe_saturation(groups: RecordGroups) -> list[str]:
@@ -95,9 +101,10 @@ def describe_saturation(groups: RecordGroups) -> list[str]:
         optima = {key: groups.read(key, "optimum") for key in some}
         best = [values.mean() / key.dimensions for key, values in optima.items()]
         even = [(groups.read(key, "uniform") / optima[key]).mean() for key in some]
-        largest = f"{format_share_range(best)} of the largest possible reward"
-        earned = f"equal shares earn {format_share_range(even)} of the optimum"
-        parts.append(f"{name} the optimum is {largest}, and {earned}")
+        parts.append(
+            f"{name} the optimum is {format_share_range(best)} of the largest possible reward, "
+            f"and equal shares earn {format_share_range(even)} of the optimum"
+        )
     return [f"{'; '.join(parts)}."]
 
 
@@ -137,7 +144,7 @@ def describe_periods(groups: RecordGroups) -> list[str]:
         lost = {length: mean_regret(groups, whole[length]) for length in sorted(whole)}
         *short, longest = lost or [0]
         if short:
-            changes = [f"{format_change(lost[n] - lost[longest])} at {n:,}" for n in short]
+            changes = (f"{format_change(lost[n] - lost[longest])} at {n:,}" for n in short)
             costs.append(f"{policy} {', '.join(changes)}")
     sentences = {
         "Periods outside a limit, all lengths and cases": ", ".join(bad),
@@ -161,8 +168,10 @@ def describe_ablation(groups: RecordGroups) -> list[str]:
                 change = format_change(mean_regret(groups, keys) - base)
                 words.append(f"{name} {change}, {kept.mean():.0%} feasible")
         if words:
-            what = f"Change of {policy}'s regret ({base:.4f} if complete), and feasible runs"
-            sentences.append(f"{what}: {'; '.join(words)}.")
+            sentences.append(
+                f"Change of {policy}'s regret ({base:.4f} if complete), and feasible runs: "
+                f"{'; '.join(words)}."
+            )
     return sentences
 
 
@@ -180,10 +189,10 @@ def tabulate_overall(groups: RecordGroups) -> list[Block]:
         parts = (NO_VALUE, NO_VALUE)
         if has_groups(groups, omd):
             parts = f"{ours.mean() / theirs.mean():.2f}", f"{(ours / theirs).max():.2f}"
-        kept = [groups.read(key, "outside") <= 0 for key in keys]
-        runs, least = np.concatenate(kept), min(one.mean() for one in kept)
-        counts = f"{runs.sum()}/{runs.size}", f"{100 * least:.0f}%"
-        rows.append((policy, f"{ours.mean():.4f}", *parts, *counts))
+        outside = [groups.read(key, "outside") for key in keys]
+        least = min((values <= 0).mean() for values in outside)
+        kept = formatting.format_kept(np.concatenate(outside))
+        rows.append((policy, f"{ours.mean():.4f}", *parts, kept, f"{100 * least:.0f}%"))
     return fill_table("overall", rows)
 
 
@@ -195,9 +204,9 @@ def tabulate_by_case(
     shown = [policy for policy in keys if any(key in groups for key in keys[policy])]
     rows = []
     for n, (level, environment) in enumerate(CASES):
-        if any(keys[policy][n] in groups for policy in shown):
-            values = (form(groups.read(keys[policy][n], column)) for policy in shown)
-            rows.append((level, environment, *values))
+        of_case = [keys[policy][n] for policy in shown]
+        if any(key in groups for key in of_case):
+            rows.append((level, environment, *(form(groups.read(key, column)) for key in of_case)))
     return fill_table(table, rows, shown)
 
 
@@ -205,15 +214,23 @@ def tabulate_optima(groups: RecordGroups) -> list[Block]:
     """One row per case: the optimum, how sure it is, and what equal shares earn of it."""
     rows = []
     for n, (level, environment) in enumerate(CASES):
-        keys = [analysis.comparison_keys(policy)[n] for policy in grid.BEYOND_POLICIES]
-        key = next((key for key in keys if key in groups), None)
-        if key is not None:
-            best, gap = groups.read(key, "optimum"), groups.read(key, "optimum_gap")
-            share = groups.read(key, "uniform") / best
-            spread = groups.read(key, "optimum_spread").max()
-            sure = f"{gap.mean():.4f}", f"{gap.max():.4f}", f"{spread:.0e}"
-            earned = f"{best.mean():.4f}", f"{100 * share.mean():.1f}%"
-            rows.append((level, environment, *earned, *sure))
+        keys = (analysis.comparison_keys(policy)[n] for policy in grid.BEYOND_POLICIES)
+        if key := next((key for key in keys if key in groups), None):
+            best, gap, spread, uniform = (
+                groups.read(key, column)
+                for column in ("optimum", "optimum_gap", "optimum_spread", "uniform")
+            )
+            rows.append(
+                (
+                    level,
+                    environment,
+                    f"{best.mean():.4f}",
+                    f"{100 * (uniform / best).mean():.1f}%",
+                    f"{gap.mean():.4f}",
+                    f"{gap.max():.4f}",
+                    f"{spread.max():.0e}",
+                )
+            )
     return fill_table("optima", rows)
 
 
@@ -225,13 +242,12 @@ def tabulate_periods(groups: RecordGroups) -> list[Block]:
         keys = [GroupKey("periods", environment, level, policy, 3, length) for length in lengths]
         if any(key in groups for key in keys):
             bad = [
-                f"{groups.read(key, 'bad_periods').sum():.0f}"
-                f"/{groups.read(key, 'periods').sum():.0f}"
+                f"{groups[key]['bad_periods'].sum()}/{groups[key]['periods'].sum()}"
                 if key in groups
                 else NO_VALUE
                 for key in keys
             ]
-            lost = [formatting.format_mean(groups.read(key, "regret_true")) for key in keys]
+            lost = (formatting.format_mean(groups.read(key, "regret_true")) for key in keys)
             rows.append((policy, level, environment, *bad, *lost))
     columns = [f"{what}, P = {length:,}" for what in ("bad", "regret") for length in lengths]
     return fill_table("periods", rows, columns)
@@ -243,9 +259,9 @@ def tabulate_ablation(groups: RecordGroups) -> list[Block]:
     for policy, (part, name) in product(grid.GUARDED_POLICIES, grid.ABLATION_LABELS.items()):
         keys = analysis.ablation_keys(policy, part)
         if has_groups(groups, keys):
-            lost = [format_mean_error(groups.read(key, "regret_true")) for key in keys]
             outside = np.concatenate([groups.read(key, "outside") for key in keys])
             rounds = np.mean([groups.read(key, "replaced").mean() for key in keys])
+            lost = (format_mean_error(groups.read(key, "regret_true")) for key in keys)
             rows.append((policy, name, *lost, formatting.format_kept(outside), f"{rounds:.1f}"))
-    cases = (f"{level} {environment}" for level, environment in HARD_CASES)
+    cases = map(" ".join, HARD_CASES)
     return fill_table("ablation", rows, [*cases, "runs within all limits", "rounds replaced"])

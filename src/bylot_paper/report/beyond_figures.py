@@ -28,8 +28,8 @@ def measure_regret(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
 
 def measure_bad_periods(groups: RecordGroups, key: GroupKey) -> tuple[float, float]:
     """Share of all periods that are outside a limit, in %; a count has no spread."""
-    left = groups.read(key, "bad_periods").sum()
-    return float(100 * left / max(1.0, groups.read(key, "periods").sum())), 0.0
+    left, total = (groups.read(key, column).sum() for column in ("bad_periods", "periods"))
+    return float(100 * left / max(1.0, total)), 0.0
 
 
 ABLATION_MEASURES: dict[str, Measure] = {
@@ -53,9 +53,14 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
     if not policies:
         return []
     text = "Beyond the paper: our policies without one of their parts"
-    title, rows = analysis.make_figure_title(text, run, groups.seeds("ablation")), len(policies)
-    inches = (13, 1.4 + 4.4 * rows)
-    figure, axes = make_panels(rows, 3, inches, title, sharex="col", sharey=True)
+    figure, axes = make_panels(
+        len(policies),
+        3,
+        (13, 1.4 + 4.4 * len(policies)),
+        analysis.make_figure_title(text, run, groups.seeds("ablation")),
+        sharex="col",
+        sharey=True,
+    )
     for row, policy in zip(axes, policies, strict=True):
         for panel, measure in zip(row, ABLATION_MEASURES.values(), strict=True):
             draw_ablation_dots(panel, groups, policy, measure)
@@ -63,20 +68,24 @@ def draw_ablation(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[P
         row[0].set_xlim(-5, 105)
     for panel, label in zip(axes[-1], ABLATION_MEASURES, strict=True):
         panel.set_xlabel(label)
-    handles = [figures.make_handle(linestyle="", **make_dot(*case)) for case in HARD_CASES]
-    names = [
-        f"{BEYOND_LEVEL_STYLES[level].name} limits, {ENVIRONMENT_LABELS[environment]}"
+    handles = {
+        f"{BEYOND_LEVEL_STYLES[level].name} limits, {ENVIRONMENT_LABELS[environment]}": (
+            figures.make_handle(linestyle="", **make_dot(level, environment))
+        )
         for level, environment in HARD_CASES
-    ]
-    put_legend(figure, 4, handles, names)
+    }
+    put_legend(figure, 4, list(handles.values()), list(handles))
     return save_figure(figure, folder, "beyond-ablation")
 
 
 def make_dot(level: str, environment: str) -> dict[str, Any]:
     """Levels by colour and marker, environments by the filling."""
     style = BEYOND_LEVEL_STYLES[level]
-    filling = style.colour if environment == "stochastic" else "white"
-    return {"color": style.colour, "marker": style.marker, "markerfacecolor": filling}
+    return {
+        "color": style.colour,
+        "marker": style.marker,
+        "markerfacecolor": style.colour if environment == "stochastic" else "white",
+    }
 
 
 def draw_ablation_dots(axes: Any, groups: RecordGroups, policy: str, measure: Measure) -> None:
@@ -85,10 +94,15 @@ def draw_ablation_dots(axes: Any, groups: RecordGroups, policy: str, measure: Me
         for n, key in enumerate(keys):
             if key in groups:
                 x, bar = measure(groups, key)
-                beside = y + 0.21 * (n - (len(keys) - 1) / 2)
-                size = {"markersize": 6, "capsize": 2, "linewidth": 1.2}
-                dot = make_dot(key.level, key.environment)
-                axes.errorbar(x, beside, xerr=bar or None, **dot, **size)
+                axes.errorbar(
+                    x,
+                    y + 0.21 * (n - (len(keys) - 1) / 2),
+                    xerr=bar or None,
+                    **make_dot(key.level, key.environment),
+                    markersize=6,
+                    capsize=2,
+                    linewidth=1.2,
+                )
     axes.set_yticks(range(len(ABLATION_LABELS)), list(ABLATION_LABELS.values()))
     axes.set_ylim(len(ABLATION_LABELS) - 0.5, -0.5)
     axes.grid(axis="x", alpha=0.3, linewidth=0.6)
@@ -106,9 +120,14 @@ def draw_periods(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     policies = [one for one in BEYOND_POLICY_STYLES if any(key.policy == one for key in keys)]
     lengths = sorted({key.period or 0 for key in keys})
     text = "Beyond the paper: limits in every period, with an unknown horizon"
-    title = analysis.make_figure_title(text, run, groups.seeds("periods"), "periods")
-    inches = (1.5 + 3.2 * len(cases), 7.6)
-    figure, axes = make_panels(2, len(cases), inches, title, sharex=True, sharey="row")
+    figure, axes = make_panels(
+        2,
+        len(cases),
+        (1.5 + 3.2 * len(cases), 7.6),
+        analysis.make_figure_title(text, run, groups.seeds("periods"), "periods"),
+        sharex=True,
+        sharey="row",
+    )
     for (top, bottom), (level, environment) in zip(axes.T, cases, strict=True):
         top.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
         for n, policy in enumerate(policies):
@@ -139,6 +158,15 @@ def draw_period_line(
         return
     style = BEYOND_POLICY_STYLES[next(iter(at.values())).policy]
     y, bars = np.array([measure(groups, key) for key in at.values()]).T
-    line = {"color": style.colour, "linestyle": style.line, "linewidth": 1.6, "label": style.name}
-    marker = {"marker": style.marker, "markersize": 6, "capsize": 2.5}
-    axes.errorbar(list(at), y, yerr=bars if bars.any() else None, **line, **marker)
+    axes.errorbar(
+        list(at),
+        y,
+        yerr=bars if bars.any() else None,
+        color=style.colour,
+        linestyle=style.line,
+        linewidth=1.6,
+        label=style.name,
+        marker=style.marker,
+        markersize=6,
+        capsize=2.5,
+    )

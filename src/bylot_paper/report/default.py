@@ -9,15 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from bylot.numerics.jit import Floats
 from bylot.reports import style
 from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph
 from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
 from bylot_paper import default_rule, grid
-from bylot_paper.analysis import RunManifest, format_seed_count, is_synthetic, name_crowd
+from bylot_paper.analysis import (
+    RunManifest,
+    format_seed_count,
+    is_synthetic,
+    name_crowd,
+    read_column,
+)
 from bylot_paper.default_rule import REFERENCE_POLICY, DefaultChoice, ResultLine
 from bylot_paper.report import formatting
-from bylot_paper.report.feedback import build_feedback_section
 from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
@@ -35,33 +39,28 @@ class ContestEntry(NamedTuple):
     line: ResultLine
     cells: pl.DataFrame
 
-    def values(self, column: str) -> Floats:
-        """One number of every run that was played."""
-        return np.asarray(self.cells[column].drop_nulls().to_numpy(), float)
-
 
 def collect_contest_entries(cells: pl.DataFrame, run: RunManifest) -> list[ContestEntry]:
     """All entries, by place and then by policy, in the order of tables."""
-    if cells.is_empty():
-        return []
-    by = ["experiment", "environment", "level", "period", "policy"]
     some = cells.filter(pl.col("experiment").is_in(grid.COMPARISON_EXPERIMENTS))
-    parts = some.partition_by(by, as_dict=True)
-    return [make_entry(parts[key], run) for key in sorted(parts, key=entry_sort_key)]
+    parts: dict[Any, pl.DataFrame] = some.partition_by(
+        ["experiment", "environment", "level", "period", "policy"], as_dict=True
+    )
+    return [make_entry(parts[key], run) for key in sorted(parts, key=order_entry)]
 
 
-def entry_sort_key(key: tuple[object, ...]) -> tuple[int, ...]:
-    """Order by experiment, environment, level, period and policy."""
+def order_entry(key: tuple[str, str, str, int | None, str]) -> tuple[int, ...]:
+    """The place in tables, by experiment, environment, level, period and policy."""
     experiment, environment, level, period, policy = key
     environments = [*grid.CROWD_ENVIRONMENTS, *(name for name, _, _ in grid.OTHER_SCENARIOS)]
     own = experiment == "worlds" or environment not in grid.CROWD_ENVIRONMENTS
-    place = (environments.index(str(environment)), [*ALL_LEVELS, "own"].index(str(level)))
+    place = environments.index(environment), [*ALL_LEVELS, "own"].index(level)
     return (
-        grid.COMPARISON_EXPERIMENTS.index(str(experiment)),
+        grid.COMPARISON_EXPERIMENTS.index(experiment),
         int(own),
         *(place if own else place[::-1]),
-        int(str(period or 0)),
-        POLICY_ORDER.index(str(policy)) if policy in POLICY_ORDER else len(POLICY_ORDER),
+        period or 0,
+        formatting.place_in_order(policy, POLICY_ORDER),
     )
 
 
@@ -70,21 +69,23 @@ def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
     first = group.row(0, named=True)
     on_crowd = first["environment"] in grid.CROWD_ENVIRONMENTS
     played = group.filter(pl.col("refused").is_null()).sort("seed")
-    gaps = (played["mixture"] - played["reward"]).to_list()
-    line = ResultLine(
-        scenario=f"{name_crowd(run)} crowd" if on_crowd else first["environment"],
-        place=name_place(first["environment"], first["level"], first["period"], run),
-        policy=first["policy"],
-        size=int(played["size"].max() or 0),  # type: ignore[arg-type]
-        period=first["period"],
-        gaps=dict(zip(played["seed"].to_list(), gaps, strict=True)),
-        runs=len(group),
-        kept=int(played["feasible"].sum()),
-        bad_periods=int(played["bad_periods"].sum()),
-        propensities=not played.is_empty() and bool(played["propensities"].all()),
-        pool=SHARED_POOLS.get(first["environment"], ""),
+    gaps = played.select("seed", pl.col("mixture") - pl.col("reward"))
+    return ContestEntry(
+        ResultLine(
+            scenario=f"{name_crowd(run)} crowd" if on_crowd else first["environment"],
+            place=name_place(first["environment"], first["level"], first["period"], run),
+            policy=first["policy"],
+            size=int(played["size"].max() or 0),  # type: ignore[arg-type]
+            period=first["period"],
+            gaps=dict(gaps.iter_rows()),
+            runs=len(group),
+            kept=int(played["feasible"].sum()),
+            bad_periods=int(played["bad_periods"].sum()),
+            propensities=not played.is_empty() and bool(played["propensities"].all()),
+            pool=SHARED_POOLS.get(first["environment"], ""),
+        ),
+        played,
     )
-    return ContestEntry(line, played)
 
 
 def name_place(environment: str, level: str, period: int | None, run: RunManifest) -> str:
@@ -97,28 +98,6 @@ def name_place(environment: str, level: str, period: int | None, run: RunManifes
     if environment in grid.CROWD_ENVIRONMENTS:
         where = f"{name_crowd(run)} {level}, {environment}"
     return where if period is None else f"{where}, periods of {period:,}"
-
-
-def build_comparison_part(
-    cells: pl.DataFrame, run: RunManifest, figure: Sequence[Path]
-) -> tuple[list[Block], dict[str, Any]]:
-    """What feedback is worth, then the default, as far as the records go; and default.json."""
-    blocks: list[Block] = []
-    data: dict[str, Any] = {}
-    of_feedback = pl.col("experiment") == grid.FEEDBACK_EXPERIMENT
-    worth, contest = cells.filter(of_feedback), cells.filter(~of_feedback)
-    if not worth.is_empty():
-        blocks, data["feedback"] = build_feedback_section(worth)
-    if not contest.is_empty():
-        more, found = build_default_section(contest, run, figure)
-        blocks, data = [*blocks, *more], data | found
-    return blocks, data
-
-
-def list_answers(data: dict[str, Any]) -> list[str]:
-    """The first sentences of the parts of the comparison."""
-    worth = [data["feedback"]["answer"]] if "feedback" in data else []
-    return [*worth, *([data["outcome"]] if "outcome" in data else [])]
 
 
 def build_default_section(
@@ -143,8 +122,11 @@ def build_default_section(
         blocks.append(Heading("In periods", 3))
         for table, form in PERIOD_TABLES.items():
             blocks += tabulate_entries(spans, table, form)
-    notes = Bullets(formatting.TEXTS["notes"]["default"])
-    blocks += [*formatting.tabulate_refusals(cells), Heading("How it was done", 3), notes]
+    blocks += [
+        *formatting.tabulate_refusals(cells),
+        Heading("How it was done", 3),
+        Bullets(formatting.TEXTS["notes"]["default"]),
+    ]
     return blocks, make_default_data(entries, choices)
 
 
@@ -155,33 +137,39 @@ def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
     if first.policy is None:
         reasons = "; ".join(f"{policy}: {why}" for policy, why in first.excluded.items())
         return f"No policy can be the default by these records: {reasons}."
-    count = len(first.scores)
-    scored = f"{count} of {count + len(first.excluded)} policies are candidates"
     if first.policy != REFERENCE_POLICY:
         loses = f"it loses {format_score(first, first.policy)} of what {REFERENCE_POLICY} loses"
     else:
         loses = "all scores are relative to its loss"
         for name in list_others(first)[:1]:
             loses += f"; the next candidate, {name}, loses {format_score(first, name)} of that"
-    classes = "; ".join(f"{one.problems}: {one.policy or 'none'}" for one in others)
-    chosen = f"The default is {first.policy} by the rule below: {scored}, and {loses}."
-    return f"{chosen} By class of problems: {classes}."
+    classes = "; ".join(f"{choice.problems}: {choice.policy or 'none'}" for choice in others)
+    return (
+        f"The default is {first.policy} by the rule below: {len(first.scores)} of "
+        f"{len(first.scores) + len(first.excluded)} policies are candidates, and {loses}. "
+        f"By class of problems: {classes}."
+    )
 
 
 def tabulate_choices(choices: Sequence[DefaultChoice]) -> list[Block]:
     """One row per class of problems: scores, ties, places that do not count, unequal seeds."""
     rows = []
-    for one in choices:
-        others = ", ".join(f"{name} {format_score(one, name)}" for name in list_others(one))
-        notes = []
-        if one.beaten is not None:
-            notes.append(f"tied with {one.beaten}, which does not record propensities")
-        if one.uncounted:
-            notes.append(f"does not count: {', '.join(one.uncounted)}")
-        if one.uneven:
-            notes.append(f"other seeds than those of {REFERENCE_POLICY}: {', '.join(one.uneven)}")
-        chosen = one.policy or "none", format_score(one, one.policy)
-        rows.append((one.problems, *chosen, others or NO_VALUE, "; ".join(notes) or NO_VALUE))
+    for choice in choices:
+        others = ", ".join(f"{name} {format_score(choice, name)}" for name in list_others(choice))
+        notes = {
+            "tied with {}, which does not record propensities": choice.beaten,
+            "does not count: {}": ", ".join(choice.uncounted),
+            f"other seeds than those of {REFERENCE_POLICY}: {{}}": ", ".join(choice.uneven),
+        }
+        rows.append(
+            (
+                choice.problems,
+                choice.policy or "none",
+                format_score(choice, choice.policy),
+                others or NO_VALUE,
+                "; ".join(text.format(what) for text, what in notes.items() if what) or NO_VALUE,
+            )
+        )
     return fill_table("choices", rows)
 
 
@@ -195,8 +183,9 @@ def format_score(choice: DefaultChoice, policy: str | None) -> str:
     score = choice.scores.get(policy or "")
     if score is None:
         return NO_VALUE
-    plain = f"{score.value:.2f} ± {score.error:.2f}"
-    return "1 (the reference)" if policy == REFERENCE_POLICY else plain
+    if policy == REFERENCE_POLICY:
+        return "1 (the reference)"
+    return f"{score.value:.2f} ± {score.error:.2f}"
 
 
 def tabulate_policies(
@@ -207,12 +196,17 @@ def tabulate_policies(
     for policy in list_policies([one.line for one in entries]):
         mine = [one for one in entries if one.line.policy == policy]
         whole = [one for one in mine if one.line.period is None]
-        times = [one.values("micros").mean() for one in whole]
-        candidate = f"no: {choice.excluded[policy]}" if policy in choice.excluded else "yes"
-        known = "yes" if all(one.line.propensities for one in mine) else "no"
-        kept = f"{sum(one.line.kept for one in whole)}/{sum(one.line.runs for one in whole)}"
-        score, micros = format_score(free, policy), f"{np.mean(times):.1f}"
-        rows.append((policy, candidate, known, score, kept, micros))
+        times = [read_column(one.cells, "micros").mean() for one in whole]
+        rows.append(
+            (
+                policy,
+                f"no: {choice.excluded[policy]}" if policy in choice.excluded else "yes",
+                "yes" if all(one.line.propensities for one in mine) else "no",
+                format_score(free, policy),
+                f"{sum(one.line.kept for one in whole)}/{sum(one.line.runs for one in whole)}",
+                f"{np.mean(times):.1f}",
+            )
+        )
     return fill_table("policies", rows)
 
 
@@ -242,13 +236,13 @@ def format_entry_gap(entry: ContestEntry) -> str:
 
 ENTRY_TABLES: dict[str, Callable[[ContestEntry], str]] = {
     "gap": format_entry_gap,
-    "multinomial-gap": lambda one: format_mean_error(one.values("regret_true")),
-    "reward": lambda one: format_mean_error(one.values("reward")),
+    "multinomial-gap": lambda one: format_mean_error(read_column(one.cells, "regret_true")),
+    "reward": lambda one: format_mean_error(read_column(one.cells, "reward")),
     "kept": lambda one: f"{one.line.kept}/{one.line.runs}",
-    "micros": lambda one: f"{one.values('micros').mean():.1f}",
+    "micros": lambda one: f"{read_column(one.cells, 'micros').mean():.1f}",
 }
 PERIOD_TABLES: dict[str, Callable[[ContestEntry], str]] = {
-    "bad-periods": lambda one: f"{one.line.bad_periods}/{int(one.values('periods').sum())}",
+    "bad-periods": lambda one: f"{one.line.bad_periods}/{one.cells['periods'].sum()}",
     "gap-in-periods": format_entry_gap,
 }
 
@@ -260,9 +254,8 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> list[Block]:
         cells = pl.concat([one.cells for one in entries if one.line.place == name])
         seeds = cells.unique("seed", keep="first").sort("seed")
         columns = ("mixture", "optimum", "optimum_gap", "uniform")
-        means = (seeds[column].to_numpy().mean() for column in columns)
-        worst = float(np.max(seeds["mixture_gap"].to_numpy()))
-        rows.append((name, *(f"{mean:.4f}" for mean in means), f"{worst:.1e}"))
+        means = (f"{read_column(seeds, column).mean():.4f}" for column in columns)
+        rows.append((name, *means, f"{read_column(seeds, 'mixture_gap').max():.1e}"))
     return fill_table("references", rows)
 
 
@@ -292,32 +285,36 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     places = list(dict.fromkeys(line.place for line in lines))
     policies = list_policies(lines)
     seeds = [len(line.gaps) for line in tiles.values()]
-    mark, count = "SYNTHETIC: " * is_synthetic(run), format_seed_count((min(seeds), max(seeds)))
-    played = f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds, {count}"
-    title = f"{mark}Loss of every policy, by scenario\n{played}"
     size = 3.2 + 0.78 * len(places), 3.4 + 0.46 * len(policies)
+    title = (
+        f"{'SYNTHETIC: ' * is_synthetic(run)}Loss of every policy, by scenario\n"
+        f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds, "
+        f"{format_seed_count((min(seeds), max(seeds)))}"
+    )
     figure, [[axes]] = style.make_panels(1, 1, size, title)
     for (y, policy), (x, place) in product(enumerate(policies), enumerate(places)):
         if (policy, place) in tiles:
             draw_tile(axes, x, y, tiles[policy, place], scale.get(place))
     draw_tile_frame(axes, places, policies, lines)
     draw_tile_legend(figure)
-    best = "reward of the best mixture of panels under the limits"
-    axes.set_xlabel(f"Numbers: {best} minus that of the policy, in thousandths", fontsize=9)
+    axes.set_xlabel(
+        "Numbers: reward of the best mixture of panels under the limits minus that of the policy, "
+        "in thousandths",
+        fontsize=9,
+    )
     return save_figure(figure, folder, "default")
 
 
 def draw_tile(axes: Any, x: int, y: int, line: ResultLine, reference: float | None) -> None:
-    broke, gap = line.kept < line.runs, float(np.mean(list(line.gaps.values())))
-    colour = INFEASIBLE_COLOUR if broke else choose_tile_colour(gap, reference)
-    tile = load_pyplot().Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor="w")
-    axes.add_patch(tile)
-    look: dict[str, Any] = {"fontsize": 9, "color": BLACK}
-    text = f"{1_000 * gap:.1f}"
-    if broke:
-        look = {"fontsize": 6.5, "color": GREY}
-        text = f"{1_000 * gap:.0f}\n{line.kept}/{line.runs} kept"
-    axes.text(x, y, text, ha="center", va="center", **look)
+    gap = float(np.mean(list(line.gaps.values())))
+    tile = partial(load_pyplot().Rectangle, (x - 0.5, y - 0.5), 1, 1, edgecolor="w")
+    write = partial(axes.text, x, y, ha="center", va="center")
+    if line.kept < line.runs:
+        axes.add_patch(tile(facecolor=INFEASIBLE_COLOUR))
+        write(f"{1_000 * gap:.0f}\n{line.kept}/{line.runs} kept", fontsize=6.5, color=GREY)
+    else:
+        axes.add_patch(tile(facecolor=choose_tile_colour(gap, reference)))
+        write(f"{1_000 * gap:.1f}", fontsize=9, color=BLACK)
 
 
 def choose_tile_colour(gap: float, reference: float | None) -> Any:
@@ -359,5 +356,4 @@ def draw_tile_legend(figure: Any) -> None:
         "violated a limit in some run: cannot be the default": INFEASIBLE_COLOUR,
     }
     tile = partial(load_pyplot().Rectangle, (0, 0), 1, 1, edgecolor=GREY, linewidth=0.6)
-    patches = [tile(facecolor=colour) for colour in shown.values()]
-    style.put_legend(figure, 2, patches, list(shown))
+    style.put_legend(figure, 2, [tile(facecolor=colour) for colour in shown.values()], list(shown))

@@ -33,6 +33,8 @@ ANCHOR_UPDATE = 10
 """The update n at which c/√n meets the tight curve: the noise of the first updates is gone."""
 LEVEL_WIDTH = 0.8  # share of the space of a level that its policies fill
 FIRST_ROUND = 100  # the round that curves of regret begin at: earlier ones show noise
+MARKER_EDGE: dict[str, Any] = {"markeredgecolor": BLACK, "markeredgewidth": 0.5}
+SEED_BAND = "± 1 standard deviation over seeds"
 
 
 def make_handle(**style: Any) -> Any:
@@ -45,8 +47,8 @@ def make_patch(colour: str, alpha: float) -> Any:
 
 def separate(axes: Any, count: int, vertical: bool = True) -> None:
     """Thin lines between `count` categories at 0, 1, ..."""
+    draw = axes.axvline if vertical else axes.axhline
     for edge in range(1, count):
-        draw = axes.axvline if vertical else axes.axhline
         draw(edge - 0.5, color=GREY, linewidth=0.6, alpha=0.6)
 
 
@@ -76,17 +78,22 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
         bottom.set_xlabel("updates of OMD, n = t/10")
     axes[0, 0].set_ylabel("R1: reward lost per round, mean so far")
     axes[1, 0].set_ylabel("R2: distance of mean cost from the limits")
-    styles = [LEVEL_STYLES[level] for level in LIMITED_LEVELS]
-    handles = [make_handle(color=one.colour, marker=one.marker, linewidth=1.7) for one in styles]
-    handles.append(make_handle(color=GREY, linestyle=":", linewidth=1.2))
-    handles += [make_handle(color=BLACK, linestyle="--", linewidth=1.1), make_patch(GREY, 0.3)]
-    names = [
-        *(f"{level} limits" for level in LIMITED_LEVELS),
-        "R1 against the paper's stand-in (OMD's last policy)",
-        f"c/√n through the tight curve at n = {ANCHOR_UPDATE}",
-        "± 1 standard deviation over seeds",
-    ]
-    look.put_legend(figure, 2, handles, names)
+    handles = {
+        f"{level} limits": make_handle(
+            color=LEVEL_STYLES[level].colour, marker=LEVEL_STYLES[level].marker, linewidth=1.7
+        )
+        for level in LIMITED_LEVELS
+    }
+    handles |= {
+        "R1 against the paper's stand-in (OMD's last policy)": make_handle(
+            color=GREY, linestyle=":", linewidth=1.2
+        ),
+        f"c/√n through the tight curve at n = {ANCHOR_UPDATE}": make_handle(
+            color=BLACK, linestyle="--", linewidth=1.1
+        ),
+        SEED_BAND: make_patch(GREY, 0.3),
+    }
+    look.put_legend(figure, 2, list(handles.values()), list(handles))
     return look.save_figure(figure, folder, "sweep")
 
 
@@ -102,10 +109,16 @@ def draw_sweep_panel(
         if dotted and (other := groups.curve(key, dotted)):
             axes.plot(other.n, other.mean, color=style.colour, linestyle=":", linewidth=1.0)
         if curve := groups.curve(key, column):
-            marks = np.unique(np.geomspace(1, len(curve.t), 9).astype(int)) - 1
             look.draw_std_band(axes, curve.n, curve, style, alpha=0.14, least=least)
-            points = {"marker": style.marker, "markevery": list(marks), "markersize": 5}
-            axes.plot(curve.n, curve.mean, color=style.colour, linewidth=1.7, **points)
+            axes.plot(
+                curve.n,
+                curve.mean,
+                color=style.colour,
+                linewidth=1.7,
+                marker=style.marker,
+                markevery=list(np.unique(np.geomspace(1, len(curve.t), 9).astype(int)) - 1),
+                markersize=5,
+            )
     tight = groups.curve(sweep_key(dimensions, "tight"), column)
     if tight is not None and tight.n[-1] >= ANCHOR_UPDATE:
         c = float(np.interp(ANCHOR_UPDATE, tight.n, tight.mean)) * np.sqrt(ANCHOR_UPDATE)
@@ -129,9 +142,12 @@ class Comparison(NamedTuple):
 
     def narrow(self, groups: RecordGroups) -> "Comparison":
         """Keep what the records hold: nothing else is given space in a figure."""
-        keys = [key for key in groups if key.experiment == self.experiment]
-        keys = [key for key in keys if key.policy in self.styles]
-        present = {value for key in keys for value in key}
+        present = {
+            value
+            for key in groups
+            if key.experiment == self.experiment and key.policy in self.styles
+            for value in key
+        }
         return self._replace(
             environments=[one for one in self.environments if one in present],
             levels=[one for one in self.levels if one in present],
@@ -140,8 +156,7 @@ class Comparison(NamedTuple):
 
     def keys(self, environment: str, level: str) -> list[GroupKey]:
         """The groups of all policies in one environment at one level."""
-        fixed = self.experiment, environment, level
-        return [GroupKey(*fixed, policy, 3) for policy in self.styles]
+        return [GroupKey(self.experiment, environment, level, policy, 3) for policy in self.styles]
 
     def title(self, text: str, run: RunManifest, groups: RecordGroups) -> str:
         """The title of a figure, which says so if it is not one of the paper's."""
@@ -189,37 +204,41 @@ def draw_levels(
             keys = shown.keys(environment, level)
             best = np.concatenate([groups.read(key, "optimum") for key in keys])
             if best.size and not beyond:
-                ends = x - LEVEL_WIDTH / 2, x + LEVEL_WIDTH / 2
-                left.hlines(best.mean(), *ends, BLACK, linewidth=1.6)
-            by_key = {key: shown.styles[key.policy] for key in keys}
-            draw_level_points(left, right, x, groups, by_key)
+                left.hlines(
+                    best.mean(), x - LEVEL_WIDTH / 2, x + LEVEL_WIDTH / 2, BLACK, linewidth=1.6
+                )
+            draw_level_points(left, right, x, groups, shown, keys)
         for panel in (left, right):
             label_levels(panel, ENVIRONMENT_LABELS[environment], shown.levels)
-        what = "reward minus the optimum, mean" if beyond else "reward per round, mean"
-        left.set_ylabel(f"{what} ± 1 std{'' if beyond else ' over seeds'}")
+        left.set_ylabel(
+            "reward minus the optimum, mean ± 1 std"
+            if beyond
+            else "reward per round, mean ± 1 std over seeds"
+        )
         right.set_ylabel("% of seeds within all limits, Wilson 95%")
         right.set_ylim(-5, 105)
     for panel in axes[-1]:
         panel.set_xlabel("level of the limits")
-    edge = {"markeredgecolor": BLACK, "markeredgewidth": 0.5, "markersize": 7, "linestyle": ""}
-    styles = list(shown.styles.values())
-    handles = [make_handle(color=one.colour, marker=one.marker, **edge) for one in styles]
-    handles.append(make_handle(color=BLACK, linewidth=1.6))
-    names = [*(one.name for one in styles), shown.best]
-    look.put_legend(
-        figure, len(names) if len(names) <= 7 else (len(names) + 1) // 2, handles, names
-    )
+    handles = {
+        style.name: make_handle(
+            color=style.colour, marker=style.marker, markersize=7, linestyle="", **MARKER_EDGE
+        )
+        for style in shown.styles.values()
+    }
+    handles[shown.best] = make_handle(color=BLACK, linewidth=1.6)
+    columns = len(handles) if len(handles) <= 7 else (len(handles) + 1) // 2
+    look.put_legend(figure, columns, list(handles.values()), list(handles))
     return look.save_figure(figure, folder, shown.experiment)
 
 
 def draw_level_points(
-    left: Any, right: Any, x: int, groups: RecordGroups, styles: Mapping[GroupKey, SeriesStyle]
+    left: Any, right: Any, x: int, groups: RecordGroups, shown: Comparison, keys: list[GroupKey]
 ) -> None:
     """The policies side by side at one level: mean and standard deviation of the reward, and the
     share of the seeds that kept all limits exactly with Wilson's 95% interval.
     """
-    for n, (key, style) in enumerate(styles.items()):
-        aside = x + LEVEL_WIDTH * ((n + 0.5) / len(styles) - 0.5)
+    for n, key in enumerate(keys):
+        aside = x + LEVEL_WIDTH * ((n + 0.5) / len(keys) - 0.5)
         rewards = groups.read(key, "reward")
         if key.experiment == "beyond":
             rewards = -groups.read(key, "regret_true")
@@ -231,10 +250,18 @@ def draw_level_points(
             low, high = analysis.wilson_interval(kept, outside.size)
             share = kept / outside.size
             marks.append((right, 100 * share, [[100 * (share - low)], [100 * (high - share)]]))
-        marker = {"marker": style.marker, "markersize": 6.5, "capsize": 2.5}
-        edge = {"markeredgecolor": BLACK, "markeredgewidth": 0.5}
         for axes, y, bars in marks:
-            axes.errorbar(aside, y, yerr=bars, color=style.colour, linewidth=1.5, **marker, **edge)
+            axes.errorbar(
+                aside,
+                y,
+                yerr=bars,
+                color=shown.styles[key.policy].colour,
+                linewidth=1.5,
+                marker=shown.styles[key.policy].marker,
+                markersize=6.5,
+                capsize=2.5,
+                **MARKER_EDGE,
+            )
 
 
 def label_levels(axes: Any, environment: str, levels: Sequence[str]) -> None:
@@ -251,8 +278,9 @@ def make_panels_over_time(
     shown: Comparison, size: tuple[float, float], title: str, label: str, sharey: Any
 ) -> tuple[Any, dict[tuple[str, str], Any]]:
     """A figure with one row per environment, one column per level, and the round as its x-axis."""
-    rows, columns = len(shown.environments), len(shown.levels)
-    figure, axes = look.make_panels(rows, columns, size, title, sharex=True, sharey=sharey)
+    figure, axes = look.make_panels(
+        len(shown.environments), len(shown.levels), size, title, sharex=True, sharey=sharey
+    )
     for panel in axes[:, 0]:
         panel.set_ylabel(label)
     for panel in axes[-1]:
@@ -266,24 +294,30 @@ def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path)
     shown = ROLLING_COMPARISONS[name].narrow(groups)
     if not (shown.styles and shown.levels):
         return []
-    rows, width = len(shown.environments), len(shown.levels)
+    width = len(shown.levels)
     text = f"reward over time, mean of the last {run.get('window', '?')} rounds"
-    size, title = (6 * width, 0.7 + 3.9 * rows), shown.title(text, run, groups)
-    sharey = "col" if shown.experiment == "beyond" else True  # a harder level has another range
-    figure, axes = make_panels_over_time(shown, size, title, "rolling mean reward", sharey)
+    figure, axes = make_panels_over_time(
+        shown,
+        (6 * width, 0.7 + 3.9 * len(shown.environments)),
+        shown.title(text, run, groups),
+        "rolling mean reward",
+        sharey="col" if shown.experiment == "beyond" else True,  # a harder level has another range
+    )
     for (environment, level), panel in axes.items():
         draw_rolling_lines(panel, groups, shown, shown.keys(environment, level))
-        where = ENVIRONMENT_LABELS[environment]
-        panel.set_title(f"{where} environment, {level} limits", fontsize=10)
+        panel.set_title(
+            f"{ENVIRONMENT_LABELS[environment]} environment, {level} limits", fontsize=10
+        )
     styles = list(shown.styles.values())
-    handles = [
-        make_handle(color=one.colour, linestyle=one.line, marker=one.marker, linewidth=1.7)
-        for one in styles
-    ]
-    handles.append(make_handle(color=BLACK, linewidth=0.9, linestyle=(0, (1, 3))))
-    handles.append(make_patch(styles[0].colour, 0.25))
-    names = [*(one.name for one in styles), shown.best, "± 1 standard deviation over seeds"]
-    look.put_legend(figure, 2 * width, handles, names)
+    handles = {
+        style.name: make_handle(
+            color=style.colour, linestyle=style.line, marker=style.marker, linewidth=1.7
+        )
+        for style in styles
+    }
+    handles[shown.best] = make_handle(color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)))
+    handles[SEED_BAND] = make_patch(styles[0].colour, 0.25)
+    look.put_legend(figure, 2 * width, list(handles.values()), list(handles))
     return look.save_figure(figure, folder, name)
 
 
@@ -296,9 +330,11 @@ def draw_rolling_lines(
     for key in [*others, *(key for key in keys if key.policy in leads)]:
         curve = groups.curve(key, "curve_reward")
         if curve is not None:
-            style, lead = shown.styles[key.policy], key.policy in leads
-            alpha = 0.22 / len(leads) if lead else 0.07
-            look.draw_std_band(axes, curve.t, curve, style, alpha=alpha)
+            style = shown.styles[key.policy]
+            lead = key.policy in leads
+            look.draw_std_band(
+                axes, curve.t, curve, style, alpha=0.22 / len(leads) if lead else 0.07
+            )
             draw_line(axes, curve, style, (0.02 * keys.index(key), 0.14), 2.2 if lead else 1.5)
     best = next((found for key in keys if (found := groups.read(key, "optimum")).size), None)
     if best is not None:
@@ -311,9 +347,17 @@ def draw_line(
     axes: Any, curve: SeedCurves, style: SeriesStyle, every: Any, width: float, **label: str
 ) -> None:
     """The mean curve in the style of its policy, with a marker at some points."""
-    marker = {"marker": style.marker, "markevery": every, "markersize": 5, **label}
-    line = {"color": style.colour, "linestyle": style.line, "linewidth": width}
-    axes.plot(curve.t, curve.mean, **line, **marker)
+    axes.plot(
+        curve.t,
+        curve.mean,
+        color=style.colour,
+        linestyle=style.line,
+        linewidth=width,
+        marker=style.marker,
+        markevery=every,
+        markersize=5,
+        **label,
+    )
 
 
 def draw_regret(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path]:
@@ -322,18 +366,20 @@ def draw_regret(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pat
     shown = BEYOND_COMPARISON.narrow(groups)
     if not shown.styles:
         return []
-    rows, columns = len(shown.environments), len(shown.levels)
-    size, label = (1.5 + 3.4 * columns, 1.2 + 3.5 * rows), "reward lost per round, mean so far"
-    title = shown.title("regret against the best multinomial policy under exact costs", run, groups)
-    figure, axes = make_panels_over_time(shown, size, title, label, sharey=True)
+    figure, axes = make_panels_over_time(
+        shown,
+        (1.5 + 3.4 * len(shown.levels), 1.2 + 3.5 * len(shown.environments)),
+        shown.title("regret against the best multinomial policy under exact costs", run, groups),
+        "reward lost per round, mean so far",
+        sharey=True,
+    )
     for (environment, level), panel in axes.items():
         for key in shown.keys(environment, level):
             draw_regret_line(panel, groups, shown, key)
         set_log_scales(panel, 1e-2)
         panel.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
     handles, names = next(iter(axes.values())).get_legend_handles_labels()
-    handles, names = [*handles, make_patch(GREY, 0.3)], [*names, "± 1 std over seeds"]
-    look.put_legend(figure, 7, handles, names)
+    look.put_legend(figure, 7, [*handles, make_patch(GREY, 0.3)], [*names, "± 1 std over seeds"])
     return look.save_figure(figure, folder, "beyond-regret")
 
 

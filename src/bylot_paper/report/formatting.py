@@ -2,7 +2,7 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +47,11 @@ class Verdicts(NamedTuple):
         return render_table_markdown(head, rows, words=len(head))
 
 
+def place_in_order(name: str, order: Collection[str]) -> int:
+    """The place of a name in an order; behind all others if it is not in it."""
+    return [*order, name].index(name)
+
+
 def format_mean(values: Floats) -> str:
     """The mean; a dash if there are no values."""
     return f"{values.mean():.4f}" if values.size else NO_VALUE
@@ -89,8 +94,10 @@ def build_figure(name: str, paths: Sequence[Path], run: RunManifest) -> list[Blo
 
 def count_claim_verdicts(rows: Sequence[JudgedClaim], what: str) -> str:
     counts = Counter(row.verdict for row in rows)
-    fell = f"{counts[HOLDS]} hold, {counts[FAILS]} do not hold, {counts[UNKNOWN]} cannot be tested"
-    return f"Of {len(rows)} {what}, {fell}."
+    return (
+        f"Of {len(rows)} {what}, {counts[HOLDS]} hold, {counts[FAILS]} do not hold, "
+        f"{counts[UNKNOWN]} cannot be tested."
+    )
 
 
 def tabulate_untested(caption: str, kind: str, rows: Sequence[JudgedClaim]) -> list[Block]:

@@ -1,6 +1,7 @@
 """The part of the report that is about the paper's experiments: claims, figures, tables."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -32,33 +33,45 @@ def build_paper_section(
     blocks: list[Block] = [Paragraph(total), Heading("Limits"), *tabulate_levels(groups)]
     blocks.append(Heading("Figures"))
     for name in ("sweep", "crowd", "rolling"):
-        alt = TEXTS["figures"][name]["alt"]
-        missing = Paragraph(f"{alt}: no figure, as the records hold no such cells.")
-        blocks += formatting.build_figure(name, figures[name], run) or [missing]
+        blocks += formatting.build_figure(name, figures[name], run) or [
+            Paragraph(
+                f"{TEXTS['figures'][name]['alt']}: no figure, as the records hold no such cells."
+            )
+        ]
     blocks += [Heading("Sentence by sentence"), *build_claims(claims, total)]
     usual, looser = (
         judge.judge_by_id(Evidence(cells, run, near)) for near in (NEAR_OPTIMAL, LOOSER_THRESHOLD)
     )
     changes = ", ".join(name for name, verdict in usual.items() if verdict != looser[name])
     change = f"these verdicts would change: {changes}" if changes else "no verdict would change"
-    threshold = f"Near-optimal means {NEAR_OPTIMAL:.0%} of the true optimum here"
-    blocks.append(Paragraph(f"{threshold}; at {LOOSER_THRESHOLD:.0%}, {change}."))
+    blocks.append(
+        Paragraph(
+            f"Near-optimal means {NEAR_OPTIMAL:.0%} of the true optimum here; at "
+            f"{LOOSER_THRESHOLD:.0%}, {change}."
+        )
+    )
     blocks += build_readings(cells, run)
     tables = tabulate_decay(groups)
     for environment in ENVIRONMENT_LABELS:
         tables += tabulate_comparison(groups, environment)
     tables += tabulate_theorems(groups)
-    note = TEXTS["paragraphs"]["theorems"] if tables else "The records are empty."
-    blocks += [Heading("The numbers behind the figures"), *tables, Paragraph(note)]
-    blocks += [Heading("How the paper was read"), Paragraph(TEXTS["paragraphs"]["readings"])]
-    return [*blocks, Bullets(TEXTS["notes"]["paper"])]
+    return [
+        *blocks,
+        Heading("The numbers behind the figures"),
+        *tables,
+        Paragraph(TEXTS["paragraphs"]["theorems"] if tables else "The records are empty."),
+        Heading("How the paper was read"),
+        Paragraph(TEXTS["paragraphs"]["readings"]),
+        Bullets(TEXTS["notes"]["paper"]),
+    ]
 
 
 def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
     """How many claims hold, and on which data if these are not the paper's."""
-    about = f" (judged on the {name_data(run)} crowd, which is not the paper's)"
-    other = about if judge.describe_other_data(run) else ""
-    return formatting.count_claim_verdicts(claims, f"statements of the paper's results{other}")
+    what = "statements of the paper's results"
+    if judge.describe_other_data(run):
+        what += f" (judged on the {name_data(run)} crowd, which is not the paper's)"
+    return formatting.count_claim_verdicts(claims, what)
 
 
 def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
@@ -76,8 +89,8 @@ def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
     found = judge.compare_readings(cells, run)
     if not found:
         return []
-    rows = [tuple(one) for one in found if one.usual != one.other]
-    used = dict.fromkeys(one.variant for one in found)
+    rows = [reading for reading in found if reading.usual != reading.other]
+    used = dict.fromkeys(reading.variant for reading in found)
     return [
         Heading("Other readings"),
         Paragraph(f"{len(rows)} of {len(found)} verdicts on feasibility would change."),
@@ -92,8 +105,12 @@ def tabulate_levels(groups: RecordGroups) -> list[Block]:
     for name, style in LEVEL_STYLES.items():
         level = PAPER_LEVELS[name]
         margin, cap = (f"{level.margin:+}", f"{level.cap:g}") if level else (NO_VALUE, NO_VALUE)
-        found = [groups.read(key, "workload_bound") for key in groups if key.level == name]
-        bounds = np.concatenate([np.zeros(0), *found])
+        bounds = np.concatenate(
+            [
+                np.zeros(0),
+                *(groups.read(key, "workload_bound") for key in groups if key.level == name),
+            ]
+        )
         reached = f"{bounds.min():.3f} to {bounds.max():.3f}" if bounds.size else NO_VALUE
         rows.append((style.name, margin, cap, reached))
     return fill_table("levels", rows)
@@ -107,13 +124,18 @@ def tabulate_comparison(groups: RecordGroups, environment: str) -> list[Block]:
     for level, policy in product(LEVEL_STYLES, policies):
         key = GroupKey("crowd", environment, level, policy, 3)
         if key in groups:
-            style, outside = PAPER_POLICY_STYLES.get(policy), groups.read(key, "outside")
-            names = LEVEL_STYLES[level].name, style.name if style else policy
-            rewards = (groups.read(key, column) for column in ("reward", "regret_true"))
-            shares = (format_share(outside, tolerance) for tolerance in LIMIT_TOLERANCES)
-            means = (groups.read(key, column) for column in ("r2", "expert", "workload"))
-            numbers = *map(format_mean_std, rewards), *shares, *map(format_mean, means)
-            rows.append((*names, str(len(groups[key])), *numbers))
+            read = partial(groups.read, key)
+            style = PAPER_POLICY_STYLES.get(policy)
+            rows.append(
+                (
+                    LEVEL_STYLES[level].name,
+                    style.name if style else policy,
+                    str(len(groups[key])),
+                    *(format_mean_std(read(column)) for column in ("reward", "regret_true")),
+                    *(format_share(read("outside"), tolerance) for tolerance in LIMIT_TOLERANCES),
+                    *(format_mean(read(column)) for column in ("r2", "expert", "workload")),
+                )
+            )
     return fill_table("comparison", rows, environment=ENVIRONMENT_LABELS[environment].capitalize())
 
 
@@ -156,15 +178,24 @@ def format_at_updates(groups: RecordGroups, key: GroupKey, column: str) -> list[
 
 def tabulate_theorems(groups: RecordGroups) -> list[Block]:
     """OMD's regret and distance next to the right-hand sides of the theorems."""
-    order, keys = list(LEVEL_STYLES), [key for key in groups if key.policy.startswith("omd")]
+    order = list(LEVEL_STYLES)
+    keys = [key for key in groups if key.policy.startswith("omd")]
     keys.sort(key=lambda key: (key._replace(level=""), order.index(key.level)))
-    rows = []
-    for key in keys:
-        names = key.experiment, key.environment, LEVEL_STYLES[key.level].name, key.policy
-        regret = compare_with_bound(groups, key, "regret_true", "r1_bound")
-        distance = compare_with_bound(groups, key, "r2", "r2_bound")
-        rows.append((*names, str(key.dimensions), *regret, *distance))
-    return fill_table("theorems", rows)
+    return fill_table(
+        "theorems",
+        [
+            (
+                key.experiment,
+                key.environment,
+                LEVEL_STYLES[key.level].name,
+                key.policy,
+                str(key.dimensions),
+                *compare_with_bound(groups, key, "regret_true", "r1_bound"),
+                *compare_with_bound(groups, key, "r2", "r2_bound"),
+            )
+            for key in keys
+        ],
+    )
 
 
 def compare_with_bound(
