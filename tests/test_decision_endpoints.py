@@ -272,9 +272,8 @@ def test_costs_without_a_reward_are_settled_alone_and_in_batches(
     batch = [{"decision": one, **paid} for one in (id, other)]
     results = server.post("/v1/rewards:batch", json={"rewards": batch}).json()["results"]
     assert [one["credited"]["receipt"] for one in results] == ["duplicate", "settled"]
-    assert assert_error(server.post(path, json={**paid, "value": 1}), 409)["code"] == (
-        "reward_conflict"
-    )
+    changed = {**paid, "spend": {"usd": 9}}
+    assert assert_error(server.post(path, json=changed), 409)["code"] == "reward_conflict"
     assert assert_error(server.post(path, json={"key": "k"}), 422)["code"] == "bad_reward"
     record = server.get(f"/v1/decisions/{id}").json()
     assert (record["state"], record["learned"], record["rewards"][0]["value"]) == (

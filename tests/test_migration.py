@@ -316,7 +316,7 @@ def test_the_error_for_a_period_that_is_too_short_has_a_remedy_for_a_running_rou
         router.change(Problem(**parts, period=2))
 
 
-def test_decisions_before_a_change_of_the_pool_are_dropped() -> None:
+def test_rewards_of_decisions_before_a_change_of_the_pool_are_noted() -> None:
     router = make_trained_router("distinct")
     one, two = router.decide(), router.decide()
     router.reward(one.id, 0.5)
@@ -324,7 +324,9 @@ def test_decisions_before_a_change_of_the_pool_are_dropped() -> None:
     assert router.reward(two.id, 0.5) is Receipt.LEARNED
     three = router.decide()
     router.change(make_problem_with_newcomer())
-    assert router.reward(three.id, 0.5) is Receipt.LATE
+    rewards = int(router.core.totals.rewards[0])
+    assert router.reward(three.id, 0.5) is Receipt.NOTED
+    assert router.core.totals.rewards[0] == rewards, "nothing is learned"
     assert router.reward(one.id, 0.5) is Receipt.DUPLICATE
 
 
