@@ -25,7 +25,6 @@ from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, j
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.scratch_arrays import no_bools, no_floats, scratch_floats, uncounted
-from bylot.numerics.simd import prefetch_row
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, find_policy, resolve_policy
 from bylot.policies.base import (
@@ -52,8 +51,6 @@ from bylot.problem import Problem
 from bylot.trace import PlayRecord, Trace, make_play_record
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
-PREFETCH_ROUNDS = 2  # values are fetched into the cache so many rounds ahead,
-MAX_PREFETCHED_VALUES = 512  # unless a round has more, of which a panel needs few
 WINNER_STREAM = FIRST_ENVIRONMENT_STREAM + 3  # who won, of several with the best score
 
 
@@ -193,11 +190,8 @@ def play_rounds(
     draws_at, q_at = draws.ctypes.data, q.ctypes.data
     draws_row, q_row = draws.strides[0], q.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
-    prefetches = values.shape[1] * values.shape[2] <= MAX_PREFETCHED_VALUES
     for n in range(values.shape[0]):
         t = start + n
-        if prefetches and n + PREFETCH_ROUNDS < values.shape[0]:
-            prefetch_row(values, n + PREFETCH_ROUNDS)
         context = contexts[n]
         number = t
         at = 0

@@ -189,15 +189,6 @@ def log_fixed_set_probability(members: Ints, theta: Floats, log_z: float) -> flo
 
 
 @jit
-def fill_fixed_set_score(score: Floats, members: Ints, pi: Floats) -> None:
-    """Write the gradient of log P(A) in theta: 1[i in A] - pi_i."""
-    for i in range(pi.size):
-        score[i] = -pi[i]
-    for i in members:
-        score[i] += 1.0
-
-
-@jit
 def fill_softmax(pi: Floats, theta: Floats) -> float:
     """Write pi_i = e^{theta_i} / sum e^theta; returns log sum e^theta.
 
