@@ -135,15 +135,21 @@ def is_first_draw(draws: Ints, j: int) -> bool:
     return new
 
 
+@jit_embedded
+def fill_first(out: Any, values: Any, draws: Ints) -> int:
+    """Write the values at the first draw of each member, and return how many these are."""
+    n = 0
+    for j in range(draws.size):
+        out[n] = values[j]
+        n += is_first_draw(draws, j)
+    return n
+
+
 @jit
 def select_first(values: Any, draws: Ints) -> Any:
     """The values at the first draw of each member; of draws themselves: the distinct members."""
-    chosen, n = np.empty_like(values), 0
-    for j in range(draws.size):
-        if is_first_draw(draws, j):
-            chosen[n] = values[j]
-            n += 1
-    return chosen[:n]
+    chosen = np.empty_like(values)
+    return chosen[: fill_first(chosen, values, draws)]
 
 
 @jit
@@ -211,13 +217,3 @@ def fill_random_experts(
     for j in range(n_chosen):
         chosen[j] = items[j]
     repeat_members(chosen, n_chosen)
-
-
-@jit_embedded
-def fill_first(out: Any, values: Any, draws: Ints) -> int:
-    """Write the values at the first draw of each member, and return how many these are."""
-    n = 0
-    for j in range(draws.size):
-        out[n] = values[j]
-        n += is_first_draw(draws, j)
-    return n

@@ -112,9 +112,7 @@ def restrict_tables(
     """
     if available.size == 0 and not narrow:
         return here, explore, m
-    if available.size > 0:
-        m = min(m, count_available(available))
-        explore = make_tables(conditional_poisson.restrict_logits(explore.theta, available), m)
+    explore, m = restrict_fixed_sets(explore, m, available)
     here = make_tables(conditional_poisson.restrict_logits(here.theta, available).copy(), m)
     if is_outside_bounds(compute_mixture_costs(A, here, explore, eps), b):
         theta, lam = here.theta, np.empty(b.size)
