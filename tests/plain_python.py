@@ -57,6 +57,8 @@ def make_dispatcher(generic: Any) -> Callable[..., Any]:
 
 def find_array(address: int, size: int, kind: Any) -> Any:
     """The array at an address."""
+    if size == 0:
+        return np.empty(0, kind)
     memory = (ctypes.c_char * (8 * size)).from_address(address)
     return np.frombuffer(memoryview(memory), kind)
 
@@ -99,27 +101,20 @@ INSTRUCTIONS: dict[str, Any] = {
     "stack_ints": lambda size: np.empty(size, np.int64),
     "ints_at": lambda address, size: find_array(address, size, np.int64),
     "floats_at": lambda address, size: find_array(address, size, np.float64),
-    "uncounted": lambda values: values,
+    "bools_at": lambda address, size: np.empty(size, np.bool_),
     "borrow_row": lambda values, x: values[x],
-    "empty_floats": lambda: np.empty(0),
-    "empty_bools": lambda: np.empty(0, np.bool_),
     "splat": lambda x: np.full(8, x),
     "load_lanes": load_lanes,
     "load_inside": lambda values, start: values[start : start + 8].copy(),
     "store_inside": store_inside,
-    "fetch_lines": lambda values, row: None,
     "keep_lanes": lambda p, x: np.where(p >= 0, x, 0.0),
     "max_by_lane": lambda v, w: np.where(v > w, v, w),
     "min_by_lane": lambda v, w: np.where(v < w, v, w),
-    "keep_below": lambda v, x: np.where(v < x, v, -np.inf),
-    "mask_equal": lambda v, x: find_bits(v == x),
     "mask_at_most": lambda v, x: find_bits(v <= x),
     "count_bits": lambda bits: int(bits).bit_count(),
-    "find_lowest_bit": lambda bits: (int(bits) & -int(bits)).bit_length() - 1 if bits else 64,
     "sum_lanes": reduce_lanes(np.add),
     "max_lanes": reduce_lanes(lambda v, w: np.where(v > w, v, w)),
     "min_lanes": reduce_lanes(lambda v, w: np.where(v < w, v, w)),
-    "read_bits": lambda x: int(np.float64(x).view(np.int64)),
     "multiply_wide": multiply_wide,
 }
 

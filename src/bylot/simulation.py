@@ -23,8 +23,7 @@ from bylot.limits.windows import check_times
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
-from bylot.numerics.scratch_arrays import no_bools, no_floats, scratch_floats, uncounted
-from bylot.numerics.simd import prefetch_row
+from bylot.numerics.scratch_arrays import borrow_row, no_bools, no_floats, scratch_floats
 from bylot.numerics.sum_max import sum_max
 from bylot.policies import Auto, PlainPolicy, Policy, find_policy, resolve_policy
 from bylot.policies.base import (
@@ -51,8 +50,6 @@ from bylot.problem import Problem
 from bylot.trace import PlayRecord, Trace, make_play_record
 
 CHUNK_ROUNDS = 4096  # rounds of values held in memory at a time
-PREFETCH_ROUNDS = 2  # values are fetched into the cache so many rounds ahead,
-MAX_PREFETCHED_VALUES = 512  # unless a round has more, of which a panel needs few
 WINNER_STREAM = FIRST_ENVIRONMENT_STREAM + 3  # who won, of several with the best score
 
 
@@ -67,7 +64,7 @@ NO_ARRIVALS = Arrivals(np.empty(0, np.int64), 0)
 
 
 class LateRewards(NamedTuple):
-    """When each reward arrives, and the tickets of those that are late.
+    """When each reward arrives, and what the record lacks of the tickets of those that are late.
 
     The ticket of decision n is in slot n modulo the number of slots, one more than the longest lag.
     """
@@ -75,51 +72,43 @@ class LateRewards(NamedTuple):
     due: Ints  # (T,) the round after whose decision each reward arrives
     order: Ints  # rounds in the order in which their rewards arrive, without lost ones
     arrived: Ints  # one element: how many of these did
-    contexts: Ints
-    draws: Ints  # (slots, M)
-    draw_probabilities: Floats  # (slots, M)
     inclusion: Floats  # (slots, K)
-    sizes: Ints  # (slots, 2) how many of the last two the ticket has
-    numbers: Floats  # (slots, 3) share, propensity, weight
-    flags: Bools  # (slots, 2) feasible, replaced
+    sizes: Ints  # (slots, 2) how many draw and inclusion probabilities the ticket has
+    numbers: Floats  # (slots, 2) share, weight
 
 
 @jit_inline
 def store_ticket(late: LateRewards, ticket: Ticket) -> None:
     """Keep what a late reward will need; arrays are copied, as a state may write into its own."""
-    slot = ticket.t % late.contexts.size
-    late.contexts[slot] = ticket.context
-    for j in range(ticket.draws.size):
-        late.draws[slot, j] = ticket.draws[j]
+    slot = ticket.t % late.inclusion.shape[0]
     late.sizes[slot, 0] = ticket.draw_probabilities.size
-    for j in range(ticket.draw_probabilities.size):
-        late.draw_probabilities[slot, j] = ticket.draw_probabilities[j]
     late.sizes[slot, 1] = ticket.inclusion.size
     for i in range(ticket.inclusion.size):
         late.inclusion[slot, i] = ticket.inclusion[i]
     late.numbers[slot, 0] = ticket.share
-    late.numbers[slot, 1] = ticket.propensity
-    late.numbers[slot, 2] = ticket.weight
-    late.flags[slot, 0] = ticket.feasible
-    late.flags[slot, 1] = ticket.replaced
+    late.numbers[slot, 1] = ticket.weight
 
 
 @jit_inline
-def load_ticket(late: LateRewards, t: int, available: Bools) -> Ticket:
-    """The ticket of round t, as it was; its arrays are those of the slot, until this is reused."""
-    slot = t % late.contexts.size
+def load_ticket(
+    late: LateRewards, record: PlayRecord, t: int, number: int, available: Bools
+) -> Ticket:
+    """Return the ticket of round t and decision `number`, as it was; its arrays are those of the
+    slot, until this is reused, and of the record.
+    """
+    slot = number % late.inclusion.shape[0]
     return Ticket(
-        t,
-        late.contexts[slot],
-        uncounted(late.draws[slot]),
-        uncounted(late.draw_probabilities[slot, : late.sizes[slot, 0]]),
-        uncounted(late.inclusion[slot, : late.sizes[slot, 1]]),
+        number,
+        record.contexts[t],
+        borrow_row(record.draws, t),
+        borrow_row(record.draw_probabilities, t)[: late.sizes[slot, 0]],
+        borrow_row(late.inclusion, slot)[: late.sizes[slot, 1]],
         available,
         late.numbers[slot, 0],
-        late.flags[slot, 0],
+        record.feasible[t],
+        record.propensities[t],
         late.numbers[slot, 1],
-        late.numbers[slot, 2],
-        late.flags[slot, 1],
+        record.replaced[t],
     )
 
 
@@ -192,11 +181,8 @@ def play_rounds(
     draws_at, q_at = draws.ctypes.data, q.ctypes.data
     draws_row, q_row = draws.strides[0], q.strides[0]
     due, order, arrived, times = late.due, late.order, late.arrived[0], arrivals.times
-    prefetches = values.shape[1] * values.shape[2] <= MAX_PREFETCHED_VALUES
     for n in range(values.shape[0]):
         t = start + n
-        if prefetches and n + PREFETCH_ROUNDS < values.shape[0]:
-            prefetch_row(values, n + PREFETCH_ROUNDS)
         context = contexts[n]
         number = t
         at = 0
@@ -236,7 +222,7 @@ def play_rounds(
             if made < 0:
                 arrived += 1
                 continue
-            rewarded = ticket if then == t else load_ticket(late, made, everyone)
+            rewarded = ticket if then == t else load_ticket(late, record, then, made, everyone)
             known = scale_scores(scores[then], low, span) if scores.shape[0] > 0 else unknown
             winner = winners[then] if winners.size > 0 else NO_WINNER
             if calls.reported < 2:
@@ -418,13 +404,9 @@ def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: in
         due=due,
         order=order[due[order] < NEVER_DUE],
         arrived=np.zeros(1, np.int64),
-        contexts=np.zeros(slots, np.int64),
-        draws=np.zeros((slots, problem.draws), np.int64),
-        draw_probabilities=np.zeros((slots, problem.draws)),
         inclusion=np.zeros((slots, problem.size)),
         sizes=np.zeros((slots, 2), np.int64),
-        numbers=np.zeros((slots, 3)),
-        flags=np.zeros((slots, 2), np.bool_),
+        numbers=np.zeros((slots, 2)),
     )
 
 

@@ -15,6 +15,8 @@ import numpy as np
 
 from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
+from bylot.numerics.scratch_arrays import no_bools
+from bylot.numerics.set_selection import choose_top_m
 from bylot.numerics.variates import next_word, open_stream, open_uniform_from_word
 
 CERTAIN_LOGIT = 300.0  # theta - tau from which on a coin always lands heads
@@ -46,17 +48,7 @@ def nth_largest(values: Floats, n: int) -> float:
     >>> nth_largest(np.array([0.1, 0.9, 0.5, 0.9]), 3)
     0.5
     """
-    top = np.empty(n)  # from the largest down
-    for place in range(n):
-        top[place] = -np.inf
-    for i in range(values.size):
-        x, place = values[i], n - 1
-        if x > top[place]:
-            while place > 0 and x > top[place - 1]:
-                top[place] = top[place - 1]
-                place -= 1
-            top[place] = x
-    return float(top[n - 1])
+    return float(values[choose_top_m(values, n, no_bools())[n - 1]])
 
 
 @jit
@@ -186,15 +178,6 @@ def log_fixed_set_probability(members: Ints, theta: Floats, log_z: float) -> flo
     for i in members:
         log += theta[i]
     return log
-
-
-@jit
-def fill_fixed_set_score(score: Floats, members: Ints, pi: Floats) -> None:
-    """Write the gradient of log P(A) in theta: 1[i in A] - pi_i."""
-    for i in range(pi.size):
-        score[i] = -pi[i]
-    for i in members:
-        score[i] += 1.0
 
 
 @jit

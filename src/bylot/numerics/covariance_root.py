@@ -51,9 +51,13 @@ def add_root_samples(out: Floats, root: Floats, z: Floats) -> None:
             if start == k:
                 start = max(start - count_short(last - start), first)
             for n in range(0, fives, 5):
-                add_rows_to_five(out[n : n + 5], root, z[n : n + 5], k, start, last)
+                a, b, c, d, e = borrow_five(z, n)
+                u, v, w = take_four(a, k), take_four(b, k), take_four(c, k)
+                fours = u, v, w, take_four(d, k), take_four(e, k)
+                add_four_rows(borrow_five(out, n), root, fours, k, start, last)
             for n in range(fives, N):
-                add_rows_to_one(borrow_row(out, n), root, borrow_row(z, n), k, start, last)
+                fours_of_one = (take_four(borrow_row(z, n), k),)
+                add_four_rows((borrow_row(out, n),), root, fours_of_one, k, start, last)
         for k in range(last - last % 4, last):
             start = max(first, k)
             for n in range(N):
@@ -82,44 +86,29 @@ def combine_four(a: Any, b: Any, c: Any, d: Any, z: FourFloats) -> Any:
 
 
 @jit
-def add_rows_to_one(out: Floats, root: Floats, z: Floats, k: int, start: int, last: int) -> None:
-    """out += z_k T_k + ... + z_(k + 3) T_(k + 3) in the columns from start to last."""
-    a, b, u, i = borrow_row(root, k), borrow_row(root, k + 1), take_four(z, k), start
+def add_four_rows(out: Any, root: Floats, z: Any, k: int, start: int, last: int) -> None:
+    """out_n += z_nk T_k + ... + z_n(k + 3) T_(k + 3) in the columns from start to last, for tuples
+    of as many samples as share what is loaded of T.
+    """
+    a, b, i = borrow_row(root, k), borrow_row(root, k + 1), start
     c, d = borrow_row(root, k + 2), borrow_row(root, k + 3)
     while i <= last - SIMD_WIDTH:
         A, B, C, D = load_inside(a, i), load_inside(b, i), load_inside(c, i), load_inside(d, i)
-        store_inside(out, i, load_inside(out, i) + combine_four(A, B, C, D, u))
+        for n in range(len(out)):
+            more = combine_four(A, B, C, D, z[n])
+            store_inside(out[n], i, load_inside(out[n], i) + more)
         i += SIMD_WIDTH
     while i < last:
-        out[i] += combine_four(a[i], b[i], c[i], d[i], u)
+        for n in range(len(out)):
+            out[n][i] += combine_four(a[i], b[i], c[i], d[i], z[n])
         i += 1
 
 
 @jit
-def add_rows_to_five(out: Floats, root: Floats, z: Floats, k: int, start: int, last: int) -> None:
-    """`add_rows_to_one` for five samples."""
-    a, b, i = borrow_row(root, k), borrow_row(root, k + 1), start
-    c, d = borrow_row(root, k + 2), borrow_row(root, k + 3)
-    o, p, q = borrow_row(out, 0), borrow_row(out, 1), borrow_row(out, 2)
-    r, s = borrow_row(out, 3), borrow_row(out, 4)
-    u, v = take_four(borrow_row(z, 0), k), take_four(borrow_row(z, 1), k)
-    w, x = take_four(borrow_row(z, 2), k), take_four(borrow_row(z, 3), k)
-    y = take_four(borrow_row(z, 4), k)
-    while i <= last - SIMD_WIDTH:
-        A, B, C, D = load_inside(a, i), load_inside(b, i), load_inside(c, i), load_inside(d, i)
-        store_inside(o, i, load_inside(o, i) + combine_four(A, B, C, D, u))
-        store_inside(p, i, load_inside(p, i) + combine_four(A, B, C, D, v))
-        store_inside(q, i, load_inside(q, i) + combine_four(A, B, C, D, w))
-        store_inside(r, i, load_inside(r, i) + combine_four(A, B, C, D, x))
-        store_inside(s, i, load_inside(s, i) + combine_four(A, B, C, D, y))
-        i += SIMD_WIDTH
-    while i < last:
-        o[i] += combine_four(a[i], b[i], c[i], d[i], u)
-        p[i] += combine_four(a[i], b[i], c[i], d[i], v)
-        q[i] += combine_four(a[i], b[i], c[i], d[i], w)
-        r[i] += combine_four(a[i], b[i], c[i], d[i], x)
-        s[i] += combine_four(a[i], b[i], c[i], d[i], y)
-        i += 1
+def borrow_five(out: Floats, n: int) -> Any:
+    """Five rows from row n on."""
+    a, b, c = borrow_row(out, n), borrow_row(out, n + 1), borrow_row(out, n + 2)
+    return a, b, c, borrow_row(out, n + 3), borrow_row(out, n + 4)
 
 
 @jit
@@ -160,9 +149,13 @@ def reduce_root(Px: Floats, root: Floats, w: Floats, factor: float, kept: float)
         length, now, then = turns[3].length, k, turns
         k = find_four_turned(w, k - 4)
         turns = find_four_turns(w, k, factor, length)  # takes long, and needs nothing of the rows
-        turn_four_rows(Px, root, now, then)
+        first, second = borrow_row(root, now + 3), borrow_row(root, now + 2)
+        rows = first, second, borrow_row(root, now + 1), borrow_row(root, now)
+        turn_rows(Px, rows, then, max(now - count_short(w.size - now), 0))
     for k in range(w.size % 4 - 1, -1, -1):
-        length = reduce_one_row(Px, root, w, k, factor, length)
+        turn = find_turn(w[k], factor, length)
+        turn_rows(Px, (borrow_row(root, k),), (turn,), k)
+        length = turn.length
 
 
 class Turn(NamedTuple):
@@ -211,44 +204,19 @@ def turn_row(row: Any, s: Any, turn: Turn) -> Any:
 
 
 @jit
-def reduce_one_row(
-    s: Floats, root: Floats, w: Floats, k: int, factor: float, before: float
-) -> float:
-    """The rotation of row k; returns l_k."""
-    row, turn, i = borrow_row(root, k), find_turn(w[k], factor, before), k
-    while i <= w.size - SIMD_WIDTH:
-        A, S = turn_row(load_inside(row, i), load_inside(s, i), turn)
-        store_inside(row, i, A)
+def turn_rows(s: Floats, rows: Any, turns: Any, start: int) -> None:
+    """Rotate each row of a tuple by its turn, in this order, in the columns from start on."""
+    i = start
+    while i <= s.size - SIMD_WIDTH:
+        S = load_inside(s, i)
+        for n in range(len(rows)):
+            A, S = turn_row(load_inside(rows[n], i), S, turns[n])
+            store_inside(rows[n], i, A)
         store_inside(s, i, S)
         i += SIMD_WIDTH
-    while i < w.size:
-        row[i], s[i] = turn_row(row[i], s[i], turn)
-        i += 1
-    return turn.length
-
-
-@jit
-def turn_four_rows(s: Floats, root: Floats, k: int, turns: FourTurns) -> None:
-    """Rotate the rows k + 3, k + 2, k + 1 and k, in this order."""
-    a, b = borrow_row(root, k + 3), borrow_row(root, k + 2)
-    c, d, K = borrow_row(root, k + 1), borrow_row(root, k), s.size
-    i, (t, u, v, x) = max(k - count_short(K - k), 0), turns
-    while i <= K - SIMD_WIDTH:
-        A, S = turn_row(load_inside(a, i), load_inside(s, i), t)
-        store_inside(a, i, A)
-        B, S = turn_row(load_inside(b, i), S, u)
-        store_inside(b, i, B)
-        C, S = turn_row(load_inside(c, i), S, v)
-        store_inside(c, i, C)
-        D, S = turn_row(load_inside(d, i), S, x)
-        store_inside(d, i, D)
-        store_inside(s, i, S)
-        i += SIMD_WIDTH
-    while i < K:
-        a[i], s[i] = turn_row(a[i], s[i], t)
-        b[i], s[i] = turn_row(b[i], s[i], u)
-        c[i], s[i] = turn_row(c[i], s[i], v)
-        d[i], s[i] = turn_row(d[i], s[i], x)
+    while i < s.size:
+        for n in range(len(rows)):
+            rows[n][i], s[i] = turn_row(rows[n][i], s[i], turns[n])
         i += 1
 
 
@@ -265,29 +233,20 @@ def rotate_rows(a: Floats, b: Floats, c: float, s: float) -> None:
 def compute_variances(root: Floats) -> Floats:
     """The diagonal of P."""
     found = np.zeros(root.shape[0])
-    for k in range(root.shape[0]):
-        row, i = borrow_row(root, k), max(k - count_short(found.size - k), 0)
-        while i <= found.size - SIMD_WIDTH:
-            eight = load_inside(row, i)
-            store_inside(found, i, load_inside(found, i) + eight * eight)
-            i += SIMD_WIDTH
-        while i < found.size:
+    for k in range(found.size):
+        row = borrow_row(root, k)
+        for i in range(found.size):
             found[i] += row[i] * row[i]
-            i += 1
     return found
 
 
 @jit
 def scale_root(root: Floats, factors: Floats) -> None:
     """S P S with S = diag(factors)."""
-    for k in range(root.shape[0]):
-        row, i = borrow_row(root, k), max(k - count_short(factors.size - k), 0)
-        while i <= factors.size - SIMD_WIDTH:
-            store_inside(row, i, load_inside(row, i) * load_inside(factors, i))
-            i += SIMD_WIDTH
-        while i < factors.size:
+    for k in range(factors.size):
+        row = borrow_row(root, k)
+        for i in range(factors.size):
             row[i] *= factors[i]
-            i += 1
 
 
 @jit

@@ -4,8 +4,6 @@ A call copies every field of its arguments, each array of a rule and a state by 
 numbers, which takes longer than the work of a round. Neither changes any result.
 """
 
-from typing import Any
-
 import numba
 from numba.core.compiler_machinery import register_pass
 
@@ -19,55 +17,27 @@ from bylot.numerics.jit import (
 )
 
 
-class EmbeddedLower(BorrowingLower):
-    """Writes a function that is always inlined."""
+def make_options(attribute: str) -> dict[str, object]:
+    """Return the options of functions that LLVM is told this about."""
 
-    def setup_function(self, fndesc: Any) -> None:
-        super().setup_function(fndesc)
-        self.function.attributes.add("alwaysinline")
+    class MarkedLower(BorrowingLower):
+        def setup_function(self, fndesc: object) -> None:
+            super().setup_function(fndesc)
+            self.function.attributes.add(attribute)
 
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class MarkedLowering(LinkedLowering):
+        _name = f"{attribute}_lowering"
+        lowering_class = MarkedLower
 
-class ApartLower(BorrowingLower):
-    """Writes a function that is never inlined."""
+    class MarkedCompiler(LinkedCompiler):
+        last_step = MarkedLowering
 
-    def setup_function(self, fndesc: Any) -> None:
-        super().setup_function(fndesc)
-        self.function.attributes.add("noinline")
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class EmbeddedLowering(LinkedLowering):
-    """The last step of compilation for a function that is always inlined."""
-
-    _name = "embedded_lowering"
-    lowering_class = EmbeddedLower
+    return {**LINKED_OPTIONS, "pipeline_class": MarkedCompiler}
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class ApartLowering(LinkedLowering):
-    """The last step of compilation for a function that is never inlined."""
-
-    _name = "apart_lowering"
-    lowering_class = ApartLower
-
-
-class EmbeddedCompiler(LinkedCompiler):
-    """numba's compiler, of functions that are always inlined."""
-
-    last_step = EmbeddedLowering
-
-
-class ApartCompiler(LinkedCompiler):
-    """numba's compiler, of functions that are never inlined."""
-
-    last_step = ApartLowering
-
-
-def compile_linked(function: FunctionT, compiler: type[LinkedCompiler]) -> FunctionT:
-    """Compile a function for compiled callers with this compiler."""
-    compiled = CompiledFunction(function)
-    compiled.linked = numba.jit(**{**LINKED_OPTIONS, "pipeline_class": compiler})(function)
-    return compiled  # type: ignore[return-value]
+EMBEDDED_OPTIONS = make_options("alwaysinline")
+APART_OPTIONS = make_options("noinline")
 
 
 def jit_embedded(function: FunctionT) -> FunctionT:
@@ -76,7 +46,9 @@ def jit_embedded(function: FunctionT) -> FunctionT:
     Unlike `jit_inline`, which repeats the source, it is typed once, and keeps all writes. (The
     option forceinline of numba would hold for all that the function calls, too.)
     """
-    return compile_linked(function, EmbeddedCompiler)
+    compiled = CompiledFunction(function)
+    compiled.linked = numba.jit(**EMBEDDED_OPTIONS)(function)
+    return compiled  # type: ignore[return-value]
 
 
 def jit_apart(function: FunctionT) -> FunctionT:
@@ -85,4 +57,6 @@ def jit_apart(function: FunctionT) -> FunctionT:
     The compiler would inline it, as it counts the many fields that a call would copy. That makes
     hot functions large, which takes long to compile.
     """
-    return compile_linked(function, ApartCompiler)
+    compiled = CompiledFunction(function)
+    compiled.linked = numba.jit(**APART_OPTIONS)(function)
+    return compiled  # type: ignore[return-value]

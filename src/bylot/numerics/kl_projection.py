@@ -71,14 +71,6 @@ class Secant(NamedTuple):
     is_informative: bool  # whether to correct the curvature by it
 
 
-class LineSearch(NamedTuple):
-    """The result of a line search: the fraction of the step, F there, points tried."""
-
-    t: float  # 0 if no lower point was found
-    value: float
-    trials: int
-
-
 @jit
 def evaluate_dual(at: DualPoint, rows: DualProblem) -> float:
     """Write slope, theta and pi at the multipliers at.lam; returns F."""
@@ -195,8 +187,10 @@ def fill_newton_direction(s: Floats, at: DualPoint, rows: DualProblem, last: Sec
 @jit
 def search_line(
     there: DualPoint, here: DualPoint, s: Floats, value: float, rows: DualProblem
-) -> LineSearch:
+) -> tuple[float, float, int]:
     """Go along s from here until F falls enough, and write the point there.
+
+    Returns the fraction of the step, 0 if no lower point was found, F there, and the points tried.
 
     F is convex: if a point is too far, the next is where the tangents at both ends meet. Near the
     optimum the values are all rounding; then the slopes decide.
@@ -214,10 +208,10 @@ def search_line(
             slope += s[j] * there.slope[j]
         enough = new <= value + ARMIJO_FRACTION * t * first
         if enough or (slope <= -WOLFE_FRACTION * first and new <= value + VALUE_ROUNDING * size):
-            return LineSearch(t, new, trial + 1)
+            return t, new, trial + 1
         meet = (new - value - slope * t) / (first - slope)
         t = min(max(meet, 0.01 * t), 0.7 * t)
-    return LineSearch(0.0, value, MAX_LINE_SEARCH_TRIALS if first < 0.0 else 0)
+    return 0.0, value, MAX_LINE_SEARCH_TRIALS if first < 0.0 else 0
 
 
 @jit
@@ -244,15 +238,15 @@ def minimise_dual(at: DualPoint, rows: DualProblem, value: float) -> int:
     gap = dual_residual(here, rows.cap)
     for _ in range(MAX_NEWTON_STEPS):
         fill_newton_direction(s, here, rows, last)
-        found = search_line(there, here, s, value, rows)
-        evaluations += found.trials
-        if found.t == 0.0:
+        t, new, trials = search_line(there, here, s, value, rows)
+        evaluations += trials
+        if t == 0.0:
             break
         after = dual_residual(there, rows.cap)
-        if after >= gap and found.value >= value:  # at the accuracy of rounding
+        if after >= gap and new >= value:  # at the accuracy of rounding
             break
         last = update_secant(last, here, there, rows.M)
-        here, there, value, gap = there, here, found.value, after
+        here, there, value, gap = there, here, new, after
         if gap <= SOLVED_RESIDUAL:
             break
     for j in range(d):

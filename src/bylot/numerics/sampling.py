@@ -1,6 +1,6 @@
 """Drawing panels: i.i.d. draws from a distribution, random sets, and their costs and gradients."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +17,6 @@ from bylot.numerics.set_selection import repeat_members
 from bylot.numerics.simd import SIMD_WIDTH, count_bits, load_inside, mask_at_most
 
 
-class IidDraws(NamedTuple):
-    """M i.i.d. draws, and the probability of each."""
-
-    draws: Ints
-    probabilities: Floats
-
-
 @jit
 def fill_cumulative(q: Floats, mass: Floats) -> None:
     """Write the running sums of q into mass: mass_i = q_0 + ... + q_i."""
@@ -34,17 +27,19 @@ def fill_cumulative(q: Floats, mass: Floats) -> None:
 
 
 @jit_inline
-def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> IidDraws:
+def draw_iid(q: Floats, mass: Floats, count: int, rng: RngKey) -> tuple[Ints, Floats]:
     """Draw `count` experts i.i.d. from q with running sums mass: draw_j = min{i : mass_i > u_j}.
+
+    Returns the draws, and the probability of each.
 
     An expert without mass is never drawn; q is normalised by its sum.
 
     >>> draw_iid(np.array([0.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0]), 2, RngKey(seed=0, t=0))
-    IidDraws(draws=array([1, 1]), probabilities=array([1., 1.]))
+    (array([1, 1]), array([1., 1.]))
     """
     draws, probabilities = make_draws(rng, count), make_probabilities(rng, count)
     fill_iid_draws(draws, probabilities, q, mass, rng)
-    return IidDraws(draws, probabilities)
+    return draws, probabilities
 
 
 @jit_inline
@@ -140,15 +135,21 @@ def is_first_draw(draws: Ints, j: int) -> bool:
     return new
 
 
+@jit_embedded
+def fill_first(out: Any, values: Any, draws: Ints) -> int:
+    """Write the values at the first draw of each member, and return how many these are."""
+    n = 0
+    for j in range(draws.size):
+        out[n] = values[j]
+        n += is_first_draw(draws, j)
+    return n
+
+
 @jit
 def select_first(values: Any, draws: Ints) -> Any:
     """The values at the first draw of each member; of draws themselves: the distinct members."""
-    chosen, n = np.empty_like(values), 0
-    for j in range(draws.size):
-        if is_first_draw(draws, j):
-            chosen[n] = values[j]
-            n += 1
-    return chosen[:n]
+    chosen = np.empty_like(values)
+    return chosen[: fill_first(chosen, values, draws)]
 
 
 @jit
@@ -216,13 +217,3 @@ def fill_random_experts(
     for j in range(n_chosen):
         chosen[j] = items[j]
     repeat_members(chosen, n_chosen)
-
-
-@jit_embedded
-def fill_first(out: Floats, values: Floats, draws: Ints) -> int:
-    """Write the values at the first draw of each member, and return how many these are."""
-    n = 0
-    for j in range(draws.size):
-        out[n] = values[j]
-        n += is_first_draw(draws, j)
-    return n

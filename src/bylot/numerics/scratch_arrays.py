@@ -72,27 +72,6 @@ def make_array_at(number: Any) -> Any:
     return intrinsic(lambda context, address, size: (kind(types.intp, types.intp), emit))
 
 
-def _emit_uncounted(context: Any, values: Any) -> Any:
-    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
-        array = target.make_array(values)(target, builder, given[0])
-        nobody = ir.Constant(array.meminfo.type, None)
-        array.meminfo, array.parent = nobody, ir.Constant(array.parent.type, None)
-        return array._getvalue()
-
-    return values(values), emit
-
-
-def make_empty_array(number: Any) -> Any:
-    """A function of compiled code that makes an array of nothing."""
-    kind = types.Array(number, 1, "C")
-
-    def emit(target: Any, builder: Any, signature: Any, given: Any) -> Any:
-        nowhere = ir.Constant(target.get_data_type(number).as_pointer(), None)
-        return emit_array(target, builder, kind, nowhere, ir.Constant(INT64, 0))
-
-    return intrinsic(lambda context: (kind(), emit))
-
-
 def _borrow_row(context: Any, values: Any, x: Any) -> Any:
     if values.layout != "C" or values.ndim < 2:
         return None
@@ -118,21 +97,19 @@ stack_floats: Callable[[int], Floats] = make_stack_array(types.float64)
 stack_ints: Callable[[int], Ints] = make_stack_array(types.int64)
 ints_at: Callable[[int, int], Ints] = make_array_at(types.int64)
 floats_at: Callable[[int, int], Floats] = make_array_at(types.float64)
-uncounted: Callable[[Any], Any] = intrinsic(_emit_uncounted)  # a view; its owner must live longer
-empty_floats: Callable[[], Floats] = make_empty_array(types.float64)
-empty_bools: Callable[[], Bools] = make_empty_array(types.boolean)
+bools_at: Callable[[int, int], Bools] = make_array_at(types.boolean)
 
 
 @jit_inline
 def no_floats() -> Floats:
     """An empty array, which may be returned."""
-    return empty_floats()
+    return floats_at(0, 0)
 
 
 @jit_inline
 def no_bools() -> Bools:
     """An empty mask, which may be returned."""
-    return empty_bools()
+    return bools_at(0, 0)
 
 
 @jit_inline

@@ -9,15 +9,6 @@ from bylot.numerics.jit import Floats, Ints, jit
 
 
 @jit
-def sum_row_excess(row: Floats, v: Floats) -> float:
-    """sum_r (w_r - v_r)^+."""
-    total = 0.0
-    for r in range(row.size):
-        total += max(row[r] - v[r], 0.0)
-    return total
-
-
-@jit
 def compute_excess(ranked: Floats, ranking: Ints, v: Floats) -> Floats:
     """Compute sum_r (w_ir - v_r)^+ of every expert i: what it adds to a set with the maxima v.
 
@@ -97,7 +88,10 @@ def sum_largest_excess(
             break
         if caps[j] <= 0.0 and (need <= 0 or largest[need - 1] >= caps[j]):
             break
-        net = sum_row_excess(worth[rest[j]], v) - charges[rest[j]]
+        net, row = 0.0, worth[rest[j]]
+        for r in range(v.size):
+            net += max(row[r] - v[r], 0.0)
+        net -= charges[rest[j]]
         caps[j] = net
         place = room
         while place > 0 and net > largest[place - 1]:

@@ -9,20 +9,12 @@ from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.scratch_arrays import borrow_row, scratch_floats
 from bylot.numerics.simd import (
     SIMD_WIDTH,
-    find_lowest_bit,
-    keep_below,
     load_inside,
-    mask_equal,
-    max_by_lane,
-    max_lanes,
     min_by_lane,
     min_lanes,
     splat,
     store_inside,
 )
-
-MAX_RANKED_SCORES = 8_192  # scores read by SIMD, all of them for each rank; of more, each once
-MASK_BITS = 64
 
 
 @jit
@@ -44,74 +36,22 @@ def choose_top_m(scores: Floats, count: int, available: Bools) -> Ints:
 @jit
 def fill_top_m(chosen: Ints, scores: Floats, available: Bools) -> None:
     """Write the available experts with the largest scores, as `choose_top_m` does."""
-    found, count = 0, chosen.size
-    if available.size == 0 and can_rank(scores, count) and fill_by_rank(chosen, scores):
-        return
+    found, last = 0, chosen.size - 1
+    least = -np.inf  # of the scores that were chosen, once all places are taken
     for i in range(scores.size):
         if available.size > 0 and not available[i]:
             continue
-        if found == count and not scores[i] > scores[chosen[count - 1]]:
+        if found > last and not scores[i] > least:
             continue
-        found = min(found + 1, count)
-        place = found - 1  # the last one is dropped if all places are taken
+        place = min(found, last)  # the last one is dropped if all places are taken
+        found = place + 1
         while place > 0 and scores[i] > scores[chosen[place - 1]]:
             chosen[place] = chosen[place - 1]
             place -= 1
         chosen[place] = i
+        if found > last:
+            least = scores[chosen[last]]
     repeat_members(chosen, found)
-
-
-@jit
-def can_rank(scores: Floats, count: int) -> bool:
-    """Whether the best are found fastest one after the other, by SIMD."""
-    return scores.size >= SIMD_WIDTH and scores.size * count <= MAX_RANKED_SCORES
-
-
-@jit
-def fill_by_rank(chosen: Ints, scores: Floats) -> bool:
-    """Write the experts with the largest scores, ties by index: the largest, the next one, and so
-    on; False if there are fewer numbers.
-
-    Reading all scores for each takes a quarter of the time of sorting each into the best so far,
-    where the processor mispredicts whether it is better.
-    """
-    found, score = 0, find_largest_below(scores, np.inf, True)
-    while found < chosen.size:
-        for first in range(0, scores.size, MASK_BITS):
-            equal = mask_scores(scores, first, score)
-            while equal != 0 and found < chosen.size:
-                chosen[found] = first + find_lowest_bit(equal)
-                found += 1
-                equal &= equal - 1
-        lower = find_largest_below(scores, score, False)
-        if found < chosen.size and not lower < score:  # the rest is NaN
-            return False
-        score = lower
-    return True
-
-
-@jit
-def find_largest_below(scores: Floats, bound: float, included: bool) -> float:
-    """The largest score below a bound, or at most this."""
-    last = load_inside(scores, scores.size - SIMD_WIDTH)  # overlaps the one before
-    top = max_by_lane(last, splat(-np.inf)) if included else keep_below(last, bound)
-    for i in range(0, scores.size - SIMD_WIDTH, SIMD_WIDTH):
-        lanes = load_inside(scores, i)
-        top = max_by_lane(lanes if included else keep_below(lanes, bound), top)
-    return max_lanes(top)
-
-
-@jit
-def mask_scores(scores: Floats, first: int, score: float) -> int:
-    """An integer whose bit k says whether expert first + k < first + 64 has this score."""
-    mask, stop = 0, min(scores.size, first + MASK_BITS)
-    whole = stop - stop % SIMD_WIDTH
-    for i in range(first, whole, SIMD_WIDTH):
-        mask |= mask_equal(load_inside(scores, i), score) << (i - first)
-    if whole < stop:  # the last eight overlap those before
-        last = stop - SIMD_WIDTH
-        mask |= (mask_equal(load_inside(scores, last), score) >> (whole - last)) << (whole - first)
-    return mask
 
 
 @jit
@@ -140,8 +80,7 @@ def repeat_members(chosen: Ints, found: int) -> None:
 
 MAX_SET_CHANGES = 6  # a second one is rare
 MIN_CHANGE_GAIN = 1e-12
-SEARCHED_BLOCK = 64  # experts of a block of a large pool; a multiple of SIMD_WIDTH
-MIN_SEARCHED_BLOCKS = 2  # of a large pool; in a smaller one, it takes longer to search by blocks
+SEARCHED_BLOCK = 64  # experts of a block; a multiple of SIMD_WIDTH
 
 
 @jit
@@ -258,52 +197,24 @@ def find_cheapest_addition(missed: Floats, offered: Floats, miss: Floats) -> int
     """Find the expert with the least sum_z missed_z miss_zi + offered_i, ties by index; -1 if none
     can be added.
     """
-    if offered.size >= MIN_SEARCHED_BLOCKS * SEARCHED_BLOCK:
-        return find_cheapest_by_blocks(missed, offered, miss)
-    totals, lanes, i = scratch_floats(offered.size), splat(np.inf), 0
-    while i <= offered.size - SIMD_WIDTH:
-        eight = load_inside(offered, i)
-        for z in range(missed.size):
-            eight = eight + load_inside(borrow_row(miss, z), i) * missed[z]
-        store_inside(totals, i, eight)
-        lanes = min_by_lane(lanes, eight)
-        i += SIMD_WIDTH
-    least = min_lanes(lanes)
-    while i < offered.size:
-        totals[i] = add_missed(offered[i], missed, miss, i)
-        least = min(least, totals[i])
-        i += 1
-    for place in range(offered.size if least < np.inf else 0):
-        if totals[place] == least:
-            return place
-    return -1
-
-
-@jit
-def find_cheapest_by_blocks(missed: Floats, offered: Floats, miss: Floats) -> int:
-    """`find_cheapest_addition` in a large pool: find the least of each block of experts by SIMD,
-    then its place in the block that has it.
-    """
-    least, block, place = np.inf, -1, -1
-    whole = offered.size - offered.size % SIMD_WIDTH
-    for first in range(0, whole, SEARCHED_BLOCK):
-        lanes = splat(np.inf)
-        for i in range(first, min(first + SEARCHED_BLOCK, whole), SIMD_WIDTH):
-            totals = load_inside(offered, i)
+    totals, least, place = scratch_floats(SEARCHED_BLOCK), np.inf, -1
+    for first in range(0, offered.size, SEARCHED_BLOCK):
+        lanes, stop = splat(np.inf), min(first + SEARCHED_BLOCK, offered.size)
+        whole = stop - stop % SIMD_WIDTH
+        for i in range(first, whole, SIMD_WIDTH):
+            eight = load_inside(offered, i)
             for z in range(missed.size):
-                totals = totals + load_inside(borrow_row(miss, z), i) * missed[z]
-            lanes = min_by_lane(lanes, totals)
-        found = min_lanes(lanes)
-        if found < least:
-            least, block = found, first
-    for i in range(whole, offered.size):
-        total = add_missed(offered[i], missed, miss, i)
-        if total < least:
-            least, place = total, i
-    if place < 0 and block >= 0:
-        for i in range(block, min(block + SEARCHED_BLOCK, whole)):
-            if add_missed(offered[i], missed, miss, i) == least:
-                return i
+                eight = eight + load_inside(borrow_row(miss, z), i) * missed[z]
+            store_inside(totals, i - first, eight)
+            lanes = min_by_lane(lanes, eight)
+        lowest = min_lanes(lanes)
+        for i in range(whole, stop):
+            totals[i - first] = add_missed(offered[i], missed, miss, i)
+            lowest = min(lowest, totals[i - first])
+        if lowest < least:
+            least, place = lowest, first
+            while totals[place - first] != least:
+                place += 1
     return place
 
 

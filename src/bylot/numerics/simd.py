@@ -10,7 +10,6 @@ on the vector width of the machine.
     return sum_lanes(acc)
 """
 
-import math
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -22,10 +21,9 @@ from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, overload, register_model
 
-from bylot.numerics.jit import Floats, jit, jit_inline
+from bylot.numerics.jit import Floats, jit
 
 SIMD_WIDTH = 8
-CACHE_LINE_BYTES = 64
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 VECTOR_TYPE = ir.VectorType(ir.DoubleType(), SIMD_WIDTH)
 UNDEFINED_VECTOR = ir.Constant(VECTOR_TYPE, ir.Undefined)
@@ -69,12 +67,6 @@ def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
 def emit_minimum(builder: Any, v: Any, w: Any) -> Any:
     """Emit the smaller of two vectors, by lane."""
     return builder.select(builder.fcmp_ordered("<", v, w), v, w)
-
-
-def emit_below(builder: Any, v: Any, x: Any) -> Any:
-    """Emit v where it is below x, and -inf elsewhere."""
-    nothing = emit_splat(builder, ir.Constant(ir.DoubleType(), -math.inf))
-    return builder.select(builder.fcmp_ordered("<", v, emit_splat(builder, x)), v, nothing)
 
 
 def emit_mask(builder: Any, comparison: str, v: Any, x: Any) -> Any:
@@ -184,49 +176,20 @@ def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
     return (signature, emit) if is_float_vector(values) and values.mutable else None
 
 
-def _fetch_lines(context: Any, values: Any, row: Any) -> Any:
-    def emit(target: Any, builder: Any, form: Any, given: Any) -> Any:
-        array = target.make_array(values)(target, builder, given[0])
-        zero = target.get_constant(types.intp, 0)
-        place = [given[1]] + [zero] * (values.ndim - 1)
-        start = cgutils.get_item_pointer(target, builder, values, array, place)
-        start = builder.bitcast(start, ir.IntType(8).as_pointer())
-        size = builder.extract_value(array.strides, 0)
-        kind = ir.FunctionType(ir.VoidType(), [start.type, INT32, INT32, INT32])
-        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        line = zero.type(CACHE_LINE_BYTES)
-        with cgutils.for_range_slice(builder, zero, size, line, inc=True) as (at, _):
-            builder.call(fetch, [builder.gep(start, [at]), INT32(0), INT32(3), INT32(1)])
-        return target.get_dummy_value()
-
-    return (types.void(values, types.intp), emit) if values.layout == "C" else None
-
-
 MASKED = types.int64(LANES_TYPE, types.float64)
 BY_LANE, REDUCED = LANES_TYPE(LANES_TYPE, LANES_TYPE), types.float64(LANES_TYPE)
 splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
 load_inside: Callable[[Floats, int], Lanes] = intrinsic(_load_inside)  # eight must be left
 store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  # likewise
-fetch_lines: Callable[[Floats, int], None] = intrinsic(_fetch_lines)
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
 min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
-keep_below: Callable[[Lanes, float], Lanes] = make_intrinsic(
-    LANES_TYPE(LANES_TYPE, types.float64), emit_below
-)
-mask_equal: Callable[[Lanes, float], int] = make_intrinsic(
-    MASKED, lambda builder, v, x: emit_mask(builder, "==", v, x)
-)
 mask_at_most: Callable[[Lanes, float], int] = make_intrinsic(
     MASKED, lambda builder, v, x: emit_mask(builder, "<=", v, x)
 )
 count_bits: Callable[[int], int] = make_intrinsic(
     types.int64(types.int64), lambda builder, bits: builder.ctpop(bits)
-)
-find_lowest_bit: Callable[[int], int] = make_intrinsic(
-    types.int64(types.int64),
-    lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0)),
 )
 sum_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)
@@ -266,22 +229,3 @@ def dot_product(x: Floats, y: Floats) -> float:
     for i in range(0, x.size, SIMD_WIDTH):
         acc = acc + load_lanes(x, i, 0.0) * load_lanes(y, i, 0.0)
     return sum_lanes(acc)
-
-
-@jit
-def add_multiple(x: Floats, a: float, y: Floats) -> None:
-    """x_i += a y_i, eight at a time; a compiler might not see that x and y are apart."""
-    whole = x.size - x.size % SIMD_WIDTH
-    for i in range(0, whole, SIMD_WIDTH):
-        store_inside(x, i, load_inside(x, i) + a * load_inside(y, i))
-    for i in range(whole, x.size):
-        x[i] += a * y[i]
-
-
-@jit_inline
-def prefetch_row(values: Floats, row: int) -> None:
-    """Ask for values[row], in C order, to be in the cache soon; a row beyond the end does no harm.
-
-    A row that does not begin with a cache line may end in one more, which is not fetched.
-    """
-    fetch_lines(values, row)

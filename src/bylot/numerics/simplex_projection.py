@@ -40,13 +40,6 @@ class Projection(NamedTuple):
     feasible: bool
 
 
-class RowSolution(NamedTuple):
-    """The multiplier of the row, and whether it can be kept."""
-
-    multiplier: float
-    feasible: bool
-
-
 class RowMultipliers(NamedTuple):
     """Multipliers of p_i = max(0, y_i - tau - lam d_i): tau of the mass, lam of the row."""
 
@@ -257,19 +250,9 @@ def fill_cheapest_face(
     return lam if r > MIN_FREE_MASS else 0.0
 
 
-class InputSummary(NamedTuple):
-    """Sums and extremes of z and a."""
-
-    z: float
-    top: float
-    a: float
-    least: float
-    most: float
-
-
 @jit
-def summarise_inputs(z: Floats, a: Floats) -> InputSummary:
-    """Compute sum and maximum of z, and sum, minimum and maximum of a, in one pass."""
+def summarise_inputs(z: Floats, a: Floats) -> tuple[float, float, float, float, float]:
+    """Return sum and maximum of z, and sum, minimum and maximum of a, in one pass."""
     Z, A, top, least, most = splat(0.0), splat(0.0), splat(z[0]), splat(-a[0]), splat(a[0])
     for i in range(0, z.size, SIMD_WIDTH):
         y, c = load_lanes(z, i, z[0]), load_lanes(a, i, a[0])
@@ -280,26 +263,29 @@ def summarise_inputs(z: Floats, a: Floats) -> InputSummary:
         least = max_by_lane(least, -1.0 * c)
     spare = float(-z.size % SIMD_WIDTH)  # lanes of the last load past the end
     z_sum, a_sum = sum_lanes(Z) - spare * z[0], sum_lanes(A) - spare * a[0]
-    return InputSummary(z_sum, max_lanes(top), a_sum, -max_lanes(least), max_lanes(most))
+    return z_sum, max_lanes(top), a_sum, -max_lanes(least), max_lanes(most)
 
 
 @jit
 def fill_halfspace_projection(
     q: Floats, z: Floats, floor: float, a: Floats, b: float
-) -> RowSolution:
-    """Write `project_onto_halfspace` into q, which may be z itself."""
-    seen = summarise_inputs(z, a)
+) -> tuple[float, bool]:
+    """Write `project_onto_halfspace` into q, which may be z itself.
+
+    Returns the multiplier of the row, and whether it can be kept.
+    """
+    z_sum, top, a_sum, least, most = summarise_inputs(z, a)
     r = 1.0 - z.size * floor
-    size = max(abs(seen.least), abs(seen.most))
+    size = max(abs(least), abs(most))
     # The mean cost allowed to the mass above the floor: the row is d.p <= 0.
-    beta = (b - floor * seen.a) / r if r > MIN_FREE_MASS else seen.least
-    if beta <= seen.least:
-        missed = (floor * seen.a + r * seen.least) - b
-        price = fill_cheapest_face(q, z, floor, r, a, seen.least)
-        return RowSolution(price, missed <= ROW_TOLERANCE * size)
+    beta = (b - floor * a_sum) / r if r > MIN_FREE_MASS else least
+    if beta <= least:
+        missed = (floor * a_sum + r * least) - b
+        price = fill_cheapest_face(q, z, floor, r, a, least)
+        return price, missed <= ROW_TOLERANCE * size
     for i in range(z.size):
-        q[i] = z[i] - seen.top
-    lam, start = 0.0, RowMultipliers(max(seen.z / z.size - seen.top - r / z.size, -r), 0.0, False)
+        q[i] = z[i] - top
+    lam, start = 0.0, RowMultipliers(max(z_sum / z.size - top - r / z.size, -r), 0.0, False)
     for turn in range(MAX_REFINEMENTS):
         tau, step, exact = solve_row_multipliers(q, a, beta, r, size, start, -lam)
         lam += step
@@ -311,7 +297,7 @@ def fill_halfspace_projection(
         for i in range(z.size):
             q[i] = (q[i] - tau) - step * (a[i] - beta)
         start = RowMultipliers(0.0, 0.0, False)
-    return RowSolution(lam, True)
+    return lam, True
 
 
 @jit
@@ -328,5 +314,5 @@ def project_onto_halfspace(z: Floats, floor: float, a: Floats, b: float) -> Proj
     Projection(q=array([0.25, 0.75]), multiplier=0.5, feasible=False)
     """
     q = np.empty(z.size)
-    row = fill_halfspace_projection(q, z, floor, a, b)
-    return Projection(q, row.multiplier, row.feasible)
+    multiplier, feasible = fill_halfspace_projection(q, z, floor, a, b)
+    return Projection(q, multiplier, feasible)

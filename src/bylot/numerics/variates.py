@@ -6,18 +6,13 @@ Philox, and still a pure function of the round, without a state to store.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
 
 from bylot.numerics.jit import Floats, jit, jit_inline
 from bylot.numerics.philox import TWO_TO_MINUS_53, RngKey, philox_block
-from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
-from bylot.numerics.set_selection import can_rank, find_largest_below
-from bylot.numerics.simd import make_intrinsic
+from bylot.numerics.scratch_arrays import scratch_floats
 
 TWO_TO_MINUS_52 = 2.0**-52
 
@@ -119,28 +114,9 @@ def draw_gamma(a: float, spread: float, s: Xoshiro) -> tuple[float, Xoshiro]:
     """Draw from Gamma(a), a >= 1, with spread = 1 / sqrt(9 d); returns the state after it.
 
     Marsaglia and Tsang ("A simple method for generating gamma variables", ACM TOMS 2000):
-    d (1 + X / sqrt(9 d))^3 with d = a - 1/3 and X normal is accepted with probability near 1. This
-    is the first trial, with an X of the ziggurat's rectangles; if it fails, it is made again by
-    `repeat_gamma_trials`, from the same state.
+    d (1 + X / sqrt(9 d))^3 with d = a - 1/3 and X normal is accepted with probability near 1.
     """
-    bits, after = next_word(s)
-    word, after = next_word(after)
-    layer = bits & np.uint64(ZIGGURAT_LAYERS - 1)
-    x = np.float64(np.int64(bits >> np.uint64(11))) * TWO_TO_MINUS_53 * ZIGGURAT_EDGES[layer]
-    inside = x < ZIGGURAT_EDGES[layer + np.uint64(1)]
-    x = -x if bits & np.uint64(ZIGGURAT_LAYERS) else x
-    u, root, d = open_uniform_from_word(word), 1.0 + spread * x, a - 1.0 / 3.0
-    v = root * root * root
-    if inside & (root > 0.0) & (u < 1.0 - 0.0331 * (x * x) * (x * x)):
-        return d * v, after
-    if inside and root > 0.0 and math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
-        return d * v, after
-    return repeat_gamma_trials(d, spread, s)
-
-
-@jit
-def repeat_gamma_trials(d: float, spread: float, s: Xoshiro) -> tuple[float, Xoshiro]:
-    """The trials of `draw_gamma` from the first one on."""
+    d = a - 1.0 / 3.0
     v = 1.0
     for _ in range(MAX_GAMMA_TRIALS):
         x, s = draw_normal(s)
@@ -188,55 +164,3 @@ def add_gumbels(scores: Floats, rng: RngKey, stream: int) -> None:
     for i in range(scores.size):
         bits, s = next_word(s)
         scores[i] -= math.log(-math.log(open_uniform_from_word(bits)))
-
-
-read_bits: Callable[[float], int] = make_intrinsic(
-    types.int64(types.float64), lambda builder, x: builder.bitcast(x, ir.IntType(64))
-)
-LOG_2, MAX_LOG2_ERROR = math.log(2.0), 0.0861
-
-
-@jit
-def bound_log2(x: float) -> float:
-    """A number below log2(x), by less than `MAX_LOG2_ERROR`: as log2(1 + m) is above m.
-
-    The bits of a positive float are its exponent and its mantissa m.
-    """
-    return read_bits(x) * TWO_TO_MINUS_52 - 1023.0
-
-
-@jit
-def add_leading_gumbels(scores: Floats, count: int, rng: RngKey, stream: int) -> None:
-    """`add_gumbels` to the scores that may be among the `count` largest; -inf for the others, or
-    also to them.
-
-    Nearly all logarithms are then bounded instead, by `bound_log2` of bounds of E = -log U. With
-    x = 1 - U, E = x + x^2 / 2 + x^3 / 3 + ..., and the rest from x^3 / 3 on is at most twice that
-    term while x <= 1/2.
-    """
-    if not can_rank(scores, count):
-        add_gumbels(scores, rng, stream)
-        return
-    size, s = scores.size, open_stream(rng, stream)
-    u, least, most = scratch_floats(size), scratch_floats(size), scratch_floats(size)
-    for i in range(size):
-        bits, s = next_word(s)
-        u[i] = open_uniform_from_word(bits)
-    for i in range(size):
-        x, rounding = 1.0 - u[i], 1e-9 + 1e-12 * abs(scores[i])
-        low = bound_log2(x * (1.0 + 0.5 * x))
-        high = bound_log2(x * (1.0 + x * (0.5 + x * (2.0 / 3.0)))) + MAX_LOG2_ERROR
-        least[i] = scores[i] - LOG_2 * high - rounding if x <= 0.5 else -np.inf
-        most[i] = scores[i] - LOG_2 * low + rounding
-    needed = np.inf
-    for _ in range(count):  # equal ones count as one: then it is lower than necessary
-        needed = find_largest_below(least, needed, False)
-    leading, n = scratch_ints(size), 0
-    for i in range(size):  # collected first: a branch here would often be mispredicted
-        leading[n] = i
-        n += 0 if most[i] < needed else 1
-    for k in range(n):
-        most[k] = scores[leading[k]] - math.log(-math.log(u[leading[k]]))
-    scores[:] = -np.inf
-    for k in range(n):
-        scores[leading[k]] = most[k]

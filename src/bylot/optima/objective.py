@@ -151,22 +151,14 @@ class Objective(NamedTuple):
     def shape(self) -> tuple[int, int]:
         return len(self.parts), self.parts[0].size
 
-    @property
-    def rounds(self) -> int:
-        return sum(part.rounds for part in self.parts)
-
-    def thin(self, step: int) -> "Objective":
-        """Every step-th round of each context: a cheap approximation."""
-        return self._replace(parts=tuple(part.thin(step) for part in self.parts))
-
     def restrict(self, experts: Ints) -> "Objective":
         """The same for policies of some of the experts, whose q has as many columns."""
         return self._replace(parts=tuple(part.restrict(experts) for part in self.parts))
 
     def stages(self) -> "Iterator[Objective]":
         """Every eighth round first, if there are many; then all of them."""
-        if self.rounds > COARSE_ROUNDS:
-            yield self.thin(8)
+        if sum(part.rounds for part in self.parts) > COARSE_ROUNDS:
+            yield self._replace(parts=tuple(part.thin(8) for part in self.parts))
         yield self
 
     def slope(self, q: Floats) -> tuple[float, Floats]:

@@ -30,7 +30,7 @@ from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit, jit_inline
 from bylot.numerics.kl_projection import fill_covariance_diagonal, kl_project
 from bylot.numerics.philox import RngKey, RngStream
-from bylot.numerics.sampling import is_first_draw
+from bylot.numerics.sampling import fill_first
 from bylot.numerics.scratch_arrays import borrow_row, no_floats, scratch_floats, scratch_ints
 from bylot.policies import base, mirror_ascent
 from bylot.policies.base import BoundPolicy, Feedback, FeedbackKind
@@ -273,11 +273,8 @@ def learn_panel(rule: DistinctRule, state: DistinctState, ticket: Ticket, reward
     shared, x, slope = state.shared, ticket.context, state.gradient
     compare_recent(shared.recent, shared.evidence, shared.belief, ticket.draws, reward)
     if not ticket.replaced:
-        members, n = scratch_ints(ticket.draws.size), 0
-        for j in range(ticket.draws.size):
-            members[n] = ticket.draws[j]
-            n += is_first_draw(ticket.draws, j)
-        members = members[:n]
+        members = scratch_ints(ticket.draws.size)
+        members = members[: fill_first(members, ticket.draws, ticket.draws)]
         shared.gradient.rewards[0] += 1.0
         shared.gradient.total[0] += reward
         based, centered = slope.based[x], mirror_ascent.center_reward(slope, x, reward)

@@ -21,7 +21,7 @@ from bylot.limits.rows import MIN_ROW_SLACK, compute_price_units, compute_row_un
 from bylot.numerics.dispatch import step
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, jit
-from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniforms
+from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniform
 from bylot.numerics.sampling import select_first
 from bylot.numerics.scratch_arrays import no_floats, scratch_floats, scratch_ints
 from bylot.numerics.variates import Xoshiro, open_stream
@@ -72,7 +72,7 @@ def propose_noisy_or(rule: NoisyOrRule, state: NoisyOrState, view: View, rng: Rn
         s = fill_tenant_prices(rule, state, view.limits, s)
     if due:
         s = rehearse_prices(rule, state, view, s)
-    if rule.explore > 0.0 and draw_uniforms(rng, EXPLORE_STREAM, 1)[0] < rule.explore:
+    if rule.explore > 0.0 and draw_uniform(rng, EXPLORE_STREAM) < rule.explore:
         return explore_panel(rule, view, rng)
     return choose_model_panel(rule, state, view, s)
 

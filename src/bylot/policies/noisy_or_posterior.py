@@ -168,15 +168,6 @@ def sample_posterior(
     return b
 
 
-class Surprise(NamedTuple):
-    """What a reward says about a panel, given the belief before it."""
-
-    mu: float  # expected miss
-    y: float  # miss
-    den: float  # mu v + phi, with v the variance of log mu
-    known: bool  # nothing new: a set that misses nothing did so again
-
-
 @jit_embedded
 def update_posterior(
     belief: Posterior,
@@ -200,9 +191,7 @@ def update_posterior(
     if moved:
         restart_posterior(belief)
     beta, y, phi = belief.beta, compute_miss(belief.scale, reward), estimate_noise(belief)
-    added = pooled.PanelDeviation(0.0, 0.0, 0.0)
-    if pooled.are_pooled(belief.deviations):
-        added = pooled.predict_deviation(belief.deviations, x, members)
+    added = pooled.predict_deviation(belief.deviations, x, members)
     total, work = offset + added.mean, np.empty((2, beta.size))
     w, Px = borrow_row(work, 0), borrow_row(work, 1)
     for n in range(places.size):
@@ -220,7 +209,8 @@ def update_posterior(
         pooled.update_deviations(belief.deviations, x, members, shorter, mu / den)
         pooled.learn_spread(belief.deviations, belief.rewards[0], added.lean, step, mu / den)
     track_noise(belief, mu, y, phi)
-    track_drift(belief, members, Surprise(mu, y, den, known), phi)
+    surprise = 0.0 if known else (y - mu) / math.sqrt(mu * den)
+    track_drift(belief, members, surprise, mu, phi)
     return moved
 
 
@@ -247,7 +237,7 @@ def track_noise(belief: Posterior, mu: float, y: float, phi: float) -> None:
 
 
 @jit
-def track_drift(belief: Posterior, members: Ints, found: Surprise, phi: float) -> None:
+def track_drift(belief: Posterior, members: Ints, surprise: float, mu: float, phi: float) -> None:
     """Record a surprise for every member; after too many of one sign, reset the belief about that
     expert and widen all others.
 
@@ -255,9 +245,11 @@ def track_drift(belief: Posterior, members: Ints, found: Surprise, phi: float) -
     the threshold higher on that side. If rewards are noisy, a wrong model surprises as much as a
     change: the mean is over more rounds, and the threshold higher. The skew is proportional to
     sqrt(phi); with phi = 1 - mu it is that of y = 0 or 1 with mean mu.
+
+    surprise: standardised, 0 if a set that misses nothing did so again
+    mu:       what was expected to be missed
     """
-    mu, drift = found.mu, belief.drift
-    surprise = 0.0 if found.known else (found.y - mu) / math.sqrt(mu * found.den)
+    drift = belief.drift
     surprise = min(max(surprise, -MAX_SURPRISE), MAX_SURPRISE)
     mean, noisy = min(mu, MAX_SKEW_MISS), min(phi / NOISY, 1.0)
     skew = (1.0 - 2.0 * mean) / (1.0 - mean) * math.sqrt(phi / mean)

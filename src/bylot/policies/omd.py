@@ -115,11 +115,11 @@ def move_omd(rule: OmdRule, state: OmdState, x: int) -> None:
     for i in range(q.size):
         q[i] += g[i] / eta
         g[i] = 0.0
-    found = fill_halfspace_projection(q, q, rule.floor, a, b)
-    state.feasible[x] = found.feasible
+    multiplier, feasible = fill_halfspace_projection(q, q, rule.floor, a, b)
+    state.feasible[x] = feasible
     refresh_omd_context(rule, state, x)
     for j in range(w.size):
-        state.paid[j] += eta * found.multiplier * w[j]
+        state.paid[j] += eta * multiplier * w[j]
     state.moves[0] += 1
 
 

@@ -15,7 +15,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from bylot.limits.request import Ticket
 from bylot.numerics.embedded import jit_apart, jit_embedded
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.numerics.sampling import is_first_draw, select_first
+from bylot.numerics.sampling import fill_first, select_first
 from bylot.numerics.scratch_arrays import scratch_floats, scratch_ints
 from bylot.numerics.variates import Xoshiro, draw_normal, next_word, open_uniform_from_word
 from bylot.policies import noisy_or_posterior as posterior
@@ -135,12 +135,11 @@ def learn_panel(model: PanelModel, kind: int, ticket: Ticket, feedback: Feedback
     if has_classes(model):
         return learn_scored_panel(model, kind, ticket, feedback)
     belief, recent, x, changed = model.belief, model.recent, ticket.context, False
-    reward, draws, n = feedback.reward, ticket.draws, 0
+    reward, draws = feedback.reward, ticket.draws
     members, ones = scratch_ints(draws.size), scratch_floats(draws.size)
-    for j in range(draws.size):
-        members[n], ones[n] = draws[j], 1.0
-        n += is_first_draw(draws, j)
+    n = fill_first(members, draws, draws)
     members, ones = members[:n], ones[:n]
+    ones[:] = 1.0
     if recent.beta.size > 0:
         changed = recent_belief.compare_recent_belief(recent, belief, x, members, ones, reward)
     moved = posterior.update_posterior(belief, x, members, members, ones, 0.0, reward)
@@ -232,5 +231,6 @@ def predict_random_panels(model: PanelModel, x: int, most: int) -> float | None:
 
 
 def count_context_bytes(size: int) -> int:
-    """Bytes of what is learned about one more context, of scores too."""
-    return pooled_contexts.count_deviation_bytes(size) + request_classes.count_class_bytes(size)
+    """Bytes of what is learned about one more context: of deviations, and of scores too."""
+    classes = request_classes.CLASS_LEVELS.size
+    return 8 * (2 * size + 3) + 8 * (2 * size + classes)

@@ -83,11 +83,6 @@ def restart_deviations(deviations: ContextDeviations) -> None:
             deviations.info[x, i], deviations.moment[x, i] = 0.0, 0.0
 
 
-def count_deviation_bytes(size: int) -> int:
-    """Bytes of what is learned about one more context."""
-    return 8 * (2 * size + 3)
-
-
 @jit
 def are_pooled(deviations: ContextDeviations) -> bool:
     """Is there more than one context?"""
@@ -121,7 +116,9 @@ class PanelDeviation(NamedTuple):
 
 @jit
 def predict_deviation(deviations: ContextDeviations, x: int, members: Ints) -> PanelDeviation:
-    """sum_A d + a, its variance, and sum_A d D / tau2."""
+    """sum_A d + a, its variance, and sum_A d D / tau2; 0 with one context."""
+    if not are_pooled(deviations):
+        return PanelDeviation(0.0, 0.0, 0.0)
     rest, mean, variance, lean = 1.0 / deviations.spread[0], 0.0, 0.0, 0.0
     for i in members:
         D = 1.0 / (deviations.info[x, i] + rest)

@@ -86,9 +86,7 @@ def compare_recent_belief(
     """Bet on a reward, before the shared belief learns from it, and learn from it; returns whether
     skills have changed. ones: as many as members
     """
-    added = pooled.PanelDeviation(0.0, 0.0, 0.0)
-    if pooled.are_pooled(belief.deviations):
-        added = pooled.predict_deviation(belief.deviations, x, members)
+    added = pooled.predict_deviation(belief.deviations, x, members)
     y, phi, total, expected = compute_miss(belief.scale, reward), estimate_noise(belief), 0.0, 0.0
     for i in members:
         expected += belief.beta[i]

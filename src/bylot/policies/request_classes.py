@@ -151,11 +151,6 @@ def make_request_classes(contexts: int, size: int, draws: int, used: bool) -> Re
     return made
 
 
-def count_class_bytes(size: int) -> int:
-    """Bytes of what is learned about one more context."""
-    return 8 * (2 * size + CLASS_LEVELS.size)
-
-
 @jit
 def are_used(classes: RequestClasses) -> bool:
     """Are scores or winners reported?"""

@@ -19,8 +19,7 @@ from bylot.numerics.philox import (
     COIN_STREAM,
     PANEL_STREAM,
     RngKey,
-    philox_block,
-    uniform_from_word,
+    draw_uniform,
 )
 from bylot.numerics.scratch_arrays import borrow_row
 from bylot.numerics.set_selection import count_available
@@ -113,9 +112,7 @@ def restrict_tables(
     """
     if available.size == 0 and not narrow:
         return here, explore, m
-    if available.size > 0:
-        m = min(m, count_available(available))
-        explore = make_tables(conditional_poisson.restrict_logits(explore.theta, available), m)
+    explore, m = restrict_fixed_sets(explore, m, available)
     here = make_tables(conditional_poisson.restrict_logits(here.theta, available).copy(), m)
     if is_outside_bounds(compute_mixture_costs(A, here, explore, eps), b):
         theta, lam = here.theta, np.empty(b.size)
@@ -125,17 +122,9 @@ def restrict_tables(
 
 
 @jit_embedded
-def toss_coin(rng: RngKey, p: float) -> bool:
-    """True with probability p: the first uniform of its stream is below p."""
-    seed, t = np.uint64(rng.seed), np.uint64(rng.t)
-    word = philox_block(np.uint64(0), t, np.uint64(COIN_STREAM), seed)[0]
-    return bool(uniform_from_word(word) < p)
-
-
-@jit_embedded
 def draw_from_mixture(here: SetTables, explore: SetTables, eps: float, m: int, rng: RngKey) -> Ints:
     """A set from the exploration distribution with probability eps, else from the learned one."""
-    if toss_coin(rng, eps):
+    if draw_uniform(rng, COIN_STREAM) < eps:
         return conditional_poisson.draw_set(explore.table, explore.coins, m, rng, PANEL_STREAM)
     return conditional_poisson.draw_set(here.table, here.coins, m, rng, PANEL_STREAM)
 

@@ -194,7 +194,7 @@ def add_set_score(gradients: Floats, ticket: Ticket, M: int, weight: float) -> N
 
 
 @jit_embedded
-def draw_panel(rule: Any, state: IidState, view: View, rng: RngKey) -> sampling.IidDraws:
+def draw_panel(rule: Any, state: IidState, view: View, rng: RngKey) -> tuple[Ints, Floats]:
     """M draws from q of the available experts."""
     if view.available.size > 0 or view.narrow:
         return draw_available(rule, state, view, rng)
@@ -203,7 +203,7 @@ def draw_panel(rule: Any, state: IidState, view: View, rng: RngKey) -> sampling.
 
 
 @jit_apart
-def draw_available(rule: Any, state: IidState, view: View, rng: RngKey) -> sampling.IidDraws:
+def draw_available(rule: Any, state: IidState, view: View, rng: RngKey) -> tuple[Ints, Floats]:
     """`draw_panel` where some are not available."""
     q, mass = restrict_iid_distribution(rule, state, view)
     return sampling.draw_iid(q, mass, rule.draws, rng)
@@ -215,8 +215,7 @@ def propose_iid(rule: Any, state: IidState, view: View, rng: RngKey) -> Proposal
     if state.visits[x] % rule.ascent.batch == 0 or view.begun:
         move_iid(rule, state, view.limits, x)
     state.visits[x] += 1
-    panel = draw_panel(rule, state, view, rng)
-    draws, p = panel.draws, panel.probabilities
+    draws, p = draw_panel(rule, state, view, rng)
     propensity = base.compute_iid_propensity(p, draws)
     return Proposal(draws, p, no_floats(), 1.0, 1.0, propensity, True)
 

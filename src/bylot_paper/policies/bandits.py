@@ -22,7 +22,7 @@ from bylot.numerics.philox import BELIEF_STREAM, GUMBEL_STREAM, RngKey, RngStrea
 from bylot.numerics.sampling import add_panel_cost, is_first_draw
 from bylot.numerics.scratch_arrays import make_draws, scratch_floats
 from bylot.numerics.set_selection import fill_top_m
-from bylot.numerics.variates import add_gumbels, add_leading_gumbels, fill_betas
+from bylot.numerics.variates import add_gumbels, fill_betas
 from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, learn, propose
 from bylot.problem import Problem
@@ -324,10 +324,7 @@ def propose_moe(rule: MoeRule, state: MoeState, view: View, rng: RngKey) -> Prop
     theta = state.theta[x]
     scores = scratch_floats(theta.size)
     scores[:] = theta
-    if view.available.size == 0:
-        add_leading_gumbels(scores, rule.draws, rng, GUMBEL_STREAM)
-    else:
-        add_gumbels(scores, rng, GUMBEL_STREAM)
+    add_gumbels(scores, rng, GUMBEL_STREAM)
     draws = make_draws(rng, rule.draws)
     fill_top_m(draws, scores, view.available)
     return base.propose_members(draws)
