@@ -145,8 +145,8 @@ def decision_from_data(data: dict[str, Any], engine: RouterEngine) -> tuple[Open
     t = data["t"]
     if type(t) is not int or not 0 <= t < core.t:
         raise SavedFileError(f"a decision has number {t!r}, but {core.t} were made")
-    if saved.is_open and saved.is_cancelled:
-        raise SavedFileError(f"decision {t} is open, and was cancelled")
+    if saved.is_cancelled and (saved.is_open or any(x.value is not None for x in saved.rewards)):
+        raise SavedFileError(f"decision {t} was cancelled, but is open or has a reward")
     most = MAX_COST * core.problem.draws
     if not all(0 <= cost <= most for cost in (*saved.spend.values(), *saved.expected.values())):
         raise SavedFileError(f"decision {t} has the impossible costs {saved.spend}")
