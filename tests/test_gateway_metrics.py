@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bylot.eventlog.commands import Command, RecordReward
 from bylot.gateway.answers import Answer, Failure, Usage
 from bylot.gateway.health import HealthTable, Pause
 from bylot.gateway.member_stats import ANSWER_BUCKETS_S, MemberStats
@@ -140,10 +141,15 @@ def test_a_settlement_that_fails_is_counted(
     with chat_server(tmp_path, models) as server:
         ask_panel(server)
 
-        async def report(*given: object) -> None:
-            raise ValueError("no such decision")
+        port = server.app.state.gateway.port
+        execute = port.execute
 
-        monkeypatch.setattr(server.app.state.gateway.port, "report", report)
+        async def fail_to_report(command: Command) -> object:
+            if isinstance(command, RecordReward):
+                raise ValueError("no such decision")
+            return await execute(command)
+
+        monkeypatch.setattr(port, "execute", fail_to_report)
         ask_panel(server)
         found = scrape(server)
     assert found["bylot_settlements_total", "panel"] == 1
