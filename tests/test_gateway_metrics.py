@@ -171,11 +171,11 @@ def test_latencies_are_in_buckets_of_at_most_their_bound() -> None:
     stats = MemberStats()
     for seconds in (0.1, 0.1001, 3.0, 500.0):
         stats.add_call(make_answer(seconds))
-    found = dict(stats.iterate_buckets())
+    found = dict(stats.latencies.list_buckets())
     assert [*found] == [*map(str, ANSWER_BUCKETS_S), "+Inf"]
     assert (found["0.1"], found["0.25"], found["2.0"], found["5.0"]) == (1, 2, 2, 3)
     assert (found["120.0"], found["+Inf"]) == (3, 4)
-    assert stats.seconds_sum == pytest.approx(503.2001)
+    assert stats.latencies.seconds == pytest.approx(503.2001)
 
 
 def test_the_pause_of_a_member_ends_with_a_call_that_succeeds() -> None:

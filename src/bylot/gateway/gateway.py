@@ -23,7 +23,7 @@ from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
 from bylot.gateway.config import GatewayEntry, Model, ScorerEntry
 from bylot.gateway.contexts import find_cluster_file, make_contexts
 from bylot.gateway.health import HealthTable
-from bylot.gateway.member_stats import MemberStats, MemberView, StatsTable
+from bylot.gateway.member_stats import MemberStats, StatsTable
 from bylot.gateway.scoring import make_scorer
 from bylot.gateway.settlement import HOLDER, RouterFacts
 from bylot.gateway.upstream import UpstreamClient
@@ -139,15 +139,6 @@ class RouterGateway:
             down=tuple(name for name in models if self.health.find_pause(name) is not None),
             is_shared=self.gateway.is_shared,
         )
-
-    def list_members(self, experts: Iterable[str]) -> list[MemberView]:
-        """The statistics of these members and of all others that were asked."""
-        stats, models = self.stats, self.gateway.client.models
-        asked = [name for name, one in stats.members.items() if one.asked]
-        return [
-            stats.get(one).view(one, one in models, self.health.find_pause(one))
-            for one in dict.fromkeys((*experts, *asked))
-        ]
 
 
 class Gateway:
