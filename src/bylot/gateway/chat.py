@@ -299,15 +299,12 @@ class EventWriter(Protocol):
 
     def write(self, choices: Sequence[Mapping[str, Any]]) -> bytes:
         """The events of one chunk, given its choices as in a stream of chat completions."""
-        ...
 
     def end(self, usage: Usage, details: Mapping[str, Any]) -> bytes:
         """The last events of a response that is complete."""
-        ...
 
     def fail(self, error: ChatError) -> bytes:
         """The last events of a response that breaks off."""
-        ...
 
 
 class ChunkWriter:

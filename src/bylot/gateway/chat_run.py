@@ -204,7 +204,7 @@ class ChatRun:
             is_good = self.is_good
         client, health = self.route.gateway.client, self.route.health
         run = PanelRun(self.entry, client, health, self.body, members, self.replace, is_good)
-        run.failures += self.result.failures  # of a panel before this one
+        run.result.failures.extend(self.result.failures)  # of a panel before this one
         self.result = run.result  # also if it is cancelled
         await run.run()
         self.quorum_missed = run.quorum_missed

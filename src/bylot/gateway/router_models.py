@@ -43,11 +43,6 @@ def list_prices(entries: Sequence[ModelEntry]) -> dict[str, list[CallPrice]]:
     return found
 
 
-def has_known_price(prices: Sequence[CallPrice]) -> bool:
-    """Whether all endpoints of a model have a price."""
-    return all(one.is_known for one in prices)
-
-
 def problem_from_models(document: Document, gateway: GatewayEntry, prices: ModelPrices) -> Document:
     """A problem whose experts are the `models` of a document.
 
@@ -58,7 +53,7 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
     typical = read_typical_tokens(document, data.pop("typical_tokens", None))
     entries, costs = read_model_names(document, data.pop("models"), prices), data.get("costs") or {}
     declared = isinstance(costs, dict) and isinstance(costs.get(cost), list)
-    known = [cost in one or has_known_price(prices[one["name"]]) for one in entries]
+    known = [cost in one or all(x.is_known for x in prices[one["name"]]) for one in entries]
     if isinstance(costs, dict) and not declared and any(known):
         if not all(known):
             names = [

@@ -173,6 +173,15 @@ class HttpScorer:
             return b"".join(parts)
 
 
+LOCAL_SCORERS: Mapping[str, tuple[Callable[[str, Any], Scorer], type[Struct]]] = {
+    "exact": (ExactScorer, ExactSettings),
+    "regex": (RegexScorer, RegexSettings),
+    "json_schema": (JsonSchemaScorer, JsonSchemaSettings),
+    "python": (PythonScorer, PythonSettings),
+}
+"""By kind: scorers that ask no other service, and their settings."""
+
+
 def make_scorer(
     entry: ScorerEntry,
     ask: AskModel,
@@ -188,19 +197,12 @@ def make_scorer(
     """
     kind = entry.kind
     place, given = f"{what}.{kind}", getattr(entry, kind)
-    match kind:
-        case "exact":
-            return ExactScorer(place, read_entry_settings(place, given, ExactSettings))
-        case "regex":
-            return RegexScorer(place, read_entry_settings(place, given, RegexSettings))
-        case "json_schema":
-            return JsonSchemaScorer(place, read_entry_settings(place, given, JsonSchemaSettings))
-        case "python":
-            return PythonScorer(place, read_entry_settings(place, given, PythonSettings))
-        case "http":
-            return HttpScorer(place, read_entry_settings(place, given, HttpSettings), session)
-        case _:
-            return Judge(read_entry_settings(place, given, JudgeSettings), ask)
+    if kind == "http":
+        return HttpScorer(place, read_entry_settings(place, given, HttpSettings), session)
+    if kind == "judge":
+        return Judge(read_entry_settings(place, given, JudgeSettings), ask)
+    make, settings = LOCAL_SCORERS[kind]
+    return make(place, read_entry_settings(place, given, settings))
 
 
 def check_scores(source: str, found: Any, answers: Sequence[Answer]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from bylot.gateway.answers import Answer, Failure, Usage
 from bylot.gateway.config import KNOWN_BASES, Deployment
-from bylot.gateway.upstream import CALL_TYPE, ModelCall, StreamFailed
+from bylot.gateway.upstream import CALL_TYPE, CallFailed, ModelCall
 from bylot.server.telemetry import RequestTracer
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class TracedCall(ModelCall):
                 async for chunk in chunks:
                     yield chunk
             outcome = self.succeed({"message": self.join_message()}, self.deployment.model)
-        except StreamFailed as error:
+        except CallFailed as error:
             outcome = error.failure
             raise
         finally:
