@@ -130,10 +130,6 @@ class Cluster(CommandRunner):
         for address in sorted(before - now - me):
             log.info("%s has left the cluster, which has %d servers", address, len(now))
 
-    def find_address(self, name: str) -> str:
-        """The address of the owner of a router."""
-        return self.membership.find(name).address
-
     async def execute_all(self, batch: Sequence[Command]) -> list[Any]:
         """A result or an exception for each command, by the owners of their routers."""
         groups: dict[str, list[int]] = {}

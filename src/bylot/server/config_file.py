@@ -7,7 +7,7 @@ No error shows a text that may be a secret. What the fields mean together is lef
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -75,17 +75,13 @@ LITELLM_SECTIONS: Mapping[str, Mapping[str, str]] = {
 """Sections of LiteLLM's configuration that are ignored, and what to use instead of their fields."""
 
 
-class ConfigFile(NamedTuple):
-    """Fields of `ServerSettings` by name, and warnings for the operator."""
+def read_config_file(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Read a configuration; its suffix says whether it is YAML, else it is TOML.
 
-    values: dict[str, Any]
-    warnings: list[str]
-
-
-def read_config_file(path: Path) -> ConfigFile:
-    """Read a configuration; its suffix says whether it is YAML, else it is TOML."""
+    Returns fields of `ServerSettings` by name, and warnings for the operator.
+    """
     reader = ConfigReader(parse_config(path))
-    return ConfigFile(dict(reader.read()), reader.warnings)
+    return dict(reader.read()), reader.warnings
 
 
 def parse_config(path: Path) -> Document:
@@ -172,10 +168,9 @@ class ConfigReader:
     def read_entry(self, keys: tuple[str, str], data: Any) -> Any:
         """An entry of a table; files in it are relative to the configuration file."""
         self.check_mapping(keys, data)
-        kind = TABLES[keys[0]]
-        return (
-            self.read_router(keys, data) if kind is RouterEntry else self.convert(keys, data, kind)
-        )
+        if keys[0] == "routers":
+            return self.read_router(keys, data)
+        return self.convert(keys, data, TABLES[keys[0]])
 
     def read_router(self, keys: Keys, data: Mapping[str, Any]) -> RouterEntry:
         """A router: its problem is in another file, in a field, or in fields of its own."""

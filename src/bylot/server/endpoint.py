@@ -179,8 +179,9 @@ class Endpoint:
             response = response._replace(headers=(*response.headers, CLOSE_HEADER))
         if not self.has_router_target:
             return response
-        address = cluster.find_address(find_target_router(target)).encode()
-        return response._replace(headers=(*response.headers, (b"x-bylot-owner", address)))
+        owner = cluster.membership.find(find_target_router(target))
+        header = (b"x-bylot-owner", owner.address.encode())
+        return response._replace(headers=(*response.headers, header))
 
     async def respond(
         self, scope: Mapping[str, Any], headers: RawHeaderMap, receive: AsgiReceive, target: str

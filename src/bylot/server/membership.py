@@ -58,12 +58,7 @@ class Membership:
         owner = self.servers.get(self.owners.get(name, ""))
         if owner is None and self.owners.get(name) == self.me.owner:
             return self.me
-        return owner or self.prefer(name)
-
-    def prefer(self, name: str) -> ServerRow:
-        """The server that a router without an owner prefers."""
-        found = choose_server(name, self.candidates, self.owners)
-        return found or self.me
+        return owner or choose_server(name, self.candidates, self.owners) or self.me
 
     @property
     def candidates(self) -> list[ServerRow]:

@@ -122,15 +122,11 @@ def decode_result(command: Command, sent: SentResult) -> Any:
     if not sent.status:
         return msgspec.msgpack.decode(sent.body, type=RESULTS[type(command)])
     if sent.moved:
-        return RouterMoved(sent.message)
+        return errors.RouterBusy(sent.message)
     if sent.kind in KEPT_ERRORS:
         return KEPT_ERRORS[sent.kind](sent.message)
     parts = sent.status, sent.code, sent.message, sent.field, sent.retry_after
     return ApiError(*parts, resets_at=sent.resets_at)
-
-
-class RouterMoved(errors.RouterBusy):
-    """The server that was asked does not own the router; nothing was done."""
 
 
 class PeerLost(Exception):
