@@ -4,6 +4,7 @@ Prices are in dollars per token, as in LiteLLM. What a call did cost is left to 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -82,14 +83,12 @@ def find_max_cost(prices: Sequence[CallPrice]) -> float | None:
 
 def check_number(what: str, name: str, value: Any, low: float, high: float) -> float | None:
     """A number within bounds, or None if it is not given."""
-    number = value
-    if isinstance(value, str):  # most YAML programs read 1e-6 as a text
-        try:
-            number = float(value)
-        except ValueError:
-            number = None
     if value is None:
         return None
+    number = value
+    if isinstance(value, str):  # most YAML programs read 1e-6 as a text
+        with suppress(ValueError):
+            number = float(value)
     if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number <= high:
         raise BylotError(
             f"{what}: {name}", got=hide_text(value), expected=f"a number in [{low:g}, {high:g}]"

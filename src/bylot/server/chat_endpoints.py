@@ -102,18 +102,15 @@ class ChatEndpoint:
             await exchange.fail(ChatError(503, "timeout", message, retry_after_s=1.0))
             raise
         except Exception as error:
-            await self.fail(exchange, to_chat_error(error))
+            found = to_chat_error(error)
+            code = REFUSED if found.is_relayed else found.code
+            self.state.metrics.errors.labels(code).inc()
+            await exchange.fail(found)
         finally:
             if trace:
                 trace.end(exchange.status)
         seconds = time.perf_counter() - start  # until the last byte of a stream
         self.state.metrics.record_request(self.label, exchange.status, seconds)
-
-    async def fail(self, exchange: "Exchange", error: ChatError) -> None:
-        """Count an error and send it."""
-        code = REFUSED if error.is_relayed else error.code
-        self.state.metrics.errors.labels(code).inc()
-        await exchange.fail(error)
 
     async def respond(
         self, scope: Mapping[str, Any], receive: AsgiReceive, exchange: "Exchange"
@@ -176,7 +173,7 @@ class ChatEndpoint:
         else:
             await stream_completion(run, events, exchange)
         await exchange.send_event(events.end(run.usage, run.details), run)
-        await exchange.end()
+        await exchange.send({"type": "http.response.body", "body": b""})
 
 
 async def stream_first(run: StreamRun, events: EventWriter, exchange: "Exchange") -> None:
@@ -232,25 +229,21 @@ class Exchange:
         await send_response(self.send, response)
 
     async def send_event(self, event: bytes, run: ChatRun) -> None:
-        """Send events; the first ones start the response."""
+        """Send events; the first ones start the response. A caller that reads nothing for too long
+        counts as gone.
+        """
         if not self.is_streaming:
             self.is_streaming, self.status = True, 200
             start = {"type": "http.response.start", "status": 200}
             await self.send({**start, "headers": [*EVENT_HEADERS, *describe_run(run)]})
-        if event:
-            await self.deliver({"type": "http.response.body", "body": event, "more_body": True})
-
-    async def deliver(self, message: dict[str, Any]) -> None:
-        """Send a part of a stream; a caller that reads nothing for too long counts as gone."""
+        if not event:
+            return
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
-                await self.send(message)
+                await self.send({"type": "http.response.body", "body": event, "more_body": True})
         except TimeoutError:
             self.is_gone = True
             raise ChatError(408, "too_slow", "the caller does not read the stream") from None
-
-    async def end(self) -> None:
-        await self.send({"type": "http.response.body", "body": b""})
 
     async def fail(self, error: ChatError) -> None:
         """Send an error, in a stream as its last event."""

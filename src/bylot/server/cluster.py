@@ -188,11 +188,9 @@ class Cluster(CommandRunner):
         await asyncio.shield(self.refreshing)
 
     async def read_members(self) -> None:
-        def read(store: Store) -> tuple[list[ServerRow], dict[str, str]]:
-            return store.servers(), store.owners()
-
         try:
-            self.update_members(*await self.reader.read(read))
+            found = await self.reader.read(lambda store: (store.servers(), store.owners()))
+            self.update_members(*found)
         except BylotError as error:  # what was known before is still likely
             log.debug("the servers of the cluster cannot be read: %s", error)
 

@@ -22,7 +22,7 @@ from bylot.server.request_parsing import (
     normalize_label,
     parse_idempotency_key,
 )
-from bylot.server.router_port import count_failure, explain_missing_key
+from bylot.server.router_port import count_result
 
 BATCH_SLICE = 100  # commands of a batch that share a commit
 
@@ -130,19 +130,16 @@ async def execute_batch(
     answers = iter(await request.state.commands.execute_in_slices(valid, BATCH_SLICE))
     results, retry_headers = [], {}
     for one in batch:
-        outcome = one if isinstance(one, Exception) else next(answers)
-        if isinstance(outcome, Exception):
-            if not isinstance(one, Exception):
-                outcome = explain_missing_key(one, outcome)
-            error = to_api_error(outcome)
-            if not isinstance(one, Exception):
-                count_failure(request.state.metrics, one, error)
+        try:
+            if isinstance(one, Exception):
+                raise one
+            outcome = count_result(request.state.metrics, one, next(answers))
+            results.append(make_result(success, outcome))
+        except Exception as raised:
+            error = to_api_error(raised)
             results.append(make_result(error.status, error=error.body.error))
             if error.retry_after is not None:
                 retry_headers[error.retry_after] = error.headers[-1]
-        else:
-            request.state.metrics.count(outcome)
-            results.append(make_result(success, outcome))
     response = json_response(200, {"results": results})
     if not retry_headers:
         return response

@@ -17,11 +17,10 @@ LOAD_FACTOR = 1.25  # a server owns at most so many times its fair share of rout
 
 def order_servers(name: str, servers: Iterable[ServerRow]) -> list[ServerRow]:
     """Servers in the order in which a router prefers them: by a hash of both names."""
-
-    def hash_with(server: ServerRow) -> bytes:
-        return blake2b(f"{server.address} {name}".encode(), digest_size=8).digest()
-
-    return sorted(servers, key=hash_with)
+    return sorted(
+        servers,
+        key=lambda one: blake2b(f"{one.address} {name}".encode(), digest_size=8).digest(),
+    )
 
 
 def compute_load_bound(routers: int, servers: int) -> int:

@@ -33,7 +33,8 @@ def compact_tables(db: psycopg.Connection[Any]) -> None:
 
 def move_rows_forward(db: psycopg.Connection[Any], table: str) -> None:
     """Write rows at the end of a table again, as long as there is room before them."""
-    page = count_pages(db, table)
+    ((found,),) = db.execute(TABLE_PAGES_SQL, (table,))
+    page = int(found)
     while page > 0:
         start = max(0, page - PAGES_PER_STEP)
         bounds = f"({start},0)", f"({page},0)", f"({start},0)"
@@ -45,8 +46,3 @@ def move_rows_forward(db: psycopg.Connection[Any], table: str) -> None:
             else:
                 return
         page = start
-
-
-def count_pages(db: psycopg.Connection[Any], table: str) -> int:
-    ((pages,),) = db.execute(TABLE_PAGES_SQL, (table,))
-    return int(pages)
