@@ -14,7 +14,7 @@ from bylot.errors import BylotError, PolicyCompiling
 from bylot.eventlog import commands
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import ApiError, unavailable
 from bylot.server.membership import Membership, list_moves
 from bylot.server.peers import MOVED_ERRORS, Peer, PeerLost
 from bylot.server.writer import CommandRunner, Reader, Writer
@@ -177,7 +177,8 @@ class Cluster(CommandRunner):
             return [error] * len(batch)
         except PeerLost as error:
             if error.sent and not all(map(is_repeatable, batch)):
-                return [make_lost_error()] * len(batch)
+                message = "the server of this router did not answer; repeat the request with a key"
+                return [unavailable("owner_lost", message)] * len(batch)
         # Its lease may be over: whoever opens the router finds out.
         return await self.writer.execute_all(batch)
 
@@ -200,9 +201,3 @@ def is_repeatable(command: Command) -> bool:
     return isinstance(command, REPEATABLE) or (
         isinstance(command, commands.MakeDecision) and command.key is not None
     )
-
-
-def make_lost_error() -> ApiError:
-    """The owner did not answer, and may have executed the command."""
-    message = "the server of this router did not answer; repeat the request with a key"
-    return ApiError(503, "owner_lost", message, retry_after=1.0)

@@ -33,7 +33,7 @@ from bylot.problem_files.schema import SCHEMA, check_value
 from bylot.problem_files.written_limit import read_limits
 from bylot.router.config import RouterConfig, choose_max_contexts
 from bylot.router.persistence import problem_to_data
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import invalid
 from bylot.server.request_parsing import get_media_type, parse_json_body
 from bylot.server.settings import RouterEntry
 
@@ -63,8 +63,9 @@ def request_from_file(
     is_yaml = get_media_type(content_type) in YAML_MEDIA_TYPES
     if query.name is None:
         if is_yaml or query != api.CreateRouterQuery():
-            message = "no name for the router: POST a problem file to /v1/routers?name=NAME"
-            raise ApiError(422, "invalid", message, field="name")
+            raise invalid(
+                "name", "no name for the router: POST a problem file to /v1/routers?name=NAME"
+            )
         return None
     problem: Any = content.decode("utf-8-sig", "surrogateescape")  # is parsed in another thread
     if not is_yaml:

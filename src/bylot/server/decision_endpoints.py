@@ -15,7 +15,7 @@ from bylot.server.endpoint import (
     json_response,
     route,
 )
-from bylot.server.http_errors import ApiError, to_api_error
+from bylot.server.http_errors import invalid, to_api_error
 from bylot.server.request_parsing import (
     check_decision_id,
     check_router_name,
@@ -41,8 +41,10 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
     name, items, by = check_router_name(request.target), request.body.decisions, request.caller.id
     request.state.rate_limiter.charge(by, len(items) - 1)
     if b"idempotency-key" in request.headers:
-        message = "unexpected header Idempotency-Key: each item of a batch has its own key"
-        raise ApiError(422, "invalid", message, field="Idempotency-Key")
+        raise invalid(
+            "Idempotency-Key",
+            "unexpected header Idempotency-Key: each item of a batch has its own key",
+        )
     batch = []
     for n, one in enumerate(items):
         batch.append(make_decision_command(name, one, one.key, by, f"decisions[{n}]."))

@@ -14,7 +14,13 @@ import msgspec
 from bylot.eventlog.commands import Command
 from bylot.gateway.chat import ChatRequest
 from bylot.server.auth import Caller
-from bylot.server.http_errors import ApiError, RawHeaders, to_api_error, to_chat_error
+from bylot.server.http_errors import (
+    ApiError,
+    RawHeaders,
+    to_api_error,
+    to_chat_error,
+    unavailable,
+)
 from bylot.server.request_parsing import (
     AsgiReceive,
     check_duplicate_headers,
@@ -244,7 +250,7 @@ class Endpoint:
     def respond_to_stop(self) -> HttpResponse:
         """The response to a request that outlasts the shutdown: its commands may be executed."""
         message = "the server stops before there is a result; repeat the request with the same key"
-        return self.format_error(ApiError(503, "timeout", message, retry_after=1.0))
+        return self.format_error(unavailable("timeout", message))
 
     def format_error(self, error: ApiError) -> HttpResponse:
         """The response with an error, in the envelope of this route."""

@@ -48,7 +48,7 @@ from bylot.server.endpoint import (
     json_response,
     route,
 )
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import invalid
 from bylot.server.request_parsing import check_decision_id, parse_idempotency_key
 from bylot.server.router_port import execute_counted
 
@@ -195,7 +195,3 @@ def is_finite(value: float) -> bool:
         return math.isfinite(value)
     except OverflowError:
         return False
-
-
-def invalid(field: str, message: str) -> ApiError:
-    return ApiError(422, "invalid", message, field=field)

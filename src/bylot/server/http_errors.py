@@ -61,6 +61,16 @@ class ApiError(errors.BylotError):
         return ErrorBody(ErrorDetail(self.code, str(self), *optional))
 
 
+def invalid(field: str | None, message: str) -> ApiError:
+    """The error about a request that is invalid, in a field or as a whole."""
+    return ApiError(422, "invalid", message, field=field)
+
+
+def unavailable(code: str, message: str) -> ApiError:
+    """The error about a request that may succeed in a second."""
+    return ApiError(503, code, message, retry_after=1.0)
+
+
 PRIVATE_ERRORS: tuple[tuple[type[errors.BylotError], str], ...] = (
     (errors.StoreUnavailable, "the store is not available; the server log has the reason"),
     (errors.StoreCorrupted, "the router or its store is damaged; see the server log"),

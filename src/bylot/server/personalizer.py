@@ -15,7 +15,7 @@ from bylot.eventlog.commands import (
 )
 from bylot.server import request_parsing
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import ApiError, invalid
 from bylot.server.router_port import execute_counted
 from bylot.server.settings import Scope
 
@@ -72,8 +72,10 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     body, name = request.body, await choose_router(request, "decide")
     event_id = body.event_id
     if "/" in (event_id or ""):
-        message = f"invalid eventId {event_id!r}: expected no slash, since it is part of a path"
-        raise ApiError(422, "invalid", message, field="eventId")
+        raise invalid(
+            "eventId",
+            f"invalid eventId {event_id!r}: expected no slash, since it is part of a path",
+        )
     excluded = set(body.excluded_actions)
     available = tuple(one.id for one in body.actions if one.id not in excluded)
     if not available:
@@ -142,11 +144,11 @@ def flatten_features(features: list[dict[str, Any]]) -> Iterator[tuple[str, str]
 
 
 def features_error() -> ApiError:
-    message = (
+    return invalid(
+        "contextFeatures",
         f"invalid contextFeatures: expected at most {MAX_FEATURES} features, and with their names "
-        f"{api.MAX_TEXT_CHARS} printable characters; send fewer, coarser features"
+        f"{api.MAX_TEXT_CHARS} printable characters; send fewer, coarser features",
     )
-    return ApiError(422, "invalid", message, field="contextFeatures")
 
 
 async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:

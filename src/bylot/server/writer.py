@@ -25,7 +25,7 @@ from bylot.server.group_commit import (
     BatchGatherer,
     Results,
 )
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import ApiError, unavailable
 from bylot.server.settings import ServerSettings
 from bylot.store import RouterRow, Store, open_store
 
@@ -175,10 +175,9 @@ class Writer(CommandRunner):
     def check_room(self, count: int) -> None:
         """Refuse more commands than can wait."""
         if self.draining:
-            raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
+            raise unavailable("draining", "the server is shutting down")
         if self.pending and self.pending + count > self.settings.max_queued:
-            message = f"overloaded: {self.pending} commands are queued"
-            raise ApiError(503, "overloaded", message, retry_after=1.0)
+            raise unavailable("overloaded", f"overloaded: {self.pending} commands are queued")
 
     def enqueue(self, commands: Sequence[Command], results: Results) -> None:
         """Give commands to the thread, at once or with others."""
@@ -388,8 +387,9 @@ def in_flight_error(slot: tuple[str, str]) -> ApiError:
 
 def timeout_error(timeout_s: float) -> ApiError:
     """The store or the queue did not move for too long; the request may have been executed."""
-    message = f"no result within {timeout_s:g} s; repeat the request with the same key"
-    return ApiError(503, "timeout", message, retry_after=1.0)
+    return unavailable(
+        "timeout", f"no result within {timeout_s:g} s; repeat the request with the same key"
+    )
 
 
 class Reader:
@@ -406,8 +406,7 @@ class Reader:
     ) -> QueryResult:
         """The result of a query, or the error 503 after a while."""
         if self.pending >= MAX_WAITING_QUERIES:
-            message = f"overloaded: {self.pending} queries are queued"
-            raise ApiError(503, "overloaded", message, retry_after=1.0)
+            raise unavailable("overloaded", f"overloaded: {self.pending} queries are queued")
         self.pending += 1
         timeout_s = timeout_s or self.timeout_s
         try:
