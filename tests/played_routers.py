@@ -18,8 +18,7 @@ from bylot.problem import Problem
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.router.status import ContextDistribution, Counters, RouterStatus
-from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
-from bylot.server.dashboard.source import ListedRouters, ServerSource
+from bylot.server.dashboard.source import ConfigChange, ListedRouters, RecentLog, ServerSource
 
 START, SECOND = 1_794_000_000_000_000, 1_000_000
 

@@ -20,10 +20,9 @@ from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.auth import Caller
 from bylot.server.dashboard import source
-from bylot.server.dashboard.recent_log import RecentLog, summarise_events
 from bylot.server.dashboard.router_view import build_overview, build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.source import ServerSource
+from bylot.server.dashboard.source import RecentLog, ServerSource, summarise_events
 from bylot.store import open_store
 from direct_server import DirectServer
 from page_client import PageClient

@@ -17,16 +17,16 @@ from psycopg.types.numeric import Int8BinaryDumper
 from bylot import errors
 from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
-from bylot.store.postgres_compaction import compact_tables
 from bylot.store.protocol import Execute
-from bylot.store.queries import (
+from bylot.store.rows import Event, RouterRow, Segment, Snapshot
+from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
+    STORE_SCHEMA,
+    STORE_VERSION,
 )
-from bylot.store.rows import Event, RouterRow, Segment, Snapshot
-from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 PostgresRow = tuple[Any, ...]
 ResultT = TypeVar("ResultT")
@@ -114,6 +114,17 @@ POSTGRES_SIZE_SQL = (
     "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r'"
     " AND relnamespace = current_schema()::regnamespace"
 )
+LOG_TABLES = ("events", "snapshots", "snapshot_parts")  # all of them have a column `router`
+PAGES_PER_STEP = 64
+MAX_ATTEMPTS = 20  # a row stays in its page as long as there is room in it, so until that is full
+
+TABLE_PAGES_SQL = "SELECT pg_relation_size(to_regclass(%s)) / current_setting('block_size')::bigint"
+MOVE_ROWS_SQL = """
+WITH moved AS (
+    UPDATE {table} SET router = router WHERE ctid >= %s::tid AND ctid < %s::tid RETURNING ctid
+)
+SELECT count(*), count(*) FILTER (WHERE ctid < %s::tid) FROM moved
+"""
 POSTGRES_LONG_STATEMENT_S = 86_400.0  # of a compaction or a migration
 POSTGRES_REMEDIES = {
     "25": "it is read-only; open it for writing, on a primary server",
@@ -417,3 +428,35 @@ def translate_postgres_error(place: str, error: psycopg.Error) -> errors.StoreEr
     return errors.StoreUnavailable(
         f"{place}: {POSTGRES_REMEDIES.get(state[:2], POSTGRES_UNREACHABLE)} ({said})"
     )
+
+
+def compact_tables(db: Connection[PostgresRow]) -> None:
+    """Return free space of the tables of logs to the file system, while servers use them; each
+    statement is committed.
+
+    PostgreSQL uses the space of deleted rows again, but returns to the file system only what is
+    free at the end of a table. So the rows at the end are written again, into free space before
+    them. `VACUUM` then cuts off the end, and new indexes take the place of old ones.
+    """
+    for table in LOG_TABLES:
+        db.execute(f"VACUUM {table}")
+        move_rows_forward(db, table)
+        db.execute(f"VACUUM {table}")
+        db.execute(f"REINDEX TABLE CONCURRENTLY {table}")
+
+
+def move_rows_forward(db: Connection[PostgresRow], table: str) -> None:
+    """Write rows at the end of a table again, as long as there is room before them."""
+    ((found,),) = db.execute(TABLE_PAGES_SQL, (table,))
+    page = int(found)
+    while page > 0:
+        start = max(0, page - PAGES_PER_STEP)
+        bounds = f"({start},0)", f"({page},0)", f"({start},0)"
+        with db.transaction():  # in which no old version of a row makes room for a new one
+            for _ in range(MAX_ATTEMPTS):
+                ((rows, moved),) = db.execute(MOVE_ROWS_SQL.format(table=table), bounds)
+                if moved == rows:
+                    break
+            else:
+                return
+        page = start

@@ -14,14 +14,6 @@ from typing import Any, ClassVar
 
 from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
-from bylot.store.queries import (
-    ADD_PART_SQL,
-    DELETE_EVENTS_SQL,
-    DELETE_PART_SQL,
-    DELETED_LOGS_SQL,
-    MAX_EVENTS_PER_LOG_DELETE,
-    SNAPSHOT_SQL,
-)
 from bylot.store.rows import (
     ApiKey,
     DecisionEvents,
@@ -31,7 +23,17 @@ from bylot.store.rows import (
     ServerRow,
     Snapshot,
 )
-from bylot.store.schema import LEAST_STORE_VERSION, MIGRATIONS, STORE_VERSION
+from bylot.store.schema import (
+    ADD_PART_SQL,
+    DELETE_EVENTS_SQL,
+    DELETE_PART_SQL,
+    DELETED_LOGS_SQL,
+    LEAST_STORE_VERSION,
+    MAX_EVENTS_PER_LOG_DELETE,
+    MIGRATIONS,
+    SNAPSHOT_SQL,
+    STORE_VERSION,
+)
 
 Execute = Callable[..., Any]
 """execute(query, *values) -> cursor, with ? as the placeholder in every database."""

@@ -15,13 +15,12 @@ from bylot.router.state import RouterState
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard import sections
 from bylot.server.dashboard.members import MembersTable, model_name
-from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.sections import (
     format_setting,
     read_limits,
     view_limits,
 )
-from bylot.server.dashboard.source import ListedRouters
+from bylot.server.dashboard.source import ConfigChange, ListedRouters, RecentLog
 from bylot.server.dashboard.window_views import label_text
 from bylot.server.http_errors import public_message
 

@@ -17,7 +17,7 @@ from bylot.problem.limits import list_contexts
 from bylot.router.config import RouterConfig
 from bylot.router.status import RouterStatus
 from bylot.server.config_changes import compare_limits
-from bylot.server.dashboard.recent_log import ConfigChange
+from bylot.server.dashboard.source import ConfigChange
 from bylot.server.dashboard.window_views import (
     MINUTE_US,
     TenantsView,
