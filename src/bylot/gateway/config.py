@@ -265,8 +265,9 @@ def check_param_names(what: str, params: Mapping[str, Any], info: Mapping[str, A
         for name in given:
             near = find_similar(name, known, cutoff=0.85)
             if near not in (None, name) and name not in OTHER_NAMES:
-                message = f"{what}: {field}: unknown name {name!r}"
-                raise BylotError(message, remedy=f"did you mean {near!r}?")
+                raise BylotError(
+                    f"{what}: {field}: unknown name {name!r}", remedy=f"did you mean {near!r}?"
+                )
 
 
 def split_model_name(full_name: str, custom: str | None = None) -> tuple[str, str]:

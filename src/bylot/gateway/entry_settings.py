@@ -50,8 +50,9 @@ def read_entry_settings(what: str, given: Mapping[str, Any], kind: type[Settings
                 got = {} if field.name in HIDDEN else {"got": value}
                 raise BylotError(place, expected=expected, **got) from None
         elif field.required:
-            remedy = f"give {field.name}: ..."
-            raise BylotError(f"{place} is missing", expected=expected, remedy=remedy)
+            raise BylotError(
+                f"{place} is missing", expected=expected, remedy=f"give {field.name}: ..."
+            )
     return kind(**values)
 
 

@@ -99,8 +99,9 @@ def check_number(what: str, name: str, value: Any, low: float, high: float) -> f
 def check_whole(what: str, name: str, value: Any) -> int | None:
     """A whole number of at least 1, or None if it is not given."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        expected = "a whole number of at least 1"
-        raise BylotError(f"{what}: {name}", got=hide_text(value), expected=expected)
+        raise BylotError(
+            f"{what}: {name}", got=hide_text(value), expected="a whole number of at least 1"
+        )
     return value
 
 

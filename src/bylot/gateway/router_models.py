@@ -84,9 +84,11 @@ def check_limited_prices(document: Document, limits: Any, cost: str) -> None:
     """Refuse a limit on dollars if no model has a price; price lists of LiteLLM are not read."""
     for n, one in enumerate(limits if isinstance(limits, list) else ()):
         if isinstance(one, dict) and one.get("cost") == cost:
-            remedy = "give input_cost_per_token and output_cost_per_token in model_info"
-            what = f"a limit on {cost!r}, and no model has a price"
-            raise document.error(("limits", n), what, remedy=remedy)
+            raise document.error(
+                ("limits", n),
+                f"a limit on {cost!r}, and no model has a price",
+                remedy="give input_cost_per_token and output_cost_per_token in model_info",
+            )
 
 
 def rename_models(keys: Keys) -> Keys:
@@ -145,13 +147,16 @@ def read_typical_tokens(document: Document, given: Any) -> TypicalTokens:
     data = {} if given is None else given
     names = TypicalTokens._fields
     if not isinstance(data, dict) or not set(data) <= set(names):
-        expected = "{input: TOKENS, output: TOKENS}"
-        raise document.error(("typical_tokens",), "typical_tokens", expected=expected)
+        raise document.error(
+            ("typical_tokens",), "typical_tokens", expected="{input: TOKENS, output: TOKENS}"
+        )
     for name, value in data.items():
         if type(value) is not int or not 0 <= value <= 1_000_000_000:
-            what = f"typical_tokens.{name}"
-            expected = "a whole number of 0 or more"
-            raise document.error(("typical_tokens", name), what, expected=expected)
+            raise document.error(
+                ("typical_tokens", name),
+                f"typical_tokens.{name}",
+                expected="a whole number of 0 or more",
+            )
     return TypicalTokens(**data)
 
 

@@ -85,8 +85,9 @@ class PythonScorer:
         except TimeoutError:
             raise ScorerError(f"{self.source} took longer than {self.timeout_s:g} s") from None
         except Exception as error:
-            reason = f"{self.source}: {type(error).__name__}"
-            raise ScorerError(reason, detail=f": {error}") from error
+            raise ScorerError(
+                f"{self.source}: {type(error).__name__}", detail=f": {error}"
+            ) from error
         if isinstance(found, Verdict):
             check_verdict_cost(self.source, found)
             scores = check_scores(self.source, found.scores, answers)
@@ -223,8 +224,9 @@ def check_scores(source: str, found: Any, answers: Sequence[Answer]) -> dict[str
             continue
         if not is_score(score):
             wanted = "expected a number in [0, 1]"
-            reason = f"{source}: score of {member}: {wanted}"
-            raise ScorerError(reason, detail=f", got {describe_value(score)}")
+            raise ScorerError(
+                f"{source}: score of {member}: {wanted}", detail=f", got {describe_value(score)}"
+            )
         scores[str(member)] = float(score)
     return scores
 
@@ -241,8 +243,9 @@ def is_score(value: Any) -> bool:
 def check_winner(source: str, winner: Any, answers: Sequence[Answer]) -> str | None:
     """The name of a member that answered, or None."""
     if winner is not None and winner not in [answer.member for answer in answers]:
-        reason = f"{source}: the winner did not answer"
-        raise ScorerError(reason, detail=f": {describe_value(winner)}")
+        raise ScorerError(
+            f"{source}: the winner did not answer", detail=f": {describe_value(winner)}"
+        )
     return None if winner is None else str(winner)
 
 

@@ -115,14 +115,14 @@ class TextClusters(NamedTuple):
         except OSError as error:
             raise DataError(f"it cannot be read: {error.strerror}", path=path) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = f"it is not a file of clusters: {error}"
-            raise DataError(what, path=path, remedy=FILE_REMEDY) from error
+            raise DataError(
+                f"it is not a file of clusters: {error}", path=path, remedy=FILE_REMEDY
+            ) from error
         found = saved.version, saved.model, saved.digest
         wanted = CLUSTERS_VERSION, TEXT_MODEL, model.digest
         for name, one, other in zip(("version", "model", "digest"), found, wanted, strict=True):
             if one != other:
-                expected = repr(other)
-                raise DataError(name, got=one, expected=expected, path=path, remedy=FILE_REMEDY)
+                raise DataError(name, got=one, expected=repr(other), path=path, remedy=FILE_REMEDY)
         centroids = check_centroids(path, saved.centroids, model.vectors.shape[1])
         return cls(model, centroids, saved.seed, saved.prompts)
 
@@ -159,16 +159,18 @@ def load_text_model() -> TextModel:
         from safetensors.numpy import load
         from tokenizers import Tokenizer
     except ImportError as error:
-        what = f"clusters of prompts need {error.name}"
-        raise BylotError(what, remedy=install_command("text")) from None
+        raise BylotError(
+            f"clusters of prompts need {error.name}", remedy=install_command("text")
+        ) from None
     folder = Path(found.origin).parent
     try:
         content = (folder / WEIGHTS_FILE).read_bytes()
         vectors = load(content)["embedding.weight"].astype(np.float32)
         tokenizer = Tokenizer.from_str((folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
     except Exception as error:  # of safetensors or tokenizers: they have no common base
-        what = f"the files of wordllama cannot be read: {error}"
-        raise BylotError(what, remedy=install_command("text")) from error
+        raise BylotError(
+            f"the files of wordllama cannot be read: {error}", remedy=install_command("text")
+        ) from error
     return TextModel(hashlib.sha256(content).hexdigest(), tokenizer, vectors)
 
 

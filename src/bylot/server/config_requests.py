@@ -224,9 +224,11 @@ def change_experts(problem: ProblemPart, body: EditRouterRequest) -> ProblemPart
     kept = [i for i, name in enumerate(problem["experts"]) if name not in removed]
     names = [*(problem["experts"][i] for i in kept), *(one["name"] for one in body.add)]
     if (floor := problem["floor"]) * len(names) > 1:
-        what = f"a floor of {floor:.6g} for each of {len(names)} experts exceeds 1"
-        remedy = "add fewer experts, or create a new router with a lower floor"
-        raise document.error(("add",), what, remedy=remedy)
+        raise document.error(
+            ("add",),
+            f"a floor of {floor:.6g} for each of {len(names)} experts exceeds 1",
+            remedy="add fewer experts, or create a new router with a lower floor",
+        )
     members: dict[str, list[str]] = {
         one["share"]: [name for name in one["members"] if name not in removed]
         for one in problem["limits"]

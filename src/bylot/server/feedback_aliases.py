@@ -127,16 +127,18 @@ async def create_outcome(request: ApiRequest[OutcomeRequest, None]) -> HttpRespo
     """Report the outcome of a decision as its reward, in the shape of vLLM's semantic router."""
     body = request.body
     if body.target not in ("model", "route"):
-        message = f"target {body.target!r} is not supported: give model, or route for the panel"
-        raise invalid("target", message)
+        raise invalid(
+            "target", f"target {body.target!r} is not supported: give model, or route for the panel"
+        )
     router = find_target_router(body.replay_id)
     request.caller.check("reward", router)
     id = check_decision_id(body.replay_id)
     found: api.DecisionRecord = await request.state.commands.execute(GetDecision(id))
     member, panel = body.target_ref if body.target == "model" else None, found.decision.subset
     if member is not None and member not in panel:
-        message = f"target_ref {member!r} is no member of the panel: {', '.join(panel)}"
-        raise invalid("target_ref", message)
+        raise invalid(
+            "target_ref", f"target_ref {member!r} is no member of the panel: {', '.join(panel)}"
+        )
     facts = await request.state.reader.read(lambda store: read_facts(store, router))
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), None)
     score = VERDICT_SCORES[body.verdict] if body.score is None else body.score

@@ -164,9 +164,10 @@ async def check_cluster_key(addresses: Sequence[str], key: str) -> None:
             await peer.post([])
         except ApiError as error:
             if error.code == KEY_CODE:
-                what = f"the server at {address} has another cluster key"
-                remedy = "use its key, or stop all servers of the store to change it"
-                raise errors.BylotError(what, remedy=remedy) from None
+                raise errors.BylotError(
+                    f"the server at {address} has another cluster key",
+                    remedy="use its key, or stop all servers of the store to change it",
+                ) from None
         except PeerLost as error:
             log.info("%s did not answer", error.address)
         finally:

@@ -41,8 +41,9 @@ def check_router_name(name: str) -> str:
 def check_decision_id(id: str) -> str:
     """Return an id that a decision can have."""
     if decision_id_from_text(id) is None:
-        remedy = "use the id returned with the decision"
-        raise DecisionNotFound(f"no decision {id[:MAX_TEXT_CHARS]!r}", remedy=remedy)
+        raise DecisionNotFound(
+            f"no decision {id[:MAX_TEXT_CHARS]!r}", remedy="use the id returned with the decision"
+        )
     return id
 
 
@@ -83,8 +84,9 @@ def check_duplicate_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
     names = [name for name, _ in headers]
     for name in UNIQUE_HEADERS:
         if names.count(name) > 1:
-            message = f"duplicate header: {name.decode()}"
-            raise ApiError(400, "malformed", message, field=name.decode())
+            raise ApiError(
+                400, "malformed", f"duplicate header: {name.decode()}", field=name.decode()
+            )
 
 
 async def read_body(receive: AsgiReceive, headers: Mapping[bytes, bytes], max_bytes: int) -> bytes:

@@ -162,6 +162,7 @@ def read_tenant_target(target: str) -> tuple[str, str]:
     name, _, tenant = target.partition("/")
     text = normalize_label(tenant, "tenant") or ""
     if not 0 < len(text) <= api.MAX_TEXT_CHARS or not text.isprintable():
-        message = f"invalid tenant: expected 1 to {api.MAX_TEXT_CHARS} printable characters"
-        raise invalid("tenant", message)
+        raise invalid(
+            "tenant", f"invalid tenant: expected 1 to {api.MAX_TEXT_CHARS} printable characters"
+        )
     return check_router_name(name), text

@@ -171,8 +171,7 @@ class TimedConnection(Connection[PostgresRow]):
                     progress = time.monotonic()
                 elif time.monotonic() - progress > self.timeout_s:
                     self.pgconn.finish()
-                    message = f"no answer within {self.timeout_s:g} s"
-                    raise psycopg.errors.ConnectionTimeout(message)
+                    raise psycopg.errors.ConnectionTimeout(f"no answer within {self.timeout_s:g} s")
                 state = gen.send(ready)
         except StopIteration as end:
             result: ResultT = end.value
@@ -210,8 +209,9 @@ class PostgresStore(protocol.Store):
             create = query_for_psycopg(POSTGRES_CREATE_ROUTER_SQL)
             made = db.execute(create, (name, at, *first[1:]), binary=True).fetchone()
             if made is None:
-                what = f"router {name!r} exists already"
-                raise errors.RouterExists(what, remedy="use another name")
+                raise errors.RouterExists(
+                    f"router {name!r} exists already", remedy="use another name"
+                )
             (number,) = made
             if state is not None:
                 add = query_for_psycopg(ADD_SNAPSHOT_SQL)
@@ -391,9 +391,10 @@ def parse_postgres_url(address: str) -> dict[str, Any]:
         said = {"port": "none"}
     host = str(said.get("host") or "")  # with an @ in it: the end of a password, not encoded
     if "@" in host[1:] or not set(str(said.get("port", ""))) <= set("0123456789,"):
-        what = "the URL of the PostgreSQL store cannot be parsed"
         remedy = "use postgresql://user:password@host:port/database, with %40 for an @ and so on"
-        raise errors.UnsupportedStore(what, remedy=remedy)
+        raise errors.UnsupportedStore(
+            "the URL of the PostgreSQL store cannot be parsed", remedy=remedy
+        )
     return said
 
 

@@ -135,8 +135,9 @@ class Store(ABC):
             )
         rows = db.execute("SELECT * FROM bylot_meta").fetchall()
         if len(rows) != 1 or not all(isinstance(number, int) for number in rows[0]):
-            what = f"{self.address}: table bylot_meta has {rows} instead of one row of numbers"
-            raise errors.StoreCorrupted(what)
+            raise errors.StoreCorrupted(
+                f"{self.address}: table bylot_meta has {rows} instead of one row of numbers"
+            )
         version, *more = rows[0]
         shared = version > STORE_VERSION and more and more[0] <= STORE_VERSION
         if version != STORE_VERSION and version not in MIGRATIONS and not shared:
@@ -400,8 +401,9 @@ class Store(ABC):
                 for row in rows
             ]
         except (TypeError, ValueError) as error:
-            what = f"{self.address}: a credential is damaged ({error})"
-            raise errors.StoreCorrupted(what) from error
+            raise errors.StoreCorrupted(
+                f"{self.address}: a credential is damaged ({error})"
+            ) from error
 
     def revoke(self, id: str, at: int) -> bool:
         """Revoke a credential, the first time counts; False if there is none of this id."""
@@ -412,6 +414,7 @@ class Store(ABC):
 
 def make_unstorable_value_error(error: Exception) -> errors.StoreError:
     """For texts and numbers that the database cannot represent."""
-    what = f"a text or number cannot be stored ({str(error).splitlines()[0]})"
-    remedy = "use texts without NUL and lone surrogates, and numbers below 2**63"
-    return errors.StoreError(what, remedy=remedy)
+    return errors.StoreError(
+        f"a text or number cannot be stored ({str(error).splitlines()[0]})",
+        remedy="use texts without NUL and lone surrogates, and numbers below 2**63",
+    )

@@ -264,12 +264,14 @@ class SqliteStore(protocol.Store):
                 remedy = "put it back"
                 if path == self.wal and copy_wal(db):
                     remedy = f"restart the process; {self.path} has all that was in it"
-                what = f"{path} is gone ({error.strerror})"
-                raise StoreUnavailable(what, remedy=remedy) from None
+                raise StoreUnavailable(
+                    f"{path} is gone ({error.strerror})", remedy=remedy
+                ) from None
             if found != inode:
-                what = f"{path} is another file than the one that was opened"
-                remedy = "put the first one back, or restart the process"
-                raise StoreUnavailable(what, remedy=remedy)
+                raise StoreUnavailable(
+                    f"{path} is another file than the one that was opened",
+                    remedy="put the first one back, or restart the process",
+                )
 
     def _translate_error(self, error: Exception) -> StoreError:
         """What an error of SQLite means, and what to do; the next call opens the file again."""
