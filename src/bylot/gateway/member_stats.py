@@ -96,10 +96,8 @@ class StatsTable:
 
     def add_settlement(self, settled: bool) -> None:
         """Count a panel whose scores and costs were reported to its router, or were not."""
-        if settled:
-            self.settlements += 1
-        else:
-            self.settlement_failures += 1
+        self.settlements += settled
+        self.settlement_failures += not settled
 
     def add_panel(
         self, result: PanelResult, spend: Mapping[str, float], verdict: Verdict | None

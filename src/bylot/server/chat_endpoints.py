@@ -34,7 +34,6 @@ from bylot.server.endpoint import (
     AsgiSend,
     HttpResponse,
     chat_error_response,
-    chat_route,
     json_response,
     route,
     send_response,
@@ -56,18 +55,33 @@ EVENT_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
 )
 REFUSED = "refused"  # in metrics: codes that models gave
+CHAT_ERRORS = (404, 502, 504)  # statuses besides those of all routes
 CLIENT_GONE = 499  # in logs and metrics: the caller has closed the connection
 
 
-@chat_route(
-    "POST /v1/chat/completions", openai_types.ChatCompletionBody, openai_types.ChatCompletion
+@route(
+    "POST /v1/chat/completions",
+    "decide",
+    200,
+    openai_types.ChatCompletion,
+    *CHAT_ERRORS,
+    is_openai=True,
+    chat_body=openai_types.ChatCompletionBody,
 )
 def create_chat_completion(content: bytes) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a chat completion of OpenAI."""
     return parse_chat_request(content)
 
 
-@chat_route("POST /v1/responses", openai_types.ResponsesBody, openai_types.ResponseObject)
+@route(
+    "POST /v1/responses",
+    "decide",
+    200,
+    openai_types.ResponseObject,
+    *CHAT_ERRORS,
+    is_openai=True,
+    chat_body=openai_types.ResponsesBody,
+)
 def create_response(content: bytes) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a response of OpenAI."""
     return parse_responses_request(content)

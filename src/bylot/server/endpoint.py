@@ -109,36 +109,27 @@ def route(
     has_key_header: bool = False,
     read_file: FileReader | None = None,
     is_openai: bool = False,
-) -> Callable[[EndpointFunction | CommandFunction], ApiRoute]:
+    chat_body: type[Any] | None = None,
+) -> Callable[[EndpointFunction | CommandFunction | ChatParser], ApiRoute]:
     """Make a route of a function; the types of body and query are those of its annotation.
 
     A function that is not async returns the command that the request is.
+
+    chat_body: of a request to the gateway, which the function reads; it describes the body, and
+               nothing is checked by it
     """
     method, path = operation.split(" ")
 
-    def make(function: EndpointFunction | CommandFunction) -> ApiRoute:
-        types = get_args(get_type_hints(function)["request"])
-        body, query = (None if one is NoneType else one for one in types)
-        made = ApiRoute(
+    def make(function: EndpointFunction | CommandFunction | ChatParser) -> ApiRoute:
+        body, query = chat_body, None
+        if chat_body is None:
+            types = get_args(get_type_hints(function)["request"])
+            body, query = (None if one is NoneType else one for one in types)
+        return ApiRoute(
             *(method, path, function, scope, (status, kind), body, query),
-            *(errors, has_key_header, read_file, is_openai),
+            *(errors, has_key_header, read_file, is_openai, chat_body is not None),
+            is_command=chat_body is None and not iscoroutinefunction(function),
         )
-        return made._replace(is_command=not iscoroutinefunction(function))
-
-    return make
-
-
-def chat_route(operation: str, body: Any, kind: Any) -> Callable[[ChatParser], ApiRoute]:
-    """Make a route of a function that reads requests to the gateway.
-
-    body, kind: describe the bodies of request and response; nothing is checked by them
-    """
-    method, path = operation.split(" ")
-
-    def make(parse: ChatParser) -> ApiRoute:
-        success, errors = (200, kind), (404, 502, 504)
-        made = ApiRoute(method, path, parse, "decide", success, body, errors=errors)
-        return made._replace(is_openai=True, is_chat=True)
 
     return make
 

@@ -20,8 +20,6 @@ from bylot.server.config_changes import compare_limits
 from bylot.server.dashboard.source import ConfigChange
 from bylot.server.dashboard.window_views import (
     MINUTE_US,
-    TenantsView,
-    WindowView,
     label_text,
     view_tenants,
     view_window,
@@ -51,8 +49,8 @@ class LimitView(Struct, frozen=True, kw_only=True):
     now_name: str  # of the average of the current period or window
     missed_name: str
     contexts: str  # whose requests count; empty: all
-    window: WindowView | None
-    tenants: TenantsView | None  # of a limit for each tenant
+    window: dict[str, Any] | None
+    tenants: dict[str, Any] | None  # of a limit for each tenant
     mean: float | None
     stated: float
     expected: float
