@@ -94,11 +94,6 @@ class ChatRequest(msgspec.Struct, frozen=True):
         return ChunkWriter(self)
 
 
-def parse_chat_request(content: bytes) -> ChatRequest:
-    """A request, or the error that says what is wrong with it."""
-    return check_chat_request(decode_object(content))
-
-
 def decode_object(content: bytes) -> dict[str, Any]:
     """The JSON object of a body."""
     if has_too_many_values(content, MAX_REQUEST_VALUES):

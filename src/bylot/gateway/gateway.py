@@ -6,8 +6,9 @@ It reaches the routers through a `RouterPort`, which the server implements by it
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -18,7 +19,7 @@ from bylot.errors import BylotError, RouterNotFound
 from bylot.eventlog.commands import Command, DecisionCommand, RecordReward
 from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS, RewardReceived
 from bylot.eventlog.loading import read_stored_config
-from bylot.gateway.answers import Answer, Failure, Scorer
+from bylot.gateway.answers import Scorer
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
 from bylot.gateway.config import GatewayEntry, Model, ScorerEntry
 from bylot.gateway.contexts import find_cluster_file, make_contexts
@@ -96,12 +97,8 @@ class RouterGateway:
 
     def make_scorer(self, entry: ScorerEntry) -> Scorer:
         """The scorer of this router; a judge is asked over the same connections as members."""
-        client, timeout_s = self.gateway.client, self.entry.member_timeout_s
-
-        def ask(model: str, body: Mapping[str, Any]) -> Awaitable[Answer | Failure]:
-            return client.ask(model, body, timeout_s)
-
-        what = f"routers.{self.router}.gateway.scorer"
+        client, what = self.gateway.client, f"routers.{self.router}.gateway.scorer"
+        ask = partial(client.ask, timeout_s=self.entry.member_timeout_s)
         return make_scorer(entry, ask, session=client.session, what=what)
 
     async def load_facts(self, version: int | None = None) -> RouterFacts:

@@ -4,7 +4,7 @@ This is the only place that counts. The dashboard and Prometheus read it when th
 """
 
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import accumulate
@@ -83,16 +83,13 @@ class StatsTable:
     """Counters of all members of a gateway."""
 
     def __init__(self) -> None:
-        self.members: dict[str, MemberStats] = {}
+        self.members = defaultdict[str, MemberStats](MemberStats)
         self.requests = self.quorum_misses = self.unanswered = self.unscored = 0
         self.settlements = self.settlement_failures = self.without_context = 0
 
     def get(self, name: str) -> MemberStats:
         """The counters of a member, new ones if it has none."""
-        found = self.members.get(name)
-        if found is None:
-            found = self.members[name] = MemberStats()
-        return found
+        return self.members[name]
 
     def add_settlement(self, settled: bool) -> None:
         """Count a panel whose scores and costs were reported to its router, or were not."""

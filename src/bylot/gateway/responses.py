@@ -28,7 +28,6 @@ from bylot.gateway.chat import (
     bad_request,
     check_model_name,
     check_stream,
-    decode_object,
     encode,
     select_fields,
 )
@@ -68,11 +67,6 @@ class ResponsesRequest(ChatRequest, frozen=True):
     def start_events(self) -> EventWriter:
         """What renders the response as a stream."""
         return ResponseWriter(self.router, self.given)
-
-
-def parse_responses_request(content: bytes) -> ResponsesRequest:
-    """A request, or the error that says what is wrong with it."""
-    return check_responses_request(decode_object(content))
 
 
 def check_responses_request(given: dict[str, Any]) -> ResponsesRequest:

@@ -16,13 +16,14 @@ from bylot.gateway.chat import (
     ChatError,
     ChatRequest,
     EventWriter,
+    check_chat_request,
+    decode_object,
     iterate_chunks,
-    parse_chat_request,
     unknown_model,
 )
 from bylot.gateway.chat_run import ChatRun
 from bylot.gateway.contexts import find_keys
-from bylot.gateway.responses import parse_responses_request
+from bylot.gateway.responses import check_responses_request
 from bylot.gateway.stream_run import StreamRun
 from bylot.server import openai_types
 from bylot.server.auth import Caller
@@ -68,9 +69,9 @@ CLIENT_GONE = 499  # in logs and metrics: the caller has closed the connection
     is_openai=True,
     chat_body=openai_types.ChatCompletionBody,
 )
-def create_chat_completion(content: bytes) -> ChatRequest:
+def create_chat_completion(body: dict[str, Any]) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a chat completion of OpenAI."""
-    return parse_chat_request(content)
+    return check_chat_request(body)
 
 
 @route(
@@ -82,9 +83,9 @@ def create_chat_completion(content: bytes) -> ChatRequest:
     is_openai=True,
     chat_body=openai_types.ResponsesBody,
 )
-def create_response(content: bytes) -> ChatRequest:
+def create_response(body: dict[str, Any]) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a response of OpenAI."""
-    return parse_responses_request(content)
+    return check_responses_request(body)
 
 
 @route("GET /v1/models", "decide", 200, openai_types.ModelList, is_openai=True)
@@ -96,7 +97,7 @@ async def list_models(request: ApiRequest[None, None]) -> HttpResponse:
 
 
 class ChatEndpoint:
-    """Serves a route that asks a panel; its function reads the request."""
+    """Serves a route that asks a panel; its function checks the request."""
 
     def __init__(self, state: ServerState, route: ApiRoute) -> None:
         self.state, self.route = state, route
@@ -136,7 +137,7 @@ class ChatEndpoint:
         caller = state.credentials.authenticate(headers)
         caller.check("decide")
         content = await read_body(receive, headers, state.settings.max_chat_body_bytes)
-        request: ChatRequest = self.route.function(content)
+        request: ChatRequest = self.route.function(decode_object(content))
         check_duplicate_fields(content)
         with state.gateway.admit(caller.id):
             work = asyncio.create_task(self.serve(request, headers, caller, exchange))

@@ -106,7 +106,10 @@ class TracedCall(ModelCall):
         reason = "answered" if isinstance(outcome, Answer) else outcome.reason
         for name, value in describe_deployment(self.deployment).items():
             span.set_attribute(name, value)
-        set_usage(span, outcome.usage)
+        usage = outcome.usage
+        if usage != Usage() and not usage.estimated:  # as the model reported them
+            span.set_attribute("gen_ai.usage.input_tokens", usage.prompt_tokens)
+            span.set_attribute("gen_ai.usage.output_tokens", usage.completion_tokens)
         span.set_attribute("bylot.outcome", reason)
         set_known(span, "bylot.cost_usd", outcome.cost)
         if isinstance(outcome, Answer):
@@ -133,13 +136,6 @@ def describe_deployment(one: Deployment) -> dict[str, Any]:
         "server.address": parts.hostname or "",
         "server.port": parts.port or usual,
     }
-
-
-def set_usage(span: Any, usage: Usage) -> None:
-    """Tokens as the model reported them; estimates are left out."""
-    if usage != Usage() and not usage.estimated:
-        span.set_attribute("gen_ai.usage.input_tokens", usage.prompt_tokens)
-        span.set_attribute("gen_ai.usage.output_tokens", usage.completion_tokens)
 
 
 def set_known(span: Any, name: str, value: Any) -> None:

@@ -65,14 +65,14 @@ class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
 FileReader = Callable[[bytes, bytes | None, Any], Any]
 EndpointFunction = Callable[[ApiRequest[Any, Any]], Awaitable[HttpResponse]]
 CommandFunction = Callable[[ApiRequest[Any, Any]], Command]
-ChatParser = Callable[[bytes], ChatRequest]
+ChatParser = Callable[[dict[str, Any]], ChatRequest]
 
 
 class ApiRoute(NamedTuple):
     """One operation of the API.
 
     function: serves it; if `is_command`, returns the command whose result is the response; of a
-              chat route: reads the body, and the gateway serves it
+              chat route: checks the body, and the gateway serves it
     scope:    scope that the caller's key must have; None: no key is needed
     success:  status of success, and the type of its body; None: no body
     body:     type of the request body; None: no body
@@ -115,8 +115,7 @@ def route(
 
     A function that is not async returns the command that the request is.
 
-    chat_body: of a request to the gateway, which the function reads; it describes the body, and
-               nothing is checked by it
+    chat_body: of a request to the gateway, which the function checks; it only describes the body
     """
     method, path = operation.split(" ")
 

@@ -76,7 +76,9 @@ class ServerMetrics(Collector):
         self.registry = CollectorRegistry()
         into = self.registry
         self.decisions, self.rewards = 0, dict.fromkeys(get_args(ReceiptName), 0)
-        self.latencies: dict[tuple[str, int], LatencyHistogram] = {}  # by route and status
+        self.latencies = defaultdict[tuple[str, int], LatencyHistogram](  # by route and status
+            lambda: LatencyHistogram(REQUEST_BUCKETS_S)
+        )
         into.register(self)
         sizes, seconds = COMMIT_SIZE_BUCKETS, LATENCY_BUCKETS_S
         said = "Commands per commit"
@@ -109,10 +111,7 @@ class ServerMetrics(Collector):
 
     def record_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
-        found = self.latencies.get((route, status))
-        if found is None:
-            found = self.latencies[route, status] = LatencyHistogram(REQUEST_BUCKETS_S)
-        found.add(seconds)
+        self.latencies[route, status].add(seconds)
 
     def record_commit(self, size: int, seconds: float) -> None:
         self.sizes.observe(size)
