@@ -24,8 +24,6 @@ from bylot.store.schema import (
     ADD_SNAPSHOT_SQL,
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
-    STORE_SCHEMA,
-    STORE_VERSION,
 )
 
 PostgresRow = tuple[Any, ...]
@@ -188,6 +186,7 @@ class PostgresStore(protocol.Store):
         " WHERE router = said.router AND seq = said.seq - 1 LIMIT 1) one"
         " WHERE said.router = ? AND said.of = ?"
     }
+    types = POSTGRES_TYPES
     now_sql = "clock_timestamp()"
     later_sql = "clock_timestamp() + make_interval(secs => ?)"
 
@@ -338,42 +337,30 @@ class PostgresStore(protocol.Store):
         return db
 
     def _prepare(self, db: TimedConnection) -> None:
-        """Write nothing before the schema is known to be a store, or empty."""
+        """Prepare settings and tables."""
         db.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so one prepared statement
         for setting in POSTGRES_SESSION_SQL:
             db.execute(setting)
         if self.read_only:
             db.execute("SET default_transaction_read_only = on")
-        elif not self._made and not list_postgres_tables(db):
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
-                if not list_postgres_tables(db):  # no other process was faster
-                    for statement in STORE_SCHEMA:
-                        db.execute(statement.format_map(POSTGRES_TYPES))
-        version = self._check_version(list_postgres_tables(db), db)
-        if version < STORE_VERSION:
-            self._migrate_locked(db)
+        self._prepare_tables(db, new=not (self.read_only or self._made))
 
-    def _migrate_locked(self, db: TimedConnection) -> None:
-        """Migrate an older version, unless another process was faster."""
-        db.timeout_s = POSTGRES_LONG_STATEMENT_S
+    @contextmanager
+    def _lock(self, db: TimedConnection) -> Iterator[None]:
+        usual_s, db.timeout_s = db.timeout_s, POSTGRES_LONG_STATEMENT_S  # of a migration
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
-            version = self._check_version(list_postgres_tables(db), db)
-            if version < STORE_VERSION and self.read_only:
-                raise self._refuse_migration(version)
-            if version < STORE_VERSION:
-                self._migrate(db, version, POSTGRES_TYPES)
+            yield
+        db.timeout_s = usual_s
+
+    def _list_tables(self, db: Connection[PostgresRow]) -> set[str]:
+        return {name for (name,) in db.execute(POSTGRES_TABLES_SQL)}
 
 
 @lru_cache
 def query_for_psycopg(query: str) -> str:
     """The query with psycopg's placeholders, of binary values."""
     return query.replace("?", "%b")
-
-
-def list_postgres_tables(db: Connection[PostgresRow]) -> set[str]:
-    return {name for (name,) in db.execute(POSTGRES_TABLES_SQL)}
 
 
 def columns_from_rows(
