@@ -21,7 +21,6 @@ from bylot.server.dashboard.sections import (
     view_limits,
 )
 from bylot.server.dashboard.source import ConfigChange, ListedRouters, RecentLog
-from bylot.server.dashboard.window_views import label_text
 from bylot.server.http_errors import public_message
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
@@ -193,7 +192,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
         id=one.id,
         at=one.at or "",
         context=sections.context_label(one.context),
-        keys=", ".join(map(label_text, one.keys.values())) or None,
+        keys=", ".join(map(sections.label_text, one.keys.values())) or None,
         panel=[
             PanelMember(name, inclusion.get(name), describe_score(record, name))
             for name in one.subset
