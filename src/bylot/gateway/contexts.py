@@ -111,7 +111,7 @@ class RequestContexts:
         if self.path is not None and self.path.exists():
             return TextClusters.load(self.path, self.model)
         count = self.settings.clusters or MAX_CLUSTERS
-        made = TextClusters.fit_vectors(self.model, vectors, count, self.settings.seed)
+        made = TextClusters.fit(self.model, vectors, count, self.settings.seed)
         if self.path is not None:
             made.save(self.path)
         return made

@@ -5,7 +5,6 @@ are read directly: its own loader may download, and nothing here uses the networ
 """
 
 import hashlib
-from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,18 +71,7 @@ class TextClusters(NamedTuple):
     prompts: int
 
     @classmethod
-    def fit(
-        cls, texts: Iterable[str], clusters: int = 16, seed: int = 0, model: TextModel | None = None
-    ) -> "TextClusters":
-        """Fit clusters to texts."""
-        model = model or load_text_model()
-        vectors = np.array([model.embed(text) for text in texts])
-        return cls.fit_vectors(model, vectors, clusters, seed)
-
-    @classmethod
-    def fit_vectors(
-        cls, model: TextModel, vectors: Floats, clusters: int, seed: int = 0
-    ) -> "TextClusters":
+    def fit(cls, model: TextModel, vectors: Floats, clusters: int, seed: int = 0) -> "TextClusters":
         """Fit clusters to the embeddings of texts."""
         return cls(model, fit_spherical(vectors, clusters, seed), seed, len(vectors))
 
