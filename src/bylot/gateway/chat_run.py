@@ -377,7 +377,10 @@ class ChatRun:
         stats.add_panel(self.result, self.spend, verdict)
         stats.quorum_misses += self.quorum_missed
         stats.unanswered += not self.result.answers
-        failed = not self.result.answers and any(map(is_members_fault, self.result.failures))
+        failed = not self.result.answers and any(  # through no fault of the request or its caller
+            failure.reason != "cancelled" and failure.status not in CALLER_STATUSES
+            for failure in self.result.failures
+        )
         self.route.note_panel(failed=failed, scored=self.scorer_fault is None)
         if self.winner is not None and (self.scorer_fault is None or self.scores_later):
             stats.get(self.winner).won += 1
@@ -423,11 +426,6 @@ def describe_member(
         "score": score,
         "tokens": usage.prompt_tokens + usage.completion_tokens,
     }
-
-
-def is_members_fault(failure: Failure) -> bool:
-    """Return whether a call failed through no fault of the request or of its caller."""
-    return failure.reason != "cancelled" and failure.status not in CALLER_STATUSES
 
 
 def explain_failures(failures: Sequence[Failure]) -> ChatError:

@@ -61,8 +61,8 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
             ]
             remedy = (
                 "give input_cost_per_token and output_cost_per_token in model_info, 0 if it is "
+                f"free; or write {{name: {names[0]}, {cost}: ...}} under models"
             )
-            remedy += f"free; or write {{name: {names[0]}, {cost}: ...}} under models"
             what = f"no price of {join_words(map(repr, names), 'and')}, and others have one"
             raise document.error(("models", known.index(False)), what, remedy=remedy)
         entries = [

@@ -15,14 +15,13 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
 from bylot.errors import BylotError
 from bylot.gateway.answers import Answer, Scorer, ScorerError, Usage, Verdict
-from bylot.gateway.config import ScorerEntry, resolve_variables
+from bylot.gateway.config import ScorerEntry, resolve_variables, split_url
 from bylot.gateway.entry_settings import name_source, read_entry_settings
 from bylot.gateway.judge import AskModel, Judge, JudgeSettings
 from bylot.gateway.text_scorers import (
@@ -290,12 +289,8 @@ def load_function(what: str, name: str) -> ScoreFunction:
 
 def check_url(what: str, url: str) -> None:
     """Reject a URL that is not one of HTTP, or has a user: the URL may appear in logs."""
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid or parts.username is not None:
+    parts = split_url(url)
+    if parts is None or parts.username is not None:
         expected = "http://HOST:PORT/PATH or https://..., without a user"
         raise BylotError(what, expected=expected, remedy="put a secret into headers")
 

@@ -29,8 +29,8 @@ MSGPACK_HEADERS = ((b"content-type", b"application/msgpack"),)
 class CommandsEndpoint:
     """Executes the commands of other servers, which know the cluster key."""
 
-    def __init__(self, state: ServerState, key: str) -> None:
-        self.state, self.key = state, key.encode()
+    def __init__(self, state: ServerState) -> None:
+        self.state, self.key = state, (state.settings.cluster_key or "").encode()
 
     async def __call__(
         self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend

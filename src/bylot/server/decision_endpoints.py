@@ -45,9 +45,10 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
             "Idempotency-Key",
             "unexpected header Idempotency-Key: each item of a batch has its own key",
         )
-    batch = []
-    for n, one in enumerate(items):
-        batch.append(make_decision_command(name, one, one.key, by, f"decisions[{n}]."))
+    batch = [
+        make_decision_command(name, item, item.key, by, f"decisions[{n}].")
+        for n, item in enumerate(items)
+    ]
     return await execute_batch(request, batch, 201, api.DecisionResult)
 
 

@@ -277,12 +277,11 @@ def error_response(error: Exception) -> HttpResponse:
 
 def chat_error_response(error: Exception) -> HttpResponse:
     """An error in OpenAI's envelope."""
-    found, headers = to_chat_error(error), JSON_HEADERS
+    found = to_chat_error(error)
+    headers: RawHeaders = JSON_HEADERS
     if found.retry_after_s is not None:
         seconds = str(max(1, math.ceil(found.retry_after_s))).encode()
-        return HttpResponse(
-            found.status, encode_json(found.body), (*headers, (b"retry-after", seconds))
-        )
+        headers = (*headers, (b"retry-after", seconds))
     return HttpResponse(found.status, encode_json(found.body), headers)
 
 

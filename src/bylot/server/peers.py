@@ -247,9 +247,8 @@ class Peer:
             found = decode_results(content)
             return [decode_result(one, result) for one, result in zip(batch, found, strict=True)]
         except (msgspec.DecodeError, ValueError):
-            message = f"{self.address} answered in another format, and may have executed this; "
-            message += RELEASE_REMEDY
-            raise make_skew_error(message) from None
+            what = f"{self.address} answered in another format, and may have executed this"
+            raise make_skew_error(f"{what}; {RELEASE_REMEDY}") from None
 
     def give_up(self, older_than_s: float) -> None:
         """Wait no longer for answers to what was sent so long ago, nor send what waits behind."""

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -223,7 +224,7 @@ class Writer(CommandRunner):
         done: asyncio.Future[None] = self.loop.create_future()
 
         def run_and_tell(handler: CommandHandler) -> None:
-            self.run_task("task", lambda: work(handler))
+            self.run_task("task", partial(work, handler))
             self.post(end_wait, done)
 
         self.gatherer.hand_over()
@@ -339,8 +340,7 @@ class Writer(CommandRunner):
         if self.run_task("renew", handler.renew):
             self.set_store_error(None)
             if self.on_renew is not None:
-                on_renew = self.on_renew
-                self.run_task("announce", lambda: on_renew(handler))
+                self.run_task("announce", partial(self.on_renew, handler))
 
     def set_store_error(self, error: StoreUnavailable | None) -> None:
         """Record whether the store is available, and log every change."""

@@ -223,24 +223,19 @@ def count_effective_sample(propensities: Sequence[float | None]) -> float | None
     return sum(weights) ** 2 / sum(one * one for one in weights) if weights else None
 
 
-def describe_feedback(view: RouterView) -> str:
-    """What is reported, and whether the policy uses it."""
-    ignored = ", ignored by the policy" * (not view.status.uses_feedback)
-    return f"{FEEDBACK_WORDS[view.config.feedback]}{ignored}"
-
-
 def list_settings(view: RouterView) -> list[NamedValue]:
     """The configuration, one line per setting."""
     config, problem = view.config, view.config.problem
     settings = {key: value for key, value in config.policy.items() if key != "name"}
     policy = config.policy["name"] + (f" ({format_setting(settings)})" if settings else "")
     wait = format_setting(config.wait) + (" s" if config.wait is not None else "")
+    ignored = ", ignored by the policy" * (not view.status.uses_feedback)
     sizes = format_sizes(problem.get("min_draws", problem["draws"]), problem["draws"])
     lines = {
         "experts": f"{len(problem['experts'])}, of which {sizes} are drawn",
         "policy": policy,
         "reward range": format_setting(config.rewards),
-        "feedback": describe_feedback(view),
+        "feedback": f"{FEEDBACK_WORDS[config.feedback]}{ignored}",
         "reward deadline": wait,
         "default reward": format_setting(config.default),
         "several rewards": config.aggregate,
