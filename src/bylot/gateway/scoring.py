@@ -96,7 +96,8 @@ class PythonScorer:
 
     async def call(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Any:
         """The result of the function."""
-        if is_async(self.function):
+        functions = self.function, type(self.function).__call__  # it may be an object
+        if any(map(inspect.iscoroutinefunction, functions)):
             return await self.function(request, answers)
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self.threads, self.call_in_thread, request, answers)
@@ -257,12 +258,6 @@ def describe_value(value: Any) -> str:
     if isinstance(value, list | tuple | dict):
         return f"{type(value).__name__} of {len(value)}"
     return repr(value)[:100]
-
-
-def is_async(function: ScoreFunction) -> bool:
-    """Whether a function, or an object that can be called, is async."""
-    own_call = type(function).__call__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(own_call)
 
 
 def load_function(what: str, name: str) -> ScoreFunction:

@@ -92,8 +92,7 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
     for item in items:
         try:
             caller.check("reward", find_target_router(item.decision))
-            command = make_reward_command(item.decision, item, caller.id)
-            batch.append(command)
+            batch.append(make_reward_command(item.decision, item, caller.id))
         except Exception as error:
             batch.append(error)
     return await execute_batch(request, batch, 200, api.RewardResult)

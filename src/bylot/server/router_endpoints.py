@@ -121,13 +121,20 @@ async def list_events(request: ApiRequest[None, api.EventListQuery]) -> HttpResp
     )
     if found is None:
         raise RouterNotFound(f"no router named {name!r}", remedy=ROUTERS_REMEDY)
-    events = []
-    for _, seq, kind, of, key, at, body, seal in found[: query.limit]:
-        content = Raw(encode_json(BODY_DECODERS[kind](body)))
-        time = format_timestamp(at)
-        events.append(api.EventRecord(seq, kind, of, key, time, content, seal.hex()))
+    events = tuple(
+        api.EventRecord(
+            seq=event.seq,
+            kind=event.kind,
+            of=event.of,
+            key=event.key,
+            at=format_timestamp(event.at),
+            body=Raw(encode_json(BODY_DECODERS[event.kind](event.body))),
+            seal=event.seal.hex(),
+        )
+        for event in found[: query.limit]
+    )
     next_after = events[-1].seq if len(found) > query.limit else None
-    return json_response(200, api.EventList(tuple(events), next_after))
+    return json_response(200, api.EventList(events, next_after))
 
 
 @route("GET /v1/routers/{name}/tenants", "read", 200, api.TenantList)

@@ -215,10 +215,10 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
         now_mean, rate = period.get(name), None
         if points is not None and hours is not None:
             rate = sum(points.spent[name][first:]) / hours
-        in_period = now_mean, None if now_mean is None else now_mean * played
+        period_total = None if now_mean is None else now_mean * played
         mean = cost.settled / cost.decisions if cost.decisions else None
         per_day = None if rate is None else 24 * rate
-        rows.append(SpendRow(name, *in_period, mean, cost.settled, rate, per_day))
+        rows.append(SpendRow(name, now_mean, period_total, mean, cost.settled, rate, per_day))
     return SpendTable(hours, rows)
 
 
