@@ -123,10 +123,12 @@ class UpstreamClient:
             response_class=ModelResponse,
             headers={"accept-encoding": "identity", "user-agent": "bylot"},
         )
-        for model in self.models.values():
-            for one in model.deployments:
-                if one.max_parallel is not None:
-                    self.slots[id(one)] = asyncio.Semaphore(one.max_parallel)
+        self.slots = {
+            id(one): asyncio.Semaphore(one.max_parallel)
+            for model in self.models.values()
+            for one in model.deployments
+            if one.max_parallel is not None
+        }
 
     async def close(self) -> None:
         if self.session is not None:

@@ -73,22 +73,27 @@ class ServerMetrics(Collector):
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        into = self.registry
+        self.registry = into = CollectorRegistry()
         self.decisions, self.rewards = 0, dict.fromkeys(get_args(ReceiptName), 0)
         self.latencies = defaultdict[tuple[str, int], LatencyHistogram](  # by route and status
             lambda: LatencyHistogram(REQUEST_BUCKETS_S)
         )
         into.register(self)
-        sizes, seconds = COMMIT_SIZE_BUCKETS, LATENCY_BUCKETS_S
-        said = "Commands per commit"
-        self.sizes = Histogram("bylot_commit_commands", said, buckets=sizes, registry=into)
-        said = "Duration of commits"
-        self.commits = Histogram("bylot_commit_seconds", said, buckets=seconds, registry=into)
-        said = "Commands that wait for their commit"
-        self.queue = Gauge("bylot_queue_commands", said, registry=into)
-        said = "Chat requests that are being served"
-        self.open_chats = Gauge("bylot_chats_open", said, registry=into)
+        self.sizes = Histogram(
+            "bylot_commit_commands",
+            "Commands per commit",
+            buckets=COMMIT_SIZE_BUCKETS,
+            registry=into,
+        )
+        self.commits = Histogram(
+            "bylot_commit_seconds", "Duration of commits", buckets=LATENCY_BUCKETS_S, registry=into
+        )
+        self.queue = Gauge(
+            "bylot_queue_commands", "Commands that wait for their commit", registry=into
+        )
+        self.open_chats = Gauge(
+            "bylot_chats_open", "Chat requests that are being served", registry=into
+        )
         self.ready = Gauge("bylot_ready", "1 if /readyz responds 200", registry=into)
         self.errors = Counter("bylot_errors", "Requests that failed", ["code"], registry=into)
         for code in WATCHED_ERROR_CODES:
