@@ -4,7 +4,7 @@ import math
 import tomllib
 from collections import Counter as Multiset
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -148,89 +148,87 @@ class ServerMetrics(Collector):
 
     def render(self, views: Sequence[RouterView], gateways: Sequence[RouterGateway] = ()) -> bytes:
         """All metrics in the text format of Prometheus."""
-        each = CollectorRegistry()
-        each.register(RouterCollector(views, self.refused, now_us()))
-        each.register(GatewayCollector(gateways))
+        routers = collect_routers(views, self.refused, now_us())
+        each = CollectedMetrics(*routers, *collect_gateways(gateways))
         return generate_latest(self.registry) + generate_latest(each)
 
 
-class RouterCollector(Collector):
-    """Collects the status of routers. What is counted continues from the log after a restart.
+class CollectedMetrics(Collector):
+    """Metrics that were collected before."""
+
+    def __init__(self, *metrics: Metric) -> None:
+        self.metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+
+def collect_routers(
+    views: Sequence[RouterView], refused: Mapping[str, Mapping[str, int]], now: int
+) -> Iterator[Metric]:
+    """Collect the status of routers: one family per number of a router, of one of its costs, or of
+    a limit. What is counted continues from the log after a restart.
 
     refused: requests since the server was started, by router and scope. They are in no log until
              the next decision, which may be hours later
     now:     microseconds since 1970
     """
-
-    def __init__(
-        self,
-        views: Sequence[RouterView],
-        refused: Mapping[str, Mapping[str, int]] | None = None,
-        now: int = 0,
-    ) -> None:
-        self.views, self.refused, self.now = views, refused or {}, now
-
-    def collect(self) -> Iterator[Metric]:
-        """One family per number of a router, of one of its costs, or of a limit."""
-        rows = LabelledRows(list)
-        for view in self.views:
-            name, status = view.name, view.status
-            counters = structs.asdict(status.counters or Counters())
-            more = {"lowest_reward": view.config.rewards[0]}
-            rows["router"].append(((name,), counters | structs.asdict(status) | more))
-            rate = status.state.rate_kind
-            rows["state"] += [((name, kind), {"state": rate(kind)}) for kind in REASON_KINDS]
-            for cost in status.costs:
-                sums = {field: counters[field].get(cost, 0.0) for field in SPEND_COUNTERS}
-                rows["spend"].append(((name, cost), sums))
-            declared = map(Limit.from_data, view.config.problem["limits"])
-            labelled = [(name, *limit.labels) for limit in declared]
-            scopes = dict.fromkeys([ALL_REQUESTS, *(scope for *_, scope, _ in labelled)])
-            times = self.refused.get(name, {})
-            rows["refused"] += [((name, x), {"refused": times.get(x, 0)}) for x in scopes]
-            for limit, labels in zip(status.limits, labelled, strict=True):
-                now = limit.current
-                period = {"period_mean": now.mean, "missed_periods": now.missed} if now else {}
-                rows["limit"].append((labels, structs.asdict(limit) | period))
-                rows["window"].append((labels, list_window_numbers(limit, self.now)))
-                if limit.tenants is not None:
-                    counts = {"active": limit.tenants.active, "spent": limit.tenants.spent}
-                    rows["tenant"] += [((*labels, x), {"tenants": n}) for x, n in counts.items()]
-                rows["verdict"] += [
-                    ((*labels, word), {"verdict": word == limit.verdict}) for word in VERDICTS
-                ]
-        yield from make_families(ROUTER_TABLES, rows)
+    rows = LabelledRows(list)
+    for view in views:
+        name, status = view.name, view.status
+        counters = structs.asdict(status.counters or Counters())
+        more = {"lowest_reward": view.config.rewards[0]}
+        rows["router"].append(((name,), counters | structs.asdict(status) | more))
+        rate = status.state.rate_kind
+        rows["state"] += [((name, kind), {"state": rate(kind)}) for kind in REASON_KINDS]
+        for cost in status.costs:
+            sums = {field: counters[field].get(cost, 0.0) for field in SPEND_COUNTERS}
+            rows["spend"].append(((name, cost), sums))
+        declared = map(Limit.from_data, view.config.problem["limits"])
+        labelled = [(name, *limit.labels) for limit in declared]
+        scopes = dict.fromkeys([ALL_REQUESTS, *(scope for *_, scope, _ in labelled)])
+        times = refused.get(name, {})
+        rows["refused"] += [((name, x), {"refused": times.get(x, 0)}) for x in scopes]
+        for limit, labels in zip(status.limits, labelled, strict=True):
+            current = limit.current
+            period = (
+                {"period_mean": current.mean, "missed_periods": current.missed} if current else {}
+            )
+            rows["limit"].append((labels, structs.asdict(limit) | period))
+            rows["window"].append((labels, list_window_numbers(limit, now)))
+            if limit.tenants is not None:
+                counts = {"active": limit.tenants.active, "spent": limit.tenants.spent}
+                rows["tenant"] += [((*labels, x), {"tenants": n}) for x, n in counts.items()]
+            rows["verdict"] += [
+                ((*labels, word), {"verdict": word == limit.verdict}) for word in VERDICTS
+            ]
+    yield from make_families(ROUTER_TABLES, rows)
 
 
-class GatewayCollector(Collector):
-    """Collects what gateways have counted since the server started.
+def collect_gateways(gateways: Sequence[RouterGateway]) -> Iterator[Metric]:
+    """Collect what gateways have counted since the server started: one family per number of a
+    router or of one of its members.
 
     Only names of `model_list` are labels, and outcomes that the gateway itself names.
     """
-
-    def __init__(self, gateways: Sequence[RouterGateway]) -> None:
-        self.gateways = gateways
-
-    def collect(self) -> Iterator[Metric]:
-        """One family per number of a router or of one of its members."""
-        rows = LabelledRows(list)
-        name, said = METRICS["member_histograms"]["latency"]
-        latencies = HistogramMetricFamily(name, said, labels=MEMBER_LABELS)
-        for gateway in self.gateways:
-            rows["gateway"].append(((gateway.router,), vars(gateway.stats)))
-            for member, stats in gateway.list_stats().items():
-                labels = gateway.router, member
-                paused = gateway.health.find_pause(member) is not None
-                rows["member"].append((labels, {**vars(stats), "paused": paused}))
-                times = stats.latencies
-                latencies.add_metric(labels, times.list_buckets(), times.seconds)
-                outcomes = dict.fromkeys(WATCHED_OUTCOMES, 0) | stats.failed
-                outcomes[ANSWERED] = stats.answered
-                rows["call"] += [((*labels, word), {"calls": n}) for word, n in outcomes.items()]
-                kinds = {"prompt": stats.prompt_tokens, "completion": stats.completion_tokens}
-                rows["token"] += [((*labels, word), {"tokens": n}) for word, n in kinds.items()]
-        yield from make_families(GATEWAY_TABLES, rows)
-        yield latencies
+    rows = LabelledRows(list)
+    name, said = METRICS["member_histograms"]["latency"]
+    latencies = HistogramMetricFamily(name, said, labels=MEMBER_LABELS)
+    for gateway in gateways:
+        rows["gateway"].append(((gateway.router,), vars(gateway.stats)))
+        for member, stats in gateway.list_stats().items():
+            labels = gateway.router, member
+            paused = gateway.health.find_pause(member) is not None
+            rows["member"].append((labels, {**vars(stats), "paused": paused}))
+            times = stats.latencies
+            latencies.add_metric(labels, times.list_buckets(), times.seconds)
+            outcomes = dict.fromkeys(WATCHED_OUTCOMES, 0) | stats.failed
+            outcomes[ANSWERED] = stats.answered
+            rows["call"] += [((*labels, word), {"calls": n}) for word, n in outcomes.items()]
+            kinds = {"prompt": stats.prompt_tokens, "completion": stats.completion_tokens}
+            rows["token"] += [((*labels, word), {"tokens": n}) for word, n in kinds.items()]
+    yield from make_families(GATEWAY_TABLES, rows)
+    yield latencies
 
 
 def list_window_numbers(limit: LimitStatus, now: int) -> dict[str, Any]:
