@@ -12,6 +12,7 @@ from bylot import policies
 from bylot.api import DecisionRecord, RewardRecord, RouterView
 from bylot.eventlog.events import format_timestamp
 from bylot.eventlog.timeline import Timeline
+from bylot.gateway.gateway import Gateway
 from bylot.limits.request import View
 from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
@@ -135,6 +136,7 @@ class PlayedSource(ServerSource):
     def __init__(self, *routers: PlayedRouter, others: ListedRouters | None = None) -> None:
         self.routers_by_name = {one.name: one for one in routers}
         self.others = others or {}
+        self.gateway = Gateway(None, {}, {})  # type: ignore[arg-type]
 
     async def list_routers(self) -> ListedRouters:
         known = {one.name: one.view() for one in self.routers_by_name.values()}

@@ -16,6 +16,7 @@ from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, EditRouter, GetRouter, MakeDecision, RecordReward
 from bylot.eventlog.repository import RouterRepository
+from bylot.gateway.gateway import Gateway
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.auth import Caller
@@ -51,7 +52,8 @@ def run(question: Coroutine[Any, Any, Any]) -> Any:
 
 
 def make_source(direct_server: Any, *recent: str) -> ServerSource:
-    return ServerSource(direct_server, direct_server, recent)
+    gateway = Gateway(None, {}, {})  # type: ignore[arg-type]
+    return ServerSource(direct_server, direct_server, recent, gateway)
 
 
 def play_router(direct_server: DirectServer, name: str, rounds: int = 5) -> list[str]:

@@ -32,7 +32,7 @@ def dashboard_routes(
     async def load_overview(request: Request, visitor: Caller) -> router_view.Overview:
         routers = (await source.list_routers()).items()
         visible = {name: found for name, found in routers if visitor.can_access(name)}
-        return router_view.build_overview(visible, source.chat_routers)
+        return router_view.build_overview(visible, source.gateway.routers)
 
     async def load_router(request: Request, visitor: Caller) -> router_view.RouterPageView:
         name = request.path_params["name"]

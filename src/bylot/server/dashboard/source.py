@@ -80,17 +80,15 @@ class ServerSource:
 
     runner:  executes commands, on whichever server owns the router
     recent:  names of the routers that were used last
-    gateway: what asks models for some of the routers; None: nothing does
+    gateway: what asks models for some of the routers
     """
-
-    gateway: Gateway | None = None
 
     def __init__(
         self,
         runner: CommandRunner,
         reader: Reader,
         recent: Collection[str],
-        gateway: Gateway | None = None,
+        gateway: Gateway,
     ) -> None:
         self.runner, self.reader, self.recent, self.gateway = runner, reader, recent, gateway
         self.refresh_lock = asyncio.Lock()
@@ -116,7 +114,7 @@ class ServerSource:
         views = await self.runner.show_routers(names)
         for name, found in views.items():
             if isinstance(found, RouterView):
-                views[name] = self.judge(found)
+                views[name] = self.gateway.judge(found)
         return {row.name: views.get(row.name) for row in rows}
 
     async def show_router(self, name: str) -> RouterView | None:
@@ -125,20 +123,11 @@ class ServerSource:
             view: RouterView = await self.runner.execute(GetRouter(name))
         except RouterNotFound:
             return None
-        return self.judge(view)
-
-    def judge(self, view: RouterView) -> RouterView:
-        """Return a router with its state, in which what its gateway has seen counts."""
-        return view if self.gateway is None else self.gateway.judge(view)
-
-    @property
-    def chat_routers(self) -> Collection[str]:
-        """The names of the routers that have a gateway."""
-        return self.gateway.routers if self.gateway else ()
+        return self.gateway.judge(view)
 
     def show_members(self, view: RouterView) -> MembersTable | None:
         """What the members of a router have done; None if it has no gateway."""
-        found = self.gateway.routers.get(view.name) if self.gateway else None
+        found = self.gateway.routers.get(view.name)
         return None if found is None else build_members(found, view.config.problem["experts"])
 
     async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
