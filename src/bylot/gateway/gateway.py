@@ -117,7 +117,7 @@ class RouterGateway:
         """The counters of all members of `model_list` that were asked or can be."""
         experts = self.facts.experts if self.facts else ()  # as far as they were read
         names = dict.fromkeys((*experts, *self.stats.members))
-        return {one: self.stats.get(one) for one in names if one in self.gateway.client.models}
+        return {name: self.stats.get(name) for name in names if name in self.gateway.client.models}
 
     def note_panel(self, *, failed: bool, scored: bool) -> None:
         """Count a panel. `failed` says that no member answered, through no fault of the request."""

@@ -53,7 +53,9 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
     typical = read_typical_tokens(document, data.pop("typical_tokens", None))
     entries, costs = read_model_names(document, data.pop("models"), prices), data.get("costs") or {}
     declared = isinstance(costs, dict) and isinstance(costs.get(cost), list)
-    known = [cost in one or all(x.is_known for x in prices[one["name"]]) for one in entries]
+    known = [
+        cost in entry or all(price.is_known for price in prices[entry["name"]]) for entry in entries
+    ]
     if isinstance(costs, dict) and not declared and any(known):
         if not all(known):
             names = [

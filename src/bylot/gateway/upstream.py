@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from bylot.gateway.answers import Answer, Failure, Usage, estimate_tokens
-from bylot.gateway.chat import has_too_many_values
+from bylot.gateway.chat import encode, has_too_many_values
 from bylot.gateway.config import Deployment, Model
 from bylot.gateway.model_responses import (
     MAX_ANSWER_BYTES,
@@ -47,8 +47,6 @@ STALE_S = 1.0  # after which a connection that ends without a byte has not been 
 JSON_TYPES = ("application/json", "text/json", "text/plain", "application/octet-stream")
 """The last one is what aiohttp takes a response without a type for."""
 
-encode = msgspec.json.Encoder().encode
-
 
 class ChatBody:
     """The body of a request to the members, encoded once for all of them.
@@ -63,7 +61,8 @@ class ChatBody:
     def encode_for(self, deployment: Deployment, *, stream: bool) -> bytes:
         """The body with the name of the model, its parameters and its bound on tokens."""
         known = (*self.fields, *TOKEN_BOUNDS)  # bounds on tokens are apart
-        missing = {x: value for x, value in deployment.parameters.items() if x not in known}
+        parameters = deployment.parameters.items()
+        missing = {name: value for name, value in parameters if name not in known}
         extra: dict[str, Any] = {"model": deployment.model, **missing}
         if stream:
             extra |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -124,10 +123,10 @@ class UpstreamClient:
             headers={"accept-encoding": "identity", "user-agent": "bylot"},
         )
         self.slots = {
-            id(one): asyncio.Semaphore(one.max_parallel)
+            id(deployment): asyncio.Semaphore(deployment.max_parallel)
             for model in self.models.values()
-            for one in model.deployments
-            if one.max_parallel is not None
+            for deployment in model.deployments
+            if deployment.max_parallel is not None
         }
 
     async def close(self) -> None:

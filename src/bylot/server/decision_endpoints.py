@@ -131,11 +131,11 @@ async def execute_batch(
     valid = [one for one in batch if not isinstance(one, Exception)]
     answers = iter(await request.state.commands.execute_in_slices(valid, BATCH_SLICE))
     results, retry_headers = [], {}
-    for one in batch:
+    for command in batch:
         try:
-            if isinstance(one, Exception):
-                raise one
-            outcome = count_result(request.state.metrics, one, next(answers))
+            if isinstance(command, Exception):
+                raise command
+            outcome = count_result(request.state.metrics, command, next(answers))
             results.append(make_result(success, outcome))
         except Exception as raised:
             error = to_api_error(raised)

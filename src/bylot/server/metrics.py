@@ -188,7 +188,7 @@ def collect_routers(
         labelled = [(name, *limit.labels) for limit in declared]
         scopes = dict.fromkeys([ALL_REQUESTS, *(scope for *_, scope, _ in labelled)])
         times = refused.get(name, {})
-        rows["refused"] += [((name, x), {"refused": times.get(x, 0)}) for x in scopes]
+        rows["refused"] += [((name, key), {"refused": times.get(key, 0)}) for key in scopes]
         for limit, labels in zip(status.limits, labelled, strict=True):
             current = limit.current
             period = (
@@ -198,7 +198,9 @@ def collect_routers(
             rows["window"].append((labels, list_window_numbers(limit, now)))
             if limit.tenants is not None:
                 counts = {"active": limit.tenants.active, "spent": limit.tenants.spent}
-                rows["tenant"] += [((*labels, x), {"tenants": n}) for x, n in counts.items()]
+                rows["tenant"] += [
+                    ((*labels, word), {"tenants": count}) for word, count in counts.items()
+                ]
             rows["verdict"] += [
                 ((*labels, word), {"verdict": word == limit.verdict}) for word in VERDICTS
             ]
