@@ -199,7 +199,8 @@ class ModelCall:
                         async with self.open_response(stream=False) as response:
                             return await self.read_answer(response)
                     except CallFailed as error:
-                        await self.wait_to_retry(error)
+                        if not await self.wait_to_retry(error.failure):
+                            raise
         except CallFailed as error:
             return error.failure
         except TimeoutError:
@@ -219,24 +220,26 @@ class ModelCall:
                                 yield chunk
                         return
                     except CallFailed as error:
-                        await self.wait_to_retry(error)
+                        if not await self.wait_to_retry(error.failure):
+                            raise
         except TimeoutError:
             raise CallFailed(self.fail("timeout")) from None
 
-    async def wait_to_retry(self, error: "CallFailed") -> None:
+    async def wait_to_retry(self, failure: Failure) -> bool:
         """Wait until the same request may succeed: for as long as the model asks for, else longer
-        with each attempt. Raise the error again if it may not succeed soon.
+        with each attempt. Return whether it may, and soon.
         """
-        failure, others = error.failure, len(self.model.deployments) > 1  # which need not wait
+        others = len(self.model.deployments) > 1  # which need not wait
         pause_s = FIRST_BACKOFF_S * 2.0**self.attempt
         if self.retry_after_s is not None and not others:
             pause_s = self.retry_after_s
         left = self.timeout_s - (time.perf_counter() - self.started)
         again = failure.reason == "unreachable" or failure.status in RETRIED_STATUSES
         if failure.sent or not again or self.attempt == self.retries or pause_s >= left:
-            raise error
+            return False
         await asyncio.sleep(pause_s)
         self.attempt += 1
+        return True
 
     @contextlib.asynccontextmanager
     async def open_response(self, *, stream: bool) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -117,15 +117,18 @@ class ChatEndpoint:
             await exchange.fail(ChatError(503, "timeout", message, retry_after_s=1.0))
             raise
         except Exception as error:
-            found = to_chat_error(error)
-            code = REFUSED if found.is_relayed else found.code
-            self.state.metrics.errors.labels(code).inc()
-            await exchange.fail(found)
+            await self.fail(exchange, to_chat_error(error))  # a local would make a cycle with it
         finally:
             if trace:
                 trace.end(exchange.status)
         seconds = time.perf_counter() - start  # until the last byte of a stream
         self.state.metrics.record_request(self.label, exchange.status, seconds)
+
+    async def fail(self, exchange: "Exchange", error: ChatError) -> None:
+        """Count an error and send it."""
+        code = REFUSED if error.is_relayed else error.code
+        self.state.metrics.errors.labels(code).inc()
+        await exchange.fail(error)
 
     async def respond(
         self, scope: Mapping[str, Any], receive: AsgiReceive, exchange: "Exchange"

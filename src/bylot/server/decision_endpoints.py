@@ -22,7 +22,7 @@ from bylot.server.request_parsing import (
     normalize_label,
     parse_idempotency_key,
 )
-from bylot.server.router_port import count_result
+from bylot.server.router_port import count_failure, explain_missing_key
 
 BATCH_SLICE = 100  # commands of a batch that share a commit
 
@@ -132,16 +132,18 @@ async def execute_batch(
     answers = iter(await request.state.commands.execute_in_slices(valid, BATCH_SLICE))
     results, retry_headers = [], {}
     for command in batch:
-        try:
-            if isinstance(command, Exception):
-                raise command
-            outcome = count_result(request.state.metrics, command, next(answers))
-            results.append(make_result(success, outcome))
-        except Exception as raised:
-            error = to_api_error(raised)
+        outcome = command if isinstance(command, Exception) else next(answers)
+        if isinstance(outcome, Exception):
+            if not isinstance(command, Exception):
+                count_failure(request.state.metrics, command, outcome)
+                outcome = explain_missing_key(command, outcome)
+            error = to_api_error(outcome)
             results.append(make_result(error.status, error=error.body.error))
             if error.retry_after is not None:
                 retry_headers[error.retry_after] = error.headers[-1]
+        else:
+            request.state.metrics.count(outcome)
+            results.append(make_result(success, outcome))
     response = json_response(200, {"results": results})
     if not retry_headers:
         return response
