@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from bylot.api import DecisionRecord
-from bylot.errors import NoSubstitute, TooManyContexts
+from bylot.errors import TooManyContexts
 from bylot.eventlog.commands import CancelDecision, GetDecision, MakeDecision, ReplaceMember
 from bylot.gateway.answers import NO_USAGE, Answer, Failure, ScorerError, Usage, Verdict
 from bylot.gateway.asking import PanelResult, PanelRun
@@ -223,14 +223,14 @@ class ChatRun:
         before, available = self.decision, self.list_available()
         command = ReplaceMember(before.id, failed, available, by=self.by, holder=HOLDER)
         try:
-            self.decision = await self.port.execute(command)
-        except NoSubstitute:
-            return
+            decision = await self.route.gateway.substitute(command)
         except Exception as error:
             log.warning("decision %s: %s was not replaced: %s", before.id, failed, error)
             return
-        for added in set(self.decision.subset) - set(before.subset):
-            self.result.stands_for[added] = failed
+        if decision is not None:
+            self.decision = decision
+            for added in set(decision.subset) - set(before.subset):
+                self.result.stands_for[added] = failed
 
     async def is_good(self, answer: Answer) -> bool:
         """Score one answer of several in turn."""

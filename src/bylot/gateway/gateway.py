@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 from msgspec import structs
 
 from bylot.api import RouterView
-from bylot.errors import BylotError, RouterNotFound
-from bylot.eventlog.commands import Command, DecisionCommand, RecordReward
+from bylot.errors import BylotError, NoSubstitute, RouterNotFound
+from bylot.eventlog.commands import Command, DecisionCommand, RecordReward, ReplaceMember
 from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS, RewardReceived
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.answers import Scorer
@@ -28,6 +28,7 @@ from bylot.gateway.member_stats import MemberStats, StatsTable
 from bylot.gateway.scoring import make_scorer
 from bylot.gateway.settlement import HOLDER, RouterFacts
 from bylot.gateway.upstream import UpstreamClient
+from bylot.router.decision import Decision
 from bylot.router.state import PanelHealth, RecentCounts
 from bylot.store import Store
 
@@ -245,6 +246,16 @@ class Gateway:
         return await self.persist(
             RecordReward(id, **{"value": None, **report}, by=by, holder=HOLDER)
         )
+
+    async def substitute(self, command: ReplaceMember) -> Decision | None:
+        """The decision with a substitute for a member that failed; None if there is none. The error
+        that says so stays here: it is in a cycle, and would keep the whole answer.
+        """
+        try:
+            decision: Decision = await self.port.execute(command)
+        except NoSubstitute:
+            return None
+        return decision
 
     async def persist(self, command: DecisionCommand) -> bool:
         """Send a command about a decision until it is on disk; return whether it is."""
