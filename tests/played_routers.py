@@ -11,6 +11,7 @@ import bylot
 from bylot import policies
 from bylot.api import DecisionRecord, RewardRecord, RouterView
 from bylot.eventlog.events import format_timestamp
+from bylot.gateway.gateway import Gateway
 from bylot.limits.request import View
 from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
@@ -18,8 +19,7 @@ from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.router.status import ContextDistribution, Counters, RouterStatus
 from bylot.router.timeline import Timeline
-from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
-from bylot.server.dashboard.source import ListedRouters, ServerSource
+from bylot.server.dashboard.source import ConfigChange, ListedRouters, RecentLog, ServerSource
 
 START, SECOND = 1_794_000_000_000_000, 1_000_000
 
@@ -136,6 +136,7 @@ class PlayedSource(ServerSource):
     def __init__(self, *routers: PlayedRouter, others: ListedRouters | None = None) -> None:
         self.routers_by_name = {one.name: one for one in routers}
         self.others = others or {}
+        self.gateway = Gateway(None, {}, {})  # type: ignore[arg-type]
 
     async def list_routers(self) -> ListedRouters:
         known = {one.name: one.view() for one in self.routers_by_name.values()}

@@ -17,7 +17,6 @@ from bylot.router.status import TimelinePoints
 from bylot.server.auth import Caller
 from bylot.server.dashboard import router_view
 from bylot.server.dashboard.formatting import FORMATS
-from bylot.server.dashboard.recent_log import ConfigChange
 from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
 from bylot.server.dashboard.router_view import (
     MAX_CHART_SPANS,
@@ -33,7 +32,7 @@ from bylot.server.dashboard.sections import (
     read_limits,
     view_limits,
 )
-from bylot.server.dashboard.source import ListedRouters
+from bylot.server.dashboard.source import ConfigChange, ListedRouters
 from page_client import PageClient
 from played_routers import PlayedRouter, PlayedSource
 from sample_problem import make_five_expert_problem

@@ -16,14 +16,14 @@ from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, EditRouter, GetRouter, MakeDecision, RecordReward
 from bylot.eventlog.repository import RouterRepository
+from bylot.gateway.gateway import Gateway
 from bylot.router import persistence
 from bylot.router.config import RouterConfig
 from bylot.server.auth import Caller
 from bylot.server.dashboard import source
-from bylot.server.dashboard.recent_log import RecentLog, summarise_events
 from bylot.server.dashboard.router_view import build_overview, build_router_page
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.source import ServerSource
+from bylot.server.dashboard.source import RecentLog, ServerSource, summarise_events
 from bylot.store import open_store
 from direct_server import DirectServer
 from page_client import PageClient
@@ -52,7 +52,8 @@ def run(question: Coroutine[Any, Any, Any]) -> Any:
 
 
 def make_source(direct_server: Any, *recent: str) -> ServerSource:
-    return ServerSource(direct_server, direct_server, recent)
+    gateway = Gateway(None, {}, {})  # type: ignore[arg-type]
+    return ServerSource(direct_server, direct_server, recent, gateway)
 
 
 def play_router(direct_server: DirectServer, name: str, rounds: int = 5) -> list[str]:

@@ -19,8 +19,7 @@ from bylot.limits.verdict import BROKEN_VERDICTS, VERDICTS
 from bylot.problem import at_most
 from bylot.problem.instants import format_instant
 from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.sections import measure_spend
-from bylot.server.dashboard.window_views import MINUTE_US
+from bylot.server.dashboard.sections import MINUTE_US, measure_spend
 from dashboard_states import (
     HOUR,
     READER,

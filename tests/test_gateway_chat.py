@@ -12,9 +12,10 @@ from bylot.gateway.chat import (
     CHUNK_CHARS,
     ChatError,
     ChunkWriter,
+    check_chat_request,
+    decode_object,
     iterate_chunks,
     make_completion,
-    parse_chat_request,
     render_completion,
 )
 
@@ -23,7 +24,7 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 
 def parse(**fields: Any) -> Any:
     body = {"model": "bylot/panel", "messages": MESSAGES, **fields}
-    return parse_chat_request(json.dumps(body).encode())
+    return check_chat_request(decode_object(json.dumps(body).encode()))
 
 
 def test_the_members_get_what_the_caller_sent_without_what_is_ours() -> None:
@@ -60,7 +61,7 @@ def test_a_wrong_request_names_the_field(fields: dict[str, Any], status: int, pa
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_object_is_refused(content: bytes) -> None:
     with pytest.raises(ChatError) as caught:
-        parse_chat_request(content)
+        check_chat_request(decode_object(content))
     assert caught.value.status == 400
 
 

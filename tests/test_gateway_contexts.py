@@ -39,6 +39,14 @@ def ask(text: Any, **fields: Any) -> dict[str, Any]:
     return {"model": "panel", "messages": [{"role": "user", "content": text}], **fields}
 
 
+def fit_clusters(
+    model: TextModel, texts: Sequence[str], clusters: int, seed: int = 0
+) -> TextClusters:
+    """Clusters of texts."""
+    vectors = np.array([model.embed(text) for text in texts])
+    return TextClusters.fit(model, vectors, clusters, seed)
+
+
 def fit_contexts(contexts: RequestContexts, prompts: Sequence[str] = PROMPTS) -> None:
     """Send prompts until the clusters are fitted."""
     for prompt in prompts:
@@ -184,7 +192,7 @@ def test_clusters_of_another_server_that_was_faster_are_used(
 ) -> None:
     path = tmp_path / "clusters.json"
     contexts = make_contexts(CLUSTERED, default_file=path)
-    TextClusters.fit(PROMPTS, 2, seed=5).save(path)
+    fit_clusters(model, PROMPTS, 2, seed=5).save(path)
     written = path.read_bytes()
     fit_contexts(contexts)
     assert contexts.clusters is not None
@@ -247,9 +255,11 @@ def refuse(event, arguments):
         raise OSError(f"{event}: no network")
 
 sys.addaudithook(refuse)
-from bylot.gateway.text_clusters import TextClusters
+from bylot.gateway.text_clusters import TextClusters, load_text_model, np
+model = load_text_model()
 prompts = [f"{word} {n}" for n in range(4) for word in ("bread oven", "court law")]
-print(TextClusters.fit(prompts, 2).assign("butter"), *sys.modules)
+vectors = np.array([model.embed(prompt) for prompt in prompts])
+print(TextClusters.fit(model, vectors, 2).assign("butter"), *sys.modules)
 """
 
 
@@ -334,12 +344,12 @@ def test_vectors_that_coincide_make_fewer_clusters() -> None:
 @pytest.fixture
 def saved(model: TextModel, tmp_path: Path) -> Path:
     path = tmp_path / "clusters.json"
-    TextClusters.fit(PROMPTS, 4).save(path)
+    fit_clusters(model, PROMPTS, 4).save(path)
     return path
 
 
-def test_a_file_keeps_every_bit(saved: Path) -> None:
-    made, loaded = TextClusters.fit(PROMPTS, 4), TextClusters.load(saved)
+def test_a_file_keeps_every_bit(model: TextModel, saved: Path) -> None:
+    made, loaded = fit_clusters(model, PROMPTS, 4), TextClusters.load(saved)
     assert_array_equal(made.centroids, loaded.centroids)
     assert (loaded.seed, loaded.prompts) == (0, len(PROMPTS))
 
@@ -407,7 +417,7 @@ def test_clusters_agree_with_the_subjects_of_questions(model: TextModel) -> None
     rng = np.random.default_rng(0)
     order = rng.permutation(len(rows))
     seen, unseen = order[:400], order[400:]
-    clusters = TextClusters.fit([texts[i] for i in seen], 16, model=model)
+    clusters = fit_clusters(model, [texts[i] for i in seen], 16)
     names = [clusters.assign(texts[i]) for i in unseen]
     labels = np.array([int(str(name).removeprefix("cluster-")) for name in names])
     found = compute_nmi(labels, subjects[unseen])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bylot.eventlog.commands import Command, RecordReward
 from bylot.gateway.answers import Answer, Failure, Usage
 from bylot.gateway.health import HealthTable, Pause
 from bylot.gateway.member_stats import ANSWER_BUCKETS_S, MemberStats
@@ -140,10 +141,15 @@ def test_a_settlement_that_fails_is_counted(
     with chat_server(tmp_path, models) as server:
         ask_panel(server)
 
-        async def report(*given: object) -> None:
-            raise ValueError("no such decision")
+        port = server.app.state.gateway.port
+        execute = port.execute
 
-        monkeypatch.setattr(server.app.state.gateway.port, "report", report)
+        async def fail_to_report(command: Command) -> object:
+            if isinstance(command, RecordReward):
+                raise ValueError("no such decision")
+            return await execute(command)
+
+        monkeypatch.setattr(port, "execute", fail_to_report)
         ask_panel(server)
         found = scrape(server)
     assert found["bylot_settlements_total", "panel"] == 1
@@ -165,11 +171,11 @@ def test_latencies_are_in_buckets_of_at_most_their_bound() -> None:
     stats = MemberStats()
     for seconds in (0.1, 0.1001, 3.0, 500.0):
         stats.add_call(make_answer(seconds))
-    found = dict(stats.iterate_buckets())
+    found = dict(stats.latencies.list_buckets())
     assert [*found] == [*map(str, ANSWER_BUCKETS_S), "+Inf"]
     assert (found["0.1"], found["0.25"], found["2.0"], found["5.0"]) == (1, 2, 2, 3)
     assert (found["120.0"], found["+Inf"]) == (3, 4)
-    assert stats.seconds_sum == pytest.approx(503.2001)
+    assert stats.latencies.seconds == pytest.approx(503.2001)
 
 
 def test_the_pause_of_a_member_ends_with_a_call_that_succeeds() -> None:

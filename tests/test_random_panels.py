@@ -18,8 +18,8 @@ from bylot.policies.panel_model import (
 )
 from bylot.policies.request_classes import predict_log_misses
 from bylot.policies.validation import FeedbackKind
-from bylot.server.dashboard.recent_log import RecentLog
 from bylot.server.dashboard.router_view import MODEL_LEVEL, add_model_level
+from bylot.server.dashboard.source import RecentLog
 
 SIZE, DRAWS, ROUNDS = 12, 3, 4_000
 EVERY = np.array([*itertools.combinations(range(SIZE), DRAWS)])

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bylot.gateway.answers import Usage
-from bylot.gateway.chat import ChatError, iterate_chunks, make_completion
+from bylot.gateway.chat import ChatError, decode_object, iterate_chunks, make_completion
 from bylot.gateway.response_events import ResponseWriter, render_response
-from bylot.gateway.responses import check_responses_request, parse_responses_request
+from bylot.gateway.responses import check_responses_request
 
 BASE = {"model": "bylot/a", "input": "Hi"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -140,7 +140,7 @@ def test_an_error_names_the_field(param: str, fields: dict[str, Any]) -> None:
 def test_a_body_that_is_no_request_is_refused() -> None:
     for content in (b"", b"[]", b"{", b"\xff", b"[" * 100_000):
         with pytest.raises(ChatError) as caught:
-            parse_responses_request(content)
+            check_responses_request(decode_object(content))
         assert caught.value.status == 400
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from bylot.eventlog.audit import audit_router
-from bylot.server.membership import (
+from bylot.server.cluster import (
     Membership,
     choose_server,
     compute_load_bound,

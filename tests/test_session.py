@@ -125,18 +125,17 @@ def test_redirects_stay_on_the_site() -> None:
 def test_a_session_expires() -> None:
     now = [0.0]
     sign_in = SignIn(KEYS.get, lambda: now[0])
-    client = PageClient([*sign_in.routes(), Route("/", sign_in.require(empty_page))])
+
+    async def page(request: Request) -> Response:
+        return Response(None, 303 if sign_in.admit(request) is None else 204)
+
+    client = PageClient([*sign_in.routes(), Route("/", page)])
     client.post("/sign-in", data={"key": "good"})
     now[0] = session.SESSION_S - 1.0
     assert client.get("/").status_code == 204
     now[0] += 1.0
     assert client.get("/").status_code == 303
     assert not sign_in.sessions
-
-
-async def empty_page(request: Request, visitor: Caller) -> Response:
-    """A page without content."""
-    return Response(None, 204)
 
 
 def test_the_oldest_session_is_dropped_beyond_the_maximum() -> None:

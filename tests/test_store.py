@@ -18,7 +18,7 @@ from bylot.errors import (
 from bylot.store import ApiKey, DecisionEvents, Snapshot, Store, hide_password, open_store
 from bylot.store import postgres as in_postgres
 from bylot.store import sqlite as in_sqlite
-from bylot.store.queries import EVENTS_SQL
+from bylot.store.schema import EVENTS_SQL
 from stores import Opener, create_router, make_event, read_log
 
 HOSTILE_TEXTS = (

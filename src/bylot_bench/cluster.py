@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from bylot._text import format_table, print_progress
 from bylot.router.persistence import problem_to_data
 from bylot.router.router import Router
-from bylot.server.membership import list_moves
+from bylot.server.cluster import list_moves
 from bylot.store import open_store
 from bylot_bench import http_load
 from bylot_bench.http_load import AnnouncedServer, ServerProcess, drive_connections

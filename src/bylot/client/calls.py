@@ -153,8 +153,9 @@ def make_budget_spent(detail: api.ErrorDetail) -> BudgetSpent:
     """The exception for a request that was refused; servers before `resets_at` do not send it."""
     resets_at = detail.resets_at or 0
     reset_s = max(resets_at / 1e6 - time.time(), 0.0) if resets_at else None
-    field = detail.field or None
-    return BudgetSpent(detail.message, resets_at=resets_at, reset_s=reset_s, field=field)
+    return BudgetSpent(
+        detail.message, resets_at=resets_at, reset_s=reset_s, field=detail.field or None
+    )
 
 
 def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:

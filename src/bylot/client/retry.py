@@ -102,8 +102,9 @@ def final_error(call: HttpCall[AnswerT], outcome: Outcome, attempts: int, url: s
 
 def httpx_settings(url: str, key: str | None) -> dict[str, Any]:
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
-        expected = "a URL such as http://127.0.0.1:8000"
-        raise ServiceError("server address", got=url, expected=expected)
+        raise ServiceError(
+            "server address", got=url, expected="a URL such as http://127.0.0.1:8000"
+        )
     headers = {"user-agent": f"bylot/{__version__}"}
     if key is not None:
         headers["authorization"] = f"Bearer {key.strip()}"  # a key file ends with a line break

@@ -94,7 +94,6 @@ class Scorer(Protocol):
 
     async def score(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Verdict:
         """Score the answers to a request, which is the body of a chat completion."""
-        ...
 
 
 class ScorerError(Exception):
@@ -114,15 +113,15 @@ class ScorerError(Exception):
         self.usage = usage
 
 
-def join_text(content: Any) -> str:
-    """The text of a message's content, which may be a list of parts.
+def join_text(content: Any, separator: str = "") -> str:
+    """The text of a message's content, which may be a list of parts; others are left out.
 
     >>> join_text([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), join_text(None)
     ('ab', '')
     """
     if isinstance(content, list):
-        parts = [one.get("text", "") for one in content if isinstance(one, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return separator.join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
 
 

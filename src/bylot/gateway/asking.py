@@ -62,9 +62,7 @@ class PanelRun:
         self.waiting = list(members)  # not asked yet
         self.replace, self.is_good = replace, is_good
         self.calls: dict[asyncio.Task[Outcome], ModelCall] = {}
-        self.answers: list[Answer] = []
-        self.failures: list[Failure] = []
-        self.stands_for: dict[str, str] = {}
+        self.result = PanelResult([], [], {})
         self.refills = entry.refill
         self.quorum_missed = False
         # without a scorer, nothing is learned from answers that come after the first
@@ -73,19 +71,15 @@ class PanelRun:
         self.quorum = min(entry.quorum or (1 if single else len(members)), len(members))
         self.deadline = asyncio.get_running_loop().time() + entry.timeout_s
 
-    @property
-    def result(self) -> PanelResult:
-        return PanelResult(self.answers, self.failures, self.stands_for)
-
     async def run(self) -> PanelResult:
         """Ask until there are enough answers, then cancel the other calls."""
         try:
-            if self.entry.ask == "together":
-                self.begin_all()
+            while self.entry.ask == "together" and self.begin_next():
+                pass
             await self.collect()
         finally:
             await self.cancel_rest()
-        self.quorum_missed = len(self.answers) < self.quorum
+        self.quorum_missed = len(self.result.answers) < self.quorum
         return self.result
 
     async def collect(self) -> None:
@@ -106,7 +100,7 @@ class PanelRun:
             for outcome in sorted(outcomes, key=lambda one: isinstance(one, Failure)):
                 if await self.take(outcome):
                     return
-            if len(self.answers) >= self.quorum and self.entry.ask != "in_turn":
+            if len(self.result.answers) >= self.quorum and self.entry.ask != "in_turn":
                 done_at = min(done_at, loop.time() + self.grace_s)
                 self.waiting.clear()
             if loop.time() >= done_at:
@@ -118,10 +112,6 @@ class PanelRun:
     def is_hedging(self) -> bool:
         """Whether a further member is asked after a while."""
         return self.entry.ask == "hedged" and bool(self.waiting)
-
-    def begin_all(self) -> None:
-        while self.begin_next():
-            pass
 
     def begin_next(self) -> bool:
         """Ask the next member that waits, if there is one."""
@@ -147,12 +137,12 @@ class PanelRun:
         if isinstance(outcome, Answer):
             return self.is_good is not None and await self.is_good(outcome)
         coming = 0 if self.entry.ask == "together" else len(self.calls) + len(self.waiting)
-        wanted = len(self.answers) + coming < self.quorum
+        wanted = len(self.result.answers) + coming < self.quorum
         if self.refills > 0 and wanted:
             self.refills -= 1
             substitute = await self.replace(outcome.member)
             if substitute is not None:
-                self.stands_for[substitute] = outcome.member
+                self.result.stands_for[substitute] = outcome.member
                 self.begin(substitute)
         return False
 
@@ -168,13 +158,9 @@ class PanelRun:
                     await asyncio.wait([task])
                 except asyncio.CancelledError as error:  # the caller leaves just now
                     gone = error
-            reason = "timeout" if late else "cancelled"
-            self.end_cancelled(call, reason, None if task.cancelled() else task.result())
+            cancelled = task.cancelled()  # else it has ended just before
+            outcome = call.fail("timeout" if late else "cancelled") if cancelled else task.result()
+            self.health.end(outcome)
+            self.result.add(outcome)
         if gone is not None:
             raise gone
-
-    def end_cancelled(self, call: ModelCall, reason: str, outcome: Outcome | None) -> None:
-        """Note a call that was cancelled; it may have ended just before."""
-        found = call.fail(reason) if outcome is None else outcome
-        self.health.end(found)
-        self.result.add(found)

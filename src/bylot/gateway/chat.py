@@ -94,11 +94,6 @@ class ChatRequest(msgspec.Struct, frozen=True):
         return ChunkWriter(self)
 
 
-def parse_chat_request(content: bytes) -> ChatRequest:
-    """A request, or the error that says what is wrong with it."""
-    return check_chat_request(decode_object(content))
-
-
 def decode_object(content: bytes) -> dict[str, Any]:
     """The JSON object of a body."""
     if has_too_many_values(content, MAX_REQUEST_VALUES):
@@ -148,8 +143,7 @@ def check_chat_request(body: dict[str, Any]) -> ChatRequest:
         if has_sound(message):
             raise bad_request(f"{place} has sound, whose tokens have another price", place)
     if encode(body.get("n")) not in (b"null", b"1"):  # in Python, True is 1
-        message = "n must be 1: the panel has several members, see `answer: all`"
-        raise bad_request(message, "n")
+        raise bad_request("n must be 1: the panel has several members, see `answer: all`", "n")
     check_tools(body.get("tools"))
     stream = check_stream(body)
     options = body.get("stream_options") or {}
@@ -174,8 +168,9 @@ def check_stream(body: Mapping[str, Any]) -> bool:
     if not isinstance(stream, bool | None):
         raise bad_request("stream must be true or false", "stream")
     if not isinstance(options, dict | None) or (options and not stream):
-        message = "stream_options must be an object, and needs stream: true"
-        raise bad_request(message, "stream_options")
+        raise bad_request(
+            "stream_options must be an object, and needs stream: true", "stream_options"
+        )
     return bool(stream)
 
 
@@ -299,15 +294,12 @@ class EventWriter(Protocol):
 
     def write(self, choices: Sequence[Mapping[str, Any]]) -> bytes:
         """The events of one chunk, given its choices as in a stream of chat completions."""
-        ...
 
     def end(self, usage: Usage, details: Mapping[str, Any]) -> bytes:
         """The last events of a response that is complete."""
-        ...
 
     def fail(self, error: ChatError) -> bytes:
         """The last events of a response that breaks off."""
-        ...
 
 
 class ChunkWriter:

@@ -8,7 +8,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import structs
+
+from bylot.api import DecisionRecord
 from bylot.errors import TooManyContexts
+from bylot.eventlog.commands import CancelDecision, GetDecision, MakeDecision, ReplaceMember
 from bylot.gateway.answers import NO_USAGE, Answer, Failure, ScorerError, Usage, Verdict
 from bylot.gateway.asking import PanelResult, PanelRun
 from bylot.gateway.chat import ChatError, ChatRequest, Completion, list_choices, make_completion
@@ -97,10 +101,10 @@ class ChatRun:
         await self.route.load_facts()
         decision, facts = await self.draw()
         if not all(name in self.route.gateway.client.models for name in decision.subset):
-            await self.port.cancel(decision.id, self.by)  # an edit has just added other experts
+            await self.port.execute(self.make_cancel(decision))  # an edit has just added experts
             decision, facts = await self.draw()
         if len(decision.subset) > MAX_MEMBERS:
-            await self.port.cancel(decision.id, self.by)
+            await self.port.execute(self.make_cancel(decision))
             message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
             raise ChatError(500, "panel_too_large", message)
         self.decision, self.facts = decision, facts  # last: from here on it must be settled
@@ -114,18 +118,23 @@ class ChatRun:
             self.route.gateway.spawn(self.cancel_unused(task))
             raise
 
-    async def decide_on_disk(self, available: list[str] | None) -> tuple[Decision, RouterFacts]:
+    async def decide_on_disk(
+        self, available: tuple[str, ...] | None
+    ) -> tuple[Decision, RouterFacts]:
         """A decision, and what is known of the router at its version or a later one."""
-        given = self.route.router, available, self.by, self.keys
+        router = self.route.router
+        command = MakeDecision(
+            router, self.context, available, keys=self.keys, by=self.by, holder=HOLDER
+        )
         try:
-            decision = await self.port.decide(self.context, *given)
+            decision = await self.port.execute(command)
         except TooManyContexts as error:
             if not self.route.stats.without_context:  # there may be one in every request
                 warning = "requests of %s are served without their contexts, and counted: %s"
-                log.warning(warning, given[0], error)
+                log.warning(warning, router, error)
             self.route.stats.without_context += 1
             self.context = None
-            decision = await self.port.decide(None, *given)
+            decision = await self.port.execute(structs.replace(command, context=None))
         return decision, await self.load_facts(decision.version)
 
     async def load_facts(self, version: int | None) -> RouterFacts:
@@ -145,11 +154,15 @@ class ChatRun:
 
     async def cancel(self, decision: Decision) -> None:
         """Cancel a decision that cost nothing, or settle it at 0 if a caller has rewarded it."""
-        id, facts = decision.id, self.route.facts
-        cancelled = await self.route.gateway.persist(id, lambda: self.port.cancel(id, self.by))
+        facts, gateway = self.route.facts, self.route.gateway
+        cancelled = await gateway.persist(self.make_cancel(decision))
         if not cancelled and facts is not None and facts.declared:
             spend = {self.entry.cost: dict.fromkeys(decision.subset, 0.0)}
-            await self.route.gateway.report(id, {"key": HOLDER, "spend": spend}, self.by)
+            await gateway.report(decision.id, {"key": HOLDER, "spend": spend}, self.by)
+
+    def make_cancel(self, decision: Decision) -> CancelDecision:
+        """The command that takes back a decision of which no member was asked."""
+        return CancelDecision(decision.id, by=self.by, holder=HOLDER)
 
     async def draw_again(self, failures: Sequence[Failure]) -> bool:
         """Draw another panel if only one member was asked, which has refused the request, and none
@@ -169,15 +182,17 @@ class ChatRun:
             return False
         return True
 
-    def list_available(self) -> list[str] | None:
+    def list_available(self) -> tuple[str, ...] | None:
         """The experts that can be asked now; None: all."""
         facts, models = self.route.facts, self.route.gateway.client.models
         experts = facts.experts if facts else ()
         known = [name for name in experts if name in models]  # an edit may have added others
         found = self.route.health.list_available(known)
         if self.refused_by is not None:
-            return [name for name in found or known if name != self.refused_by]
-        return known if found is None and len(known) < len(experts) else found
+            return tuple(name for name in found or known if name != self.refused_by)
+        if found is None and len(known) == len(experts):
+            return None
+        return tuple(found or known)
 
     async def ask_panel(self) -> None:
         """Ask the members of the decision."""
@@ -189,7 +204,7 @@ class ChatRun:
             is_good = self.is_good
         client, health = self.route.gateway.client, self.route.health
         run = PanelRun(self.entry, client, health, self.body, members, self.replace, is_good)
-        run.failures += self.result.failures  # of a panel before this one
+        run.result.failures.extend(self.result.failures)  # of a panel before this one
         self.result = run.result  # also if it is cancelled
         await run.run()
         self.quorum_missed = run.quorum_missed
@@ -206,8 +221,9 @@ class ChatRun:
     async def replace_on_disk(self, failed: str) -> None:
         """Replace a member in the log, and here: the settlement must name the panel of the log."""
         before, available = self.decision, self.list_available()
+        command = ReplaceMember(before.id, failed, available, by=self.by, holder=HOLDER)
         try:
-            decision = await self.port.replace(before.id, failed, available, self.by)
+            decision = await self.route.gateway.substitute(command)
         except Exception as error:
             log.warning("decision %s: %s was not replaced: %s", before.id, failed, error)
             return
@@ -361,7 +377,10 @@ class ChatRun:
         stats.add_panel(self.result, self.spend, verdict)
         stats.quorum_misses += self.quorum_missed
         stats.unanswered += not self.result.answers
-        failed = not self.result.answers and any(map(is_members_fault, self.result.failures))
+        failed = not self.result.answers and any(  # through no fault of the request or its caller
+            failure.reason != "cancelled" and failure.status not in CALLER_STATUSES
+            for failure in self.result.failures
+        )
         self.route.note_panel(failed=failed, scored=self.scorer_fault is None)
         if self.winner is not None and (self.scorer_fault is None or self.scores_later):
             stats.get(self.winner).won += 1
@@ -373,10 +392,10 @@ class ChatRun:
             report = make_report(members, *given)
             if await self.route.gateway.report(self.decision.id, report, self.by):
                 return True
-            stored = await self.port.find_panel(self.decision.id)
-            if set(stored) == set(members):
+            stored: DecisionRecord = await self.port.execute(GetDecision(self.decision.id))
+            if set(stored.decision.subset) == set(members):
                 break
-            members = stored  # a member was replaced, and the answer to that was lost
+            members = stored.decision.subset  # one was replaced, and the answer to that was lost
         return False
 
     def log_texts(self) -> None:
@@ -407,11 +426,6 @@ def describe_member(
         "score": score,
         "tokens": usage.prompt_tokens + usage.completion_tokens,
     }
-
-
-def is_members_fault(failure: Failure) -> bool:
-    """Return whether a call failed through no fault of the request or of its caller."""
-    return failure.reason != "cancelled" and failure.status not in CALLER_STATUSES
 
 
 def explain_failures(failures: Sequence[Failure]) -> ChatError:

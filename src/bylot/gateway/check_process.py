@@ -79,8 +79,9 @@ class CheckProcess:
             try:
                 process = self.process = start_process()
             except OSError as error:
-                reason = "the process that checks answers does not start"
-                raise ScorerError(reason, detail=f": {error}") from error
+                raise ScorerError(
+                    "the process that checks answers does not start", detail=f": {error}"
+                ) from error
             if not self.exchange(process, None, START_S):
                 raise ScorerError("the process that checks answers does not start")
         answer = self.exchange(process, line, self.job_s)

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Meta, Struct
 
@@ -265,8 +265,9 @@ def check_param_names(what: str, params: Mapping[str, Any], info: Mapping[str, A
         for name in given:
             near = find_similar(name, known, cutoff=0.85)
             if near not in (None, name) and name not in OTHER_NAMES:
-                message = f"{what}: {field}: unknown name {name!r}"
-                raise BylotError(message, remedy=f"did you mean {near!r}?")
+                raise BylotError(
+                    f"{what}: {field}: unknown name {name!r}", remedy=f"did you mean {near!r}?"
+                )
 
 
 def split_model_name(full_name: str, custom: str | None = None) -> tuple[str, str]:
@@ -295,18 +296,23 @@ def choose_base(what: str, provider: str, given: Any) -> str:
             f"{what}: provider {provider!r} has no known OpenAI-compatible endpoint",
             remedy="give litellm_params.api_base",
         )
-    expected = "http://HOST:PORT/v1 or https://..., without a user and without ?"
-    try:
-        parts = urlsplit(given if isinstance(given, str) else "")
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in given
-        valid = valid and parts.port != 0 and not (parts.query or parts.fragment)
-    except ValueError:
-        valid = False
-    if not valid or not is_header_text(given):
-        raise BylotError(f"{what}: api_base", expected=expected)  # it may have a password
+    parts = split_url(given) if is_header_text(given) else None
+    if parts is None or "@" in given or parts.query or parts.fragment:  # it may have a password
+        expected = "http://HOST:PORT/v1 or https://..., without a user and without ?"
+        raise BylotError(f"{what}: api_base", expected=expected)
     base = str(given).rstrip("/")
     is_native = provider.startswith("ollama") and not parts.path.strip("/")
     return f"{base}/v1" if is_native else base
+
+
+def split_url(url: str) -> SplitResult | None:
+    """Split a URL of HTTP; None if it is none."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts if valid else None
 
 
 def build_headers(what: str, params: Mapping[str, Any]) -> dict[str, str]:

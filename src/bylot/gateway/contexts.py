@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from bylot._scopes import SCOPE_NAMES
 from bylot.api import MAX_TEXT_CHARS
 from bylot.errors import BylotError, DecisionError, TenantError
+from bylot.gateway.answers import join_text
 from bylot.gateway.entry_settings import read_entry_settings
 from bylot.gateway.text_clusters import MAX_CLUSTERS, TextClusters, TextModel, load_text_model
 from bylot.limits.keys import list_given_keys
@@ -110,7 +111,7 @@ class RequestContexts:
         if self.path is not None and self.path.exists():
             return TextClusters.load(self.path, self.model)
         count = self.settings.clusters or MAX_CLUSTERS
-        made = TextClusters.fit_vectors(self.model, vectors, count, self.settings.seed)
+        made = TextClusters.fit(self.model, vectors, count, self.settings.seed)
         if self.path is not None:
             made.save(self.path)
         return made
@@ -201,13 +202,5 @@ def find_prompt(body: Mapping[str, Any]) -> str:
     messages = body.get("messages")
     for message in reversed(messages if isinstance(messages, list) else []):
         if isinstance(message, Mapping) and message.get("role") == "user":
-            return join_text_parts(message.get("content"))
+            return join_text(message.get("content"), "\n")
     return ""
-
-
-def join_text_parts(content: Any) -> str:
-    """The text of a message, of which other parts are left out."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    texts = [part.get("text") for part in content if isinstance(part, Mapping)]
-    return "\n".join(text for text in texts if isinstance(text, str))

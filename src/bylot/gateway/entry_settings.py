@@ -41,21 +41,19 @@ def read_entry_settings(what: str, given: Mapping[str, Any], kind: type[Settings
     values = {}
     for field in fields:
         expected = describe_type(hints[field.name])
+        place = f"{what}.{field.name}"
         if field.name in given:
-            values[field.name] = read_setting(what, field.name, given, hints[field.name], expected)
+            value = given[field.name]
+            try:
+                values[field.name] = msgspec.convert(value, hints[field.name])
+            except msgspec.ValidationError:
+                got = {} if field.name in HIDDEN else {"got": value}
+                raise BylotError(place, expected=expected, **got) from None
         elif field.required:
-            missing = f"{what}.{field.name} is missing"
-            raise BylotError(missing, expected=expected, remedy=f"give {field.name}: ...")
+            raise BylotError(
+                f"{place} is missing", expected=expected, remedy=f"give {field.name}: ..."
+            )
     return kind(**values)
-
-
-def read_setting(what: str, name: str, given: Mapping[str, Any], kind: Any, expected: str) -> Any:
-    """One setting of its type."""
-    try:
-        return msgspec.convert(given[name], kind)
-    except msgspec.ValidationError:
-        got = {} if name in HIDDEN else {"got": given[name]}
-        raise BylotError(f"{what}.{name}", expected=expected, **got) from None
 
 
 def describe_type(hint: Any) -> str:

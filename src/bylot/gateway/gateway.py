@@ -6,81 +6,80 @@ It reaches the routers through a `RouterPort`, which the server implements by it
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from msgspec import structs
 
 from bylot.api import RouterView
-from bylot.errors import BylotError
-from bylot.gateway.answers import Answer, Failure, Scorer
+from bylot.errors import BylotError, NoSubstitute, RouterNotFound
+from bylot.eventlog.commands import Command, DecisionCommand, RecordReward, ReplaceMember
+from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS
+from bylot.eventlog.loading import read_stored_config
+from bylot.gateway.answers import Scorer
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
 from bylot.gateway.config import GatewayEntry, Model, ScorerEntry
 from bylot.gateway.contexts import find_cluster_file, make_contexts
 from bylot.gateway.health import HealthTable
-from bylot.gateway.member_stats import MemberStats, MemberView, StatsTable
+from bylot.gateway.member_stats import MemberStats, StatsTable
 from bylot.gateway.scoring import make_scorer
-from bylot.gateway.settlement import RouterFacts
+from bylot.gateway.settlement import HOLDER, RouterFacts
 from bylot.gateway.upstream import UpstreamClient
-from bylot.limits.keys import NO_KEYS, KeyNames
+from bylot.router.changes import RewardReceived
 from bylot.router.decision import Decision
 from bylot.router.state import PanelHealth, RecentCounts
+from bylot.store import Store
 
 log = logging.getLogger("bylot.gateway")
 
 CLOSE_TICK_S = 0.02
 FIRST_RETRY_S, MAX_RETRY_S = 0.05, 5.0  # between two tries to report to a router
 REPORT_TRIES = 200  # about a quarter of an hour
+MAX_REWARDS_READ = 1_000  # for the scores of members
 Result = TypeVar("Result")
 
 
 class RouterPort(Protocol):
-    """What the gateway needs of stored routers; `by`: the API key of the caller."""
+    """What the gateway needs of the server that it is a part of."""
 
-    async def describe(self, router: str, cost_name: str) -> RouterFacts:
-        """Experts, declared costs and feedback of a router."""
-        ...
+    async def execute(self, command: Command) -> Any:
+        """The result of a command, once it is on disk."""
 
-    async def read_scores(
-        self, router: str, rewards: tuple[float, float]
-    ) -> Mapping[str, Sequence[float]]:
-        """Return the last scores in [0, 1] by expert that scorers have reported."""
-        ...
-
-    async def decide(
-        self,
-        context: str | None,
-        router: str,
-        available: list[str] | None,
-        by: str | None,
-        keys: KeyNames = NO_KEYS,
-    ) -> Decision:
-        """A decision, once it is on disk; TooManyContexts if there is no room for a new one."""
-        ...
-
-    async def replace(
-        self, id: str, failed: str, available: list[str] | None, by: str | None
-    ) -> Decision | None:
-        """The decision with a substitute for a member that failed; None if there is none."""
-        ...
-
-    async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> None:
-        """Report scores and costs, once; the same report again has no effect."""
-        ...
-
-    async def cancel(self, id: str, by: str | None) -> None:
-        """Take back a decision of which no member was asked."""
-        ...
-
-    async def find_panel(self, id: str) -> tuple[str, ...]:
-        """The members of a decision, as the log has them."""
-        ...
+    async def read(self, query: Callable[[Store], Result]) -> Result:
+        """The result of a query to the store."""
 
     def can_retry(self, error: Exception) -> bool:
         """Whether the same command may succeed later."""
-        ...
+
+
+def read_facts(store: Store, router: str, cost_name: str = "") -> RouterFacts:
+    """Read experts, declared costs and feedback of a router."""
+    row = store.find(router)
+    config = None if row is None else read_stored_config(store, row)
+    if config is None:
+        raise RouterNotFound(f"no router named {router!r}", remedy="create it")
+    experts = tuple(config.problem["experts"])
+    declared = config.problem["costs"].get(cost_name) or ()
+    costs = dict(zip(experts, declared, strict=False))
+    return RouterFacts(config.version, experts, costs, config.feedback, config.rewards)
+
+
+def read_scores(store: Store, router: str, rewards: tuple[float, float]) -> dict[str, list[float]]:
+    """Read the last scores in [0, 1] by member that scorers of gateways have reported."""
+    row = store.find(router)
+    kind = EVENT_KINDS[RewardReceived]
+    events = [] if row is None else store.latest(row.number, kind, MAX_REWARDS_READ)
+    low, high = rewards
+    found: dict[str, list[float]] = {}
+    for event in events:
+        body: RewardReceived = BODY_DECODERS[event.kind](event.body)
+        if body.members and (body.key or "").startswith(f"{HOLDER}/"):
+            for name, score in body.members.items():
+                found.setdefault(name, []).append((score - low) / (high - low))
+    return found
 
 
 class RouterGateway:
@@ -100,34 +99,27 @@ class RouterGateway:
 
     def make_scorer(self, entry: ScorerEntry) -> Scorer:
         """The scorer of this router; a judge is asked over the same connections as members."""
-        client, timeout_s = self.gateway.client, self.entry.member_timeout_s
-
-        def ask(model: str, body: Mapping[str, Any]) -> Awaitable[Answer | Failure]:
-            return client.ask(model, body, timeout_s)
-
-        what = f"routers.{self.router}.gateway.scorer"
+        client, what = self.gateway.client, f"routers.{self.router}.gateway.scorer"
+        ask = partial(client.ask, timeout_s=self.entry.member_timeout_s)
         return make_scorer(entry, ask, session=client.session, what=what)
 
     async def load_facts(self, version: int | None = None) -> RouterFacts:
         """What is known of the router, read again if its configuration has changed."""
         if self.facts is None or (version is not None and version != self.facts.version):
-            found = await self.gateway.port.describe(self.router, self.entry.cost)
+            router, cost, read = self.router, self.entry.cost, self.gateway.port.read
+            found = await read(lambda store: read_facts(store, router, cost))
             if self.facts is None and self.scorer is not None:  # later scores are counted here
-                earlier = await self.gateway.port.read_scores(self.router, found.rewards)
+                earlier = await read(lambda store: read_scores(store, router, found.rewards))
                 for name, scores in earlier.items():
                     self.stats.get(name).earlier = scores
             self.facts = found
         return self.facts
 
-    @property
-    def known_experts(self) -> tuple[str, ...]:
-        """The experts of the router, as far as its configuration was read."""
-        return self.facts.experts if self.facts else ()
-
     def list_stats(self) -> dict[str, MemberStats]:
         """The counters of all members of `model_list` that were asked or can be."""
-        names, models = (*self.known_experts, *self.stats.members), self.gateway.client.models
-        return {one: self.stats.get(one) for one in dict.fromkeys(names) if one in models}
+        experts = self.facts.experts if self.facts else ()  # as far as they were read
+        names = dict.fromkeys((*experts, *self.stats.members))
+        return {name: self.stats.get(name) for name in names if name in self.gateway.client.models}
 
     def note_panel(self, *, failed: bool, scored: bool) -> None:
         """Count a panel. `failed` says that no member answered, through no fault of the request."""
@@ -146,15 +138,6 @@ class RouterGateway:
             down=tuple(name for name in models if self.health.find_pause(name) is not None),
             is_shared=self.gateway.is_shared,
         )
-
-    def list_members(self, experts: Iterable[str]) -> list[MemberView]:
-        """The statistics of these members and of all others that were asked."""
-        stats, models = self.stats, self.gateway.client.models
-        asked = [name for name, one in stats.members.items() if one.asked]
-        return [
-            stats.get(one).view(one, one in models, self.health.find_pause(one))
-            for one in dict.fromkeys((*experts, *asked))
-        ]
 
 
 class Gateway:
@@ -261,21 +244,33 @@ class Gateway:
 
     async def report(self, id: str, report: Mapping[str, Any], by: str | None) -> bool:
         """Report to a router until it is on disk; return whether it is."""
-        return await self.persist(id, lambda: self.port.report(id, report, by))
+        return await self.persist(
+            RecordReward(id, **{"value": None, **report}, by=by, holder=HOLDER)
+        )
 
-    async def persist(self, id: str, send: Callable[[], Awaitable[None]]) -> bool:
+    async def substitute(self, command: ReplaceMember) -> Decision | None:
+        """The decision with a substitute for a member that failed; None if there is none. The error
+        that says so stays here: it is in a cycle, and would keep the whole answer.
+        """
+        try:
+            decision: Decision = await self.port.execute(command)
+        except NoSubstitute:
+            return None
+        return decision
+
+    async def persist(self, command: DecisionCommand) -> bool:
         """Send a command about a decision until it is on disk; return whether it is."""
         wait_s = FIRST_RETRY_S
         for _ in range(REPORT_TRIES):
             try:
-                await send()
+                await self.port.execute(command)
                 return True
             except Exception as error:
                 if not self.port.can_retry(error):
-                    log.error("decision %s was not settled: %s", id, error)
+                    log.error("decision %s was not settled: %s", command.id, error)
                     return False
-                log.debug("decision %s is settled later: %s", id, error)
+                log.debug("decision %s is settled later: %s", command.id, error)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, MAX_RETRY_S)
-        log.error("decision %s was not settled; it stays at its declared cost", id)
+        log.error("decision %s was not settled; it stays at its declared cost", command.id)
         return False

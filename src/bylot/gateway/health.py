@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.upstream import CALLER_STATUSES
 
@@ -24,7 +26,7 @@ class Pause(NamedTuple):
     trying: bool
 
 
-class MemberHealth:
+class MemberHealth(Struct):
     """The state of one member.
 
     failures:     in a row
@@ -32,10 +34,9 @@ class MemberHealth:
     trying:       a call tries whether the member has recovered; no other request asks it
     """
 
-    __slots__ = ("failures", "paused_until", "trying")
-
-    def __init__(self) -> None:
-        self.failures, self.paused_until, self.trying = 0, 0.0, False
+    failures: int = 0
+    paused_until: float = 0.0
+    trying: bool = False
 
 
 class HealthTable:

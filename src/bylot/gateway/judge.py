@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -56,24 +56,14 @@ class JudgeSettings(Struct, frozen=True, kw_only=True):
     score: Annotated[bool, Meta(description="true or false")] = True
 
 
-class Priced(Protocol):
-    """Anything that knows what it took; None: a model without a price."""
-
-    @property
-    def cost(self) -> float | None: ...
-
-    @property
-    def usage(self) -> Usage: ...
-
-
 class Spent(NamedTuple):
     """What the calls of a judge took."""
 
     cost: float = 0.0
     usage: Usage = Usage()
 
-    def add(self, call: Priced) -> "Spent":
-        """Add another call."""
+    def add(self, call: Answer | Failure | Verdict | ScorerError) -> "Spent":
+        """Add another call; one to a model without a price counts as free."""
         return Spent(self.cost + (call.cost or 0.0), self.usage + call.usage)
 
 

@@ -4,16 +4,13 @@ This is the only place that counts. The dashboard and Prometheus read it when th
 """
 
 from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import accumulate
 
-from msgspec import Struct
-
 from bylot.gateway.answers import Answer, Failure, Verdict
 from bylot.gateway.asking import PanelResult
-from bylot.gateway.health import Pause
 
 RECENT_CALLS = 1_000  # over which latencies are shown
 ANSWER_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0)
@@ -27,49 +24,40 @@ FAILURE_REASONS = {
 PRIOR_SCORE, PRIOR_COUNT = 0.5, 4.0  # of a member without scores
 
 
-class MemberView(Struct, frozen=True, kw_only=True):
-    """The statistics of a member since the server started.
+class LatencyHistogram:
+    """Latencies by bucket: at most so many seconds; the last bucket has no bound."""
 
-    answered_share:  of the calls; None: it was not asked
-    failed:          calls by the reason of their failure, the most frequent first
-    median_s, p99_s: of its latest answers; None: it has none
-    cost_per_win:    dollars; None: it has not won
-    has_model:       whether `model_list` has it; otherwise it cannot be asked
-    pause:           after failures, until a call succeeds; None: it is available
-    """
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.seconds = 0.0
 
-    name: str
-    asked: int
-    answered: int
-    answered_share: float | None
-    won: int
-    failed: dict[str, int]
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float
-    mean_score: float | None
-    median_s: float | None
-    p99_s: float | None
-    cost_per_win: float | None
-    has_model: bool
-    pause: Pause | None
+    def add(self, seconds: float) -> None:
+        """Count one latency."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.seconds += seconds
+
+    def list_buckets(self) -> list[tuple[str, int]]:
+        """The histogram as Prometheus has it: how many took at most so many seconds."""
+        bounds = (*map(str, self.bounds), "+Inf")
+        return list(zip(bounds, accumulate(self.counts), strict=True))
 
 
 class MemberStats:
     """Counters of one member.
 
     seconds:   of its latest answers
-    latencies: its answers by bucket of `ANSWER_BUCKETS_S`; the last one has no bound
+    latencies: of all its answers
     earlier:   its scores before the server started, as far as they were read from the log
     """
 
     def __init__(self) -> None:
         self.asked = self.answered = self.won = self.scored = 0
         self.prompt_tokens = self.completion_tokens = 0
-        self.cost = self.score_sum = self.seconds_sum = 0.0
+        self.cost = self.score_sum = 0.0
         self.failed: Counter[str] = Counter()
         self.seconds: deque[float] = deque(maxlen=RECENT_CALLS)
-        self.latencies = [0] * (len(ANSWER_BUCKETS_S) + 1)
+        self.latencies = LatencyHistogram(ANSWER_BUCKETS_S)
         self.earlier: Sequence[float] = ()
 
     def add_call(self, outcome: Answer | Failure) -> None:
@@ -78,11 +66,9 @@ class MemberStats:
         self.prompt_tokens += outcome.usage.prompt_tokens
         self.completion_tokens += outcome.usage.completion_tokens
         if isinstance(outcome, Answer):
-            seconds = outcome.seconds
             self.answered += 1
-            self.seconds.append(seconds)
-            self.seconds_sum += seconds
-            self.latencies[bisect_left(ANSWER_BUCKETS_S, seconds)] += 1
+            self.seconds.append(outcome.seconds)
+            self.latencies.add(outcome.seconds)
         else:
             self.failed[outcome.reason if outcome.reason in FAILURE_REASONS else "other"] += 1
 
@@ -92,55 +78,23 @@ class MemberStats:
         total = PRIOR_SCORE * PRIOR_COUNT + self.score_sum + sum(self.earlier)
         return total / (PRIOR_COUNT + self.scored + len(self.earlier))
 
-    def iterate_buckets(self) -> Iterator[tuple[str, int]]:
-        """The histogram of latencies as Prometheus has it: answers of at most so many seconds."""
-        bounds = (*map(str, ANSWER_BUCKETS_S), "+Inf")
-        yield from zip(bounds, accumulate(self.latencies), strict=True)
-
-    def view(self, name: str, has_model: bool, pause: Pause | None) -> MemberView:
-        """The statistics as they are now."""
-        times = sorted(self.seconds)
-        last = len(times) - 1
-        return MemberView(
-            name=name,
-            asked=self.asked,
-            answered=self.answered,
-            answered_share=self.answered / self.asked if self.asked else None,
-            won=self.won,
-            failed=dict(self.failed.most_common()),
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            cost_usd=self.cost,
-            mean_score=self.score_sum / self.scored if self.scored else None,
-            median_s=times[last // 2] if times else None,
-            p99_s=times[round(0.99 * last)] if times else None,
-            cost_per_win=self.cost / self.won if self.won else None,
-            has_model=has_model,
-            pause=pause,
-        )
-
 
 class StatsTable:
     """Counters of all members of a gateway."""
 
     def __init__(self) -> None:
-        self.members: dict[str, MemberStats] = {}
+        self.members = defaultdict[str, MemberStats](MemberStats)
         self.requests = self.quorum_misses = self.unanswered = self.unscored = 0
         self.settlements = self.settlement_failures = self.without_context = 0
 
     def get(self, name: str) -> MemberStats:
         """The counters of a member, new ones if it has none."""
-        found = self.members.get(name)
-        if found is None:
-            found = self.members[name] = MemberStats()
-        return found
+        return self.members[name]
 
     def add_settlement(self, settled: bool) -> None:
         """Count a panel whose scores and costs were reported to its router, or were not."""
-        if settled:
-            self.settlements += 1
-        else:
-            self.settlement_failures += 1
+        self.settlements += settled
+        self.settlement_failures += not settled
 
     def add_panel(
         self, result: PanelResult, spend: Mapping[str, float], verdict: Verdict | None

@@ -4,6 +4,7 @@ Prices are in dollars per token, as in LiteLLM. What a call did cost is left to 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -82,14 +83,12 @@ def find_max_cost(prices: Sequence[CallPrice]) -> float | None:
 
 def check_number(what: str, name: str, value: Any, low: float, high: float) -> float | None:
     """A number within bounds, or None if it is not given."""
-    number = value
-    if isinstance(value, str):  # most YAML programs read 1e-6 as a text
-        try:
-            number = float(value)
-        except ValueError:
-            number = None
     if value is None:
         return None
+    number = value
+    if isinstance(value, str):  # most YAML programs read 1e-6 as a text
+        with suppress(ValueError):
+            number = float(value)
     if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number <= high:
         raise BylotError(
             f"{what}: {name}", got=hide_text(value), expected=f"a number in [{low:g}, {high:g}]"
@@ -100,8 +99,9 @@ def check_number(what: str, name: str, value: Any, low: float, high: float) -> f
 def check_whole(what: str, name: str, value: Any) -> int | None:
     """A whole number of at least 1, or None if it is not given."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        expected = "a whole number of at least 1"
-        raise BylotError(f"{what}: {name}", got=hide_text(value), expected=expected)
+        raise BylotError(
+            f"{what}: {name}", got=hide_text(value), expected="a whole number of at least 1"
+        )
     return value
 
 

@@ -7,7 +7,7 @@ Both are made from the choices of a chat completion. A message, or a delta of on
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bylot.gateway.answers import Usage, join_text
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, Completion, encode
@@ -67,14 +67,8 @@ def render_part(part: str, text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-class Growth(NamedTuple):
-    """A text that was added to an item."""
-
-    item: OutputItem
-    part: str
-    text: str
-    is_new_item: bool
-    is_new_part: bool
+Growth = tuple[OutputItem, str, str, bool, bool]
+"""A text that was added: its item, its part, the text, and whether item and part are new."""
 
 
 def read_index(part: Mapping[str, Any], usual: int) -> int:
@@ -123,7 +117,7 @@ class Output:
             self.items.append(item)
         is_new_part = part not in item.texts
         item.texts.setdefault(part, []).append(text)
-        return Growth(item, part, text, is_new_item, is_new_part)
+        return item, part, text, is_new_item, is_new_part
 
     def ensure_message(self) -> Iterator[Growth]:
         """Add an empty message if there is no item."""

@@ -28,7 +28,6 @@ from bylot.gateway.chat import (
     bad_request,
     check_model_name,
     check_stream,
-    decode_object,
     encode,
     select_fields,
 )
@@ -68,11 +67,6 @@ class ResponsesRequest(ChatRequest, frozen=True):
     def start_events(self) -> EventWriter:
         """What renders the response as a stream."""
         return ResponseWriter(self.router, self.given)
-
-
-def parse_responses_request(content: bytes) -> ResponsesRequest:
-    """A request, or the error that says what is wrong with it."""
-    return check_responses_request(decode_object(content))
 
 
 def check_responses_request(given: dict[str, Any]) -> ResponsesRequest:
@@ -143,8 +137,9 @@ def iterate_messages(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         elif kind == "function_call_output":
             yield translate_call_output(item, place)
         else:
-            message = f"{place}: items of the type {kind[:100]!r} are not supported"
-            raise unsupported(f"{place}.type", message)
+            raise unsupported(
+                f"{place}.type", f"{place}: items of the type {kind[:100]!r} are not supported"
+            )
     if calls:
         yield {"role": "assistant", "content": None, "tool_calls": calls}
 
@@ -212,8 +207,9 @@ def translate_options(given: Mapping[str, Any]) -> dict[str, Any]:
     most = given.get("max_output_tokens")
     if most is not None:
         if type(most) is not int or most < 1:
-            message = "max_output_tokens must be a whole number of at least 1"
-            raise bad_request(message, "max_output_tokens")
+            raise bad_request(
+                "max_output_tokens must be a whole number of at least 1", "max_output_tokens"
+            )
         made["max_tokens"] = most
     text, reasoning = check_object(given, "text"), check_object(given, "reasoning")
     if text.get("format") is not None:
@@ -233,8 +229,9 @@ def translate_format(format: Any) -> dict[str, Any]:
     if kind == "json_object":
         return {"response_format": {"type": "json_object"}}
     if kind != "json_schema":
-        message = "text.format.type must be text, json_object or json_schema"
-        raise bad_request(message, "text.format.type")
+        raise bad_request(
+            "text.format.type must be text, json_object or json_schema", "text.format.type"
+        )
     schema = {name: value for name, value in format.items() if name != "type"}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
@@ -256,8 +253,7 @@ def translate_tools(given: Mapping[str, Any]) -> dict[str, Any]:
     elif choice in ("auto", "none", "required"):
         made["tool_choice"] = choice
     elif choice is not None:
-        message = "tool_choice must be auto, none, required or a function"
-        raise unsupported("tool_choice", message)
+        raise unsupported("tool_choice", "tool_choice must be auto, none, required or a function")
     return made
 
 

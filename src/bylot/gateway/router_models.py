@@ -43,11 +43,6 @@ def list_prices(entries: Sequence[ModelEntry]) -> dict[str, list[CallPrice]]:
     return found
 
 
-def has_known_price(prices: Sequence[CallPrice]) -> bool:
-    """Whether all endpoints of a model have a price."""
-    return all(one.is_known for one in prices)
-
-
 def problem_from_models(document: Document, gateway: GatewayEntry, prices: ModelPrices) -> Document:
     """A problem whose experts are the `models` of a document.
 
@@ -58,7 +53,9 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
     typical = read_typical_tokens(document, data.pop("typical_tokens", None))
     entries, costs = read_model_names(document, data.pop("models"), prices), data.get("costs") or {}
     declared = isinstance(costs, dict) and isinstance(costs.get(cost), list)
-    known = [cost in one or has_known_price(prices[one["name"]]) for one in entries]
+    known = [
+        cost in entry or all(price.is_known for price in prices[entry["name"]]) for entry in entries
+    ]
     if isinstance(costs, dict) and not declared and any(known):
         if not all(known):
             names = [
@@ -66,8 +63,8 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
             ]
             remedy = (
                 "give input_cost_per_token and output_cost_per_token in model_info, 0 if it is "
+                f"free; or write {{name: {names[0]}, {cost}: ...}} under models"
             )
-            remedy += f"free; or write {{name: {names[0]}, {cost}: ...}} under models"
             what = f"no price of {join_words(map(repr, names), 'and')}, and others have one"
             raise document.error(("models", known.index(False)), what, remedy=remedy)
         entries = [
@@ -89,9 +86,11 @@ def check_limited_prices(document: Document, limits: Any, cost: str) -> None:
     """Refuse a limit on dollars if no model has a price; price lists of LiteLLM are not read."""
     for n, one in enumerate(limits if isinstance(limits, list) else ()):
         if isinstance(one, dict) and one.get("cost") == cost:
-            remedy = "give input_cost_per_token and output_cost_per_token in model_info"
-            what = f"a limit on {cost!r}, and no model has a price"
-            raise document.error(("limits", n), what, remedy=remedy)
+            raise document.error(
+                ("limits", n),
+                f"a limit on {cost!r}, and no model has a price",
+                remedy="give input_cost_per_token and output_cost_per_token in model_info",
+            )
 
 
 def rename_models(keys: Keys) -> Keys:
@@ -150,13 +149,16 @@ def read_typical_tokens(document: Document, given: Any) -> TypicalTokens:
     data = {} if given is None else given
     names = TypicalTokens._fields
     if not isinstance(data, dict) or not set(data) <= set(names):
-        expected = "{input: TOKENS, output: TOKENS}"
-        raise document.error(("typical_tokens",), "typical_tokens", expected=expected)
+        raise document.error(
+            ("typical_tokens",), "typical_tokens", expected="{input: TOKENS, output: TOKENS}"
+        )
     for name, value in data.items():
         if type(value) is not int or not 0 <= value <= 1_000_000_000:
-            what = f"typical_tokens.{name}"
-            expected = "a whole number of 0 or more"
-            raise document.error(("typical_tokens", name), what, expected=expected)
+            raise document.error(
+                ("typical_tokens", name),
+                f"typical_tokens.{name}",
+                expected="a whole number of 0 or more",
+            )
     return TypicalTokens(**data)
 
 

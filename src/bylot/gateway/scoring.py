@@ -15,14 +15,13 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
 
 from bylot.errors import BylotError
 from bylot.gateway.answers import Answer, Scorer, ScorerError, Usage, Verdict
-from bylot.gateway.config import ScorerEntry, resolve_variables
+from bylot.gateway.config import ScorerEntry, resolve_variables, split_url
 from bylot.gateway.entry_settings import name_source, read_entry_settings
 from bylot.gateway.judge import AskModel, Judge, JudgeSettings
 from bylot.gateway.text_scorers import (
@@ -85,8 +84,9 @@ class PythonScorer:
         except TimeoutError:
             raise ScorerError(f"{self.source} took longer than {self.timeout_s:g} s") from None
         except Exception as error:
-            reason = f"{self.source}: {type(error).__name__}"
-            raise ScorerError(reason, detail=f": {error}") from error
+            raise ScorerError(
+                f"{self.source}: {type(error).__name__}", detail=f": {error}"
+            ) from error
         if isinstance(found, Verdict):
             check_verdict_cost(self.source, found)
             scores = check_scores(self.source, found.scores, answers)
@@ -96,7 +96,8 @@ class PythonScorer:
 
     async def call(self, request: Mapping[str, Any], answers: Sequence[Answer]) -> Any:
         """The result of the function."""
-        if is_async(self.function):
+        functions = self.function, type(self.function).__call__  # it may be an object
+        if any(map(inspect.iscoroutinefunction, functions)):
             return await self.function(request, answers)
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self.threads, self.call_in_thread, request, answers)
@@ -173,6 +174,15 @@ class HttpScorer:
             return b"".join(parts)
 
 
+LOCAL_SCORERS: Mapping[str, tuple[Callable[[str, Any], Scorer], type[Struct]]] = {
+    "exact": (ExactScorer, ExactSettings),
+    "regex": (RegexScorer, RegexSettings),
+    "json_schema": (JsonSchemaScorer, JsonSchemaSettings),
+    "python": (PythonScorer, PythonSettings),
+}
+"""By kind: scorers that ask no other service, and their settings."""
+
+
 def make_scorer(
     entry: ScorerEntry,
     ask: AskModel,
@@ -188,19 +198,12 @@ def make_scorer(
     """
     kind = entry.kind
     place, given = f"{what}.{kind}", getattr(entry, kind)
-    match kind:
-        case "exact":
-            return ExactScorer(place, read_entry_settings(place, given, ExactSettings))
-        case "regex":
-            return RegexScorer(place, read_entry_settings(place, given, RegexSettings))
-        case "json_schema":
-            return JsonSchemaScorer(place, read_entry_settings(place, given, JsonSchemaSettings))
-        case "python":
-            return PythonScorer(place, read_entry_settings(place, given, PythonSettings))
-        case "http":
-            return HttpScorer(place, read_entry_settings(place, given, HttpSettings), session)
-        case _:
-            return Judge(read_entry_settings(place, given, JudgeSettings), ask)
+    if kind == "http":
+        return HttpScorer(place, read_entry_settings(place, given, HttpSettings), session)
+    if kind == "judge":
+        return Judge(read_entry_settings(place, given, JudgeSettings), ask)
+    make, settings = LOCAL_SCORERS[kind]
+    return make(place, read_entry_settings(place, given, settings))
 
 
 def check_scores(source: str, found: Any, answers: Sequence[Answer]) -> dict[str, float]:
@@ -221,8 +224,9 @@ def check_scores(source: str, found: Any, answers: Sequence[Answer]) -> dict[str
             continue
         if not is_score(score):
             wanted = "expected a number in [0, 1]"
-            reason = f"{source}: score of {member}: {wanted}"
-            raise ScorerError(reason, detail=f", got {describe_value(score)}")
+            raise ScorerError(
+                f"{source}: score of {member}: {wanted}", detail=f", got {describe_value(score)}"
+            )
         scores[str(member)] = float(score)
     return scores
 
@@ -239,8 +243,9 @@ def is_score(value: Any) -> bool:
 def check_winner(source: str, winner: Any, answers: Sequence[Answer]) -> str | None:
     """The name of a member that answered, or None."""
     if winner is not None and winner not in [answer.member for answer in answers]:
-        reason = f"{source}: the winner did not answer"
-        raise ScorerError(reason, detail=f": {describe_value(winner)}")
+        raise ScorerError(
+            f"{source}: the winner did not answer", detail=f": {describe_value(winner)}"
+        )
     return None if winner is None else str(winner)
 
 
@@ -253,12 +258,6 @@ def describe_value(value: Any) -> str:
     if isinstance(value, list | tuple | dict):
         return f"{type(value).__name__} of {len(value)}"
     return repr(value)[:100]
-
-
-def is_async(function: ScoreFunction) -> bool:
-    """Whether a function, or an object that can be called, is async."""
-    own_call = type(function).__call__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(own_call)
 
 
 def load_function(what: str, name: str) -> ScoreFunction:
@@ -285,12 +284,8 @@ def load_function(what: str, name: str) -> ScoreFunction:
 
 def check_url(what: str, url: str) -> None:
     """Reject a URL that is not one of HTTP, or has a user: the URL may appear in logs."""
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid or parts.username is not None:
+    parts = split_url(url)
+    if parts is None or parts.username is not None:
         expected = "http://HOST:PORT/PATH or https://..., without a user"
         raise BylotError(what, expected=expected, remedy="put a secret into headers")
 

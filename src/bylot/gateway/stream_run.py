@@ -9,7 +9,7 @@ from typing import Any
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.chat_run import ChatRun, explain_failures
 from bylot.gateway.gateway import log
-from bylot.gateway.upstream import ModelCall, StreamFailed
+from bylot.gateway.upstream import CallFailed, ModelCall
 
 MAX_QUEUED_CHUNKS = 64  # of a member whose caller reads slowly
 
@@ -46,7 +46,7 @@ class StreamPump:
                     await self.chunks.put(chunk)
             if not self.begun.done():
                 self.failure = self.call.fail("garbage")
-        except StreamFailed as error:
+        except CallFailed as error:
             self.failure = error.failure
         except asyncio.CancelledError:
             if self.is_stopped:

@@ -5,7 +5,6 @@ are read directly: its own loader may download, and nothing here uses the networ
 """
 
 import hashlib
-from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,18 +71,7 @@ class TextClusters(NamedTuple):
     prompts: int
 
     @classmethod
-    def fit(
-        cls, texts: Iterable[str], clusters: int = 16, seed: int = 0, model: TextModel | None = None
-    ) -> "TextClusters":
-        """Fit clusters to texts."""
-        model = model or load_text_model()
-        vectors = np.array([model.embed(text) for text in texts])
-        return cls.fit_vectors(model, vectors, clusters, seed)
-
-    @classmethod
-    def fit_vectors(
-        cls, model: TextModel, vectors: Floats, clusters: int, seed: int = 0
-    ) -> "TextClusters":
+    def fit(cls, model: TextModel, vectors: Floats, clusters: int, seed: int = 0) -> "TextClusters":
         """Fit clusters to the embeddings of texts."""
         return cls(model, fit_spherical(vectors, clusters, seed), seed, len(vectors))
 
@@ -115,14 +103,14 @@ class TextClusters(NamedTuple):
         except OSError as error:
             raise DataError(f"it cannot be read: {error.strerror}", path=path) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            what = f"it is not a file of clusters: {error}"
-            raise DataError(what, path=path, remedy=FILE_REMEDY) from error
+            raise DataError(
+                f"it is not a file of clusters: {error}", path=path, remedy=FILE_REMEDY
+            ) from error
         found = saved.version, saved.model, saved.digest
         wanted = CLUSTERS_VERSION, TEXT_MODEL, model.digest
         for name, one, other in zip(("version", "model", "digest"), found, wanted, strict=True):
             if one != other:
-                expected = repr(other)
-                raise DataError(name, got=one, expected=expected, path=path, remedy=FILE_REMEDY)
+                raise DataError(name, got=one, expected=repr(other), path=path, remedy=FILE_REMEDY)
         centroids = check_centroids(path, saved.centroids, model.vectors.shape[1])
         return cls(model, centroids, saved.seed, saved.prompts)
 
@@ -159,16 +147,18 @@ def load_text_model() -> TextModel:
         from safetensors.numpy import load
         from tokenizers import Tokenizer
     except ImportError as error:
-        what = f"clusters of prompts need {error.name}"
-        raise BylotError(what, remedy=install_command("text")) from None
+        raise BylotError(
+            f"clusters of prompts need {error.name}", remedy=install_command("text")
+        ) from None
     folder = Path(found.origin).parent
     try:
         content = (folder / WEIGHTS_FILE).read_bytes()
         vectors = load(content)["embedding.weight"].astype(np.float32)
         tokenizer = Tokenizer.from_str((folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
     except Exception as error:  # of safetensors or tokenizers: they have no common base
-        what = f"the files of wordllama cannot be read: {error}"
-        raise BylotError(what, remedy=install_command("text")) from error
+        raise BylotError(
+            f"the files of wordllama cannot be read: {error}", remedy=install_command("text")
+        ) from error
     return TextModel(hashlib.sha256(content).hexdigest(), tokenizer, vectors)
 
 

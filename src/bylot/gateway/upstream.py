@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from bylot.gateway.answers import Answer, Failure, Usage, estimate_tokens
-from bylot.gateway.chat import has_too_many_values
+from bylot.gateway.chat import encode, has_too_many_values
 from bylot.gateway.config import Deployment, Model
 from bylot.gateway.model_responses import (
     MAX_ANSWER_BYTES,
@@ -47,8 +47,6 @@ STALE_S = 1.0  # after which a connection that ends without a byte has not been 
 JSON_TYPES = ("application/json", "text/json", "text/plain", "application/octet-stream")
 """The last one is what aiohttp takes a response without a type for."""
 
-encode = msgspec.json.Encoder().encode
-
 
 class ChatBody:
     """The body of a request to the members, encoded once for all of them.
@@ -62,7 +60,10 @@ class ChatBody:
 
     def encode_for(self, deployment: Deployment, *, stream: bool) -> bytes:
         """The body with the name of the model, its parameters and its bound on tokens."""
-        extra = {"model": deployment.model, **find_missing(deployment.parameters, self.fields)}
+        known = (*self.fields, *TOKEN_BOUNDS)  # bounds on tokens are apart
+        parameters = deployment.parameters.items()
+        missing = {name: value for name, value in parameters if name not in known}
+        extra: dict[str, Any] = {"model": deployment.model, **missing}
         if stream:
             extra |= {"stream": True, "stream_options": {"include_usage": True}}
         if deployment.max_tokens is not None:
@@ -72,12 +73,6 @@ class ChatBody:
                 return encode({**kept, **extra})
         head, rest = encode(extra), self.encoded
         return head if rest == b"{}" else head[:-1] + b"," + rest[1:]
-
-
-def find_missing(parameters: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a model that the caller did not give; bounds on tokens are apart."""
-    known = (*fields, *TOKEN_BOUNDS)
-    return {name: value for name, value in parameters.items() if name not in known}
 
 
 def bound_tokens(
@@ -127,10 +122,12 @@ class UpstreamClient:
             response_class=ModelResponse,
             headers={"accept-encoding": "identity", "user-agent": "bylot"},
         )
-        for model in self.models.values():
-            for one in model.deployments:
-                if one.max_parallel is not None:
-                    self.slots[id(one)] = asyncio.Semaphore(one.max_parallel)
+        self.slots = {
+            id(deployment): asyncio.Semaphore(deployment.max_parallel)
+            for model in self.models.values()
+            for deployment in model.deployments
+            if deployment.max_parallel is not None
+        }
 
     async def close(self) -> None:
         if self.session is not None:
@@ -170,6 +167,7 @@ class ModelCall:
         self.client, self.model, self.body = client, model, body
         self.deployment = model.deployments[0]
         self.timeout_s, self.retries = timeout_s, retries
+        self.attempt = 0
         self.sent = False
         self.finished = False
         self.received_chars = 0
@@ -196,37 +194,75 @@ class ModelCall:
         """The answer, or why there is none; a cancelled call raises CancelledError."""
         try:
             async with asyncio.timeout(self.timeout_s):
-                for attempt in range(self.retries + 1):
-                    outcome = await self.attempt(attempt)
-                    if not self.is_worth_retrying(outcome, attempt):
-                        return outcome
-                    await asyncio.sleep(self.backoff(attempt))
-                return outcome
+                while True:
+                    try:
+                        async with self.open_response(stream=False) as response:
+                            return await self.read_answer(response)
+                    except CallFailed as error:
+                        if not await self.wait_to_retry(error.failure):
+                            raise
+        except CallFailed as error:
+            return error.failure
         except TimeoutError:
             return self.fail("timeout")
 
-    def is_worth_retrying(self, outcome: Answer | Failure, attempt: int) -> bool:
-        """Whether the same request may succeed soon."""
-        if isinstance(outcome, Answer) or attempt == self.retries or outcome.sent:
-            return False
+    async def stream(self) -> AsyncGenerator[dict[str, Any]]:
+        """The chunks of a streamed completion; raises CallFailed if it breaks.
+
+        One that is refused before its first chunk is asked for again, as a whole answer is.
+        """
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                while True:
+                    try:
+                        async with self.open_response(stream=True) as response:
+                            async for chunk in self.read_chunks(response):
+                                yield chunk
+                        return
+                    except CallFailed as error:
+                        if not await self.wait_to_retry(error.failure):
+                            raise
+        except TimeoutError:
+            raise CallFailed(self.fail("timeout")) from None
+
+    async def wait_to_retry(self, failure: Failure) -> bool:
+        """Wait until the same request may succeed: for as long as the model asks for, else longer
+        with each attempt. Return whether it may, and soon.
+        """
+        others = len(self.model.deployments) > 1  # which need not wait
+        pause_s = FIRST_BACKOFF_S * 2.0**self.attempt
+        if self.retry_after_s is not None and not others:
+            pause_s = self.retry_after_s
         left = self.timeout_s - (time.perf_counter() - self.started)
-        again = outcome.reason == "unreachable" or outcome.status in RETRIED_STATUSES
-        return again and self.backoff(attempt) < left
+        again = failure.reason == "unreachable" or failure.status in RETRIED_STATUSES
+        if failure.sent or not again or self.attempt == self.retries or pause_s >= left:
+            return False
+        await asyncio.sleep(pause_s)
+        self.attempt += 1
+        return True
 
-    def backoff(self, attempt: int) -> float:
-        """Seconds to wait: what the model asked for, else more with each attempt."""
-        others = len(self.model.deployments) > 1  # which need not wait for this endpoint
-        usual = FIRST_BACKOFF_S * 2.0**attempt
-        return usual if self.retry_after_s is None or others else self.retry_after_s
+    @contextlib.asynccontextmanager
+    async def open_response(self, *, stream: bool) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The response to one try, by the least busy endpoint of the model, another one each time.
 
-    async def attempt(self, attempt: int) -> Answer | Failure:
-        """One try, by the least busy endpoint of the model, another one each time."""
-        self.deployment, self.retry_after_s = self.choose_deployment(attempt), None
+        Raises CallFailed if there is none, or if it breaks while it is read.
+        """
+        self.deployment, self.retry_after_s = self.choose_deployment(), None
         try:
             async with asyncio.timeout(self.deployment.timeout_s), self.hold_slot():
-                return await self.post()
+                try:
+                    async with self.send(stream=stream) as response:
+                        yield response
+                except BoundExceeded as error:
+                    raise CallFailed(self.fail(str(error))) from None
+                except aiohttp.ClientPayloadError:
+                    raise CallFailed(self.fail("interrupted")) from None
+                except (aiohttp.ClientConnectionError, OSError) as error:
+                    raise CallFailed(self.fail_to_connect(error)) from None
+                except (aiohttp.ClientError, ValueError):
+                    raise CallFailed(self.fail("garbage")) from None
         except TimeoutError:
-            return self.fail("timeout")
+            raise CallFailed(self.fail("timeout")) from None
 
     @contextlib.asynccontextmanager
     async def hold_slot(self) -> AsyncIterator[None]:
@@ -240,12 +276,12 @@ class ModelCall:
         finally:
             counts[key] -= 1
 
-    def choose_deployment(self, attempt: int) -> Deployment:
+    def choose_deployment(self) -> Deployment:
         """The endpoint with the fewest open calls; after a failure, one that was not just used."""
         choices = self.model.deployments
         if len(choices) == 1:
             return choices[0]
-        others = [one for one in choices if attempt == 0 or one is not self.deployment]
+        others = [one for one in choices if self.attempt == 0 or one is not self.deployment]
         counts = self.client.open_calls
         return min(others, key=lambda one: counts.get(id(one), 0))
 
@@ -260,23 +296,6 @@ class ModelCall:
         url = f"{one.base}/chat/completions"
         return session.post(url, data=data, headers=self.headers, allow_redirects=False)
 
-    async def post(self) -> Answer | Failure:
-        """Send the request and read the whole response."""
-        try:
-            async with self.send(stream=False) as response:
-                content = await read_bounded(response)
-                if content is None:
-                    return self.fail("too_large")
-                return self.read_response(response, content)
-        except BoundExceeded as error:
-            return self.fail(str(error))
-        except aiohttp.ClientPayloadError:
-            return self.fail("interrupted")
-        except (aiohttp.ClientConnectionError, OSError) as error:
-            return self.fail_to_connect(error)
-        except (aiohttp.ClientError, ValueError):
-            return self.fail("garbage")
-
     def fail_to_connect(self, error: Exception) -> Failure:
         """The failure of a connection. A request was not taken if there was no connection, or if an
         idle one was closed just when it was used; otherwise the model may have worked for it.
@@ -287,19 +306,22 @@ class ModelCall:
             self.sent = self.received_chars > 0
         return self.fail("interrupted" if self.sent else "unreachable")
 
-    def read_response(self, response: aiohttp.ClientResponse, content: bytes) -> Answer | Failure:
-        """A whole response: an answer, or the kind of failure that it is."""
+    async def read_answer(self, response: aiohttp.ClientResponse) -> Answer:
+        """Read a whole response; raises CallFailed if it is no answer."""
+        content = await read_bounded(response)
+        if content is None:
+            raise CallFailed(self.fail("too_large"))
         if response.status != 200:
-            return self.refuse(response, content)
+            raise CallFailed(self.refuse(response, content))
         if response.content_type not in JSON_TYPES:
-            return self.fail("wrong_type")
+            raise CallFailed(self.fail("wrong_type"))
         body = decode_json(self.redactor.hide_keys(content))
         if isinstance(body, dict) and body.get("error"):
             self.sent = False
-            return self.fail("error_inside")
+            raise CallFailed(self.fail("error_inside"))
         choice = find_choice(body)
         if choice is None:
-            return self.fail("garbage")
+            raise CallFailed(self.fail("garbage"))
         self.usage = read_usage(body.get("usage"))
         return self.succeed(choice, str(body.get("model") or self.deployment.model))
 
@@ -315,57 +337,19 @@ class ModelCall:
         reason = "rate_limited" if response.status == 429 else f"http_{response.status}"
         return self.fail(reason, status=response.status, error=hidden)
 
-    async def stream(self) -> AsyncGenerator[dict[str, Any]]:
-        """The chunks of a streamed completion; raises StreamFailed if it breaks.
-
-        One that is refused before its first chunk is asked for again, as a whole answer is.
-        """
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                for attempt in range(self.retries + 1):
-                    try:
-                        async for chunk in self.stream_once(attempt):
-                            yield chunk
-                        return
-                    except StreamFailed as error:
-                        if not self.is_worth_retrying(error.failure, attempt):
-                            raise
-                    await asyncio.sleep(self.backoff(attempt))
-        except TimeoutError:
-            raise StreamFailed(self.fail("timeout")) from None
-
-    async def stream_once(self, attempt: int) -> AsyncGenerator[dict[str, Any]]:
-        """The chunks of one try."""
-        self.deployment, self.retry_after_s = self.choose_deployment(attempt), None
-        async with asyncio.timeout(self.deployment.timeout_s):
-            async for chunk in self.read_stream():
-                yield chunk
-
-    async def read_stream(self) -> AsyncGenerator[dict[str, Any]]:
-        """The chunks of one streamed completion."""
-        try:
-            async with self.hold_slot(), self.send(stream=True) as response:
-                if response.status != 200:
-                    content = await read_bounded(response) or b""
-                    raise StreamFailed(self.refuse(response, content))
-                if response.content_type != "text/event-stream":
-                    raise StreamFailed(self.fail("wrong_type"))
-                done = False
-                async for event in read_events(response):
-                    if event == b"[DONE]":
-                        done = True
-                        break
-                    yield self.read_chunk(event)
-                if not done or not self.finished:
-                    raise StreamFailed(self.fail("interrupted"))
-        except BoundExceeded as error:
-            raise StreamFailed(self.fail(str(error))) from None
-        except aiohttp.ClientPayloadError:
-            raise StreamFailed(self.fail("interrupted")) from None
-        except (aiohttp.ClientConnectionError, OSError) as error:
-            raise StreamFailed(self.fail_to_connect(error)) from None
-        except (aiohttp.ClientError, ValueError):
-            raise StreamFailed(self.fail("garbage")) from None
+    async def read_chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+        """Read a streamed completion; raises CallFailed if it is none, or has no end."""
+        if response.status != 200:
+            raise CallFailed(self.refuse(response, await read_bounded(response) or b""))
+        if response.content_type != "text/event-stream":
+            raise CallFailed(self.fail("wrong_type"))
+        async for event in read_events(response):
+            if event == b"[DONE]":
+                if self.finished:
+                    return
+                break
+            yield self.read_chunk(event)
+        raise CallFailed(self.fail("interrupted"))
 
     def read_chunk(self, event: bytes) -> dict[str, Any]:
         """One chunk, with what it adds to text and usage."""
@@ -375,10 +359,10 @@ class ModelCall:
         if not isinstance(chunk, dict) or chunk.get("error"):
             reason = "error_inside" if isinstance(chunk, dict) else "garbage"
             self.sent = self.sent and (reason == "garbage" or self.received_chars > 0)
-            raise StreamFailed(self.fail(reason))
+            raise CallFailed(self.fail(reason))
         choices = chunk.get("choices") or []
         if not isinstance(choices, list):
-            raise StreamFailed(self.fail("garbage"))
+            raise CallFailed(self.fail("garbage"))
         self.usage = read_usage(chunk.get("usage")) or self.usage
         for choice in choices:
             delta = choice.get("delta") if isinstance(choice, dict) else None
@@ -486,8 +470,8 @@ CALL_TYPE: ContextVar[Callable[..., ModelCall]] = ContextVar("bylot_call_type")
 """What makes the calls of the current request, if it is traced."""
 
 
-class StreamFailed(Exception):
-    """A stream broke, or did not begin."""
+class CallFailed(Exception):
+    """There is no answer, or a stream broke."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)

@@ -44,8 +44,7 @@ class ServerApp:
     ) -> None:
         self.state = state = ServerState(settings, make_handler, models)
         self.table = RouteTable(state)
-        key = settings.cluster_key or ""
-        self.commands = CommandsEndpoint(state, key) if state.cluster else None
+        self.commands = CommandsEndpoint(state) if state.cluster else None
         source = ServerSource(state.commands, state.reader, state.metrics.recent, state.gateway)
         self.starlette = Starlette(
             routes=dashboard_routes(source, state.credentials.find_caller, state.rate_limiter.take),

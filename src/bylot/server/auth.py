@@ -122,11 +122,12 @@ def check_local_request(headers: Mapping[bytes, bytes]) -> Caller:
     """Accept loopback clients; reject proxied, cross-origin and DNS-rebinding requests."""
     if not PROXY_HEADERS.isdisjoint(headers):
         forwarded = min(PROXY_HEADERS.intersection(headers))
-        message = (
+        raise ApiError(
+            403,
+            "proxied",
             f"unexpected header {forwarded.decode()}: without API keys the server accepts no "
-            "requests through a proxy; create a key with `bylot keys create`"
+            "requests through a proxy; create a key with `bylot keys create`",
         )
-        raise ApiError(403, "proxied", message)
     host = headers.get(b"host", b"").decode("latin-1")
     if not is_local_host(host):
         message = f"invalid host {host[:200]!r}: without API keys the server accepts localhost only"
@@ -202,8 +203,7 @@ class RateLimiter:
         left = min(self.burst, left + (now - since) * self.rate)
         if left < 1:
             message = f"rate limit of {self.rate:g} requests per second exceeded"
-            wait = (1 - left) / self.rate
-            raise ApiError(429, "too_many_requests", message, retry_after=wait)
+            raise ApiError(429, "too_many_requests", message, retry_after=(1 - left) / self.rate)
         self.buckets[key] = (left - 1, now)
 
     def charge(self, key: str | None, count: int) -> None:

@@ -16,13 +16,14 @@ from bylot.gateway.chat import (
     ChatError,
     ChatRequest,
     EventWriter,
+    check_chat_request,
+    decode_object,
     iterate_chunks,
-    parse_chat_request,
     unknown_model,
 )
 from bylot.gateway.chat_run import ChatRun
 from bylot.gateway.contexts import find_keys
-from bylot.gateway.responses import parse_responses_request
+from bylot.gateway.responses import check_responses_request
 from bylot.gateway.stream_run import StreamRun
 from bylot.server import openai_types
 from bylot.server.auth import Caller
@@ -34,7 +35,6 @@ from bylot.server.endpoint import (
     AsgiSend,
     HttpResponse,
     chat_error_response,
-    chat_route,
     json_response,
     route,
     send_response,
@@ -56,21 +56,36 @@ EVENT_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
 )
 REFUSED = "refused"  # in metrics: codes that models gave
+CHAT_ERRORS = (404, 502, 504)  # statuses besides those of all routes
 CLIENT_GONE = 499  # in logs and metrics: the caller has closed the connection
 
 
-@chat_route(
-    "POST /v1/chat/completions", openai_types.ChatCompletionBody, openai_types.ChatCompletion
+@route(
+    "POST /v1/chat/completions",
+    "decide",
+    200,
+    openai_types.ChatCompletion,
+    *CHAT_ERRORS,
+    is_openai=True,
+    chat_body=openai_types.ChatCompletionBody,
 )
-def create_chat_completion(content: bytes) -> ChatRequest:
+def create_chat_completion(body: dict[str, Any]) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a chat completion of OpenAI."""
-    return parse_chat_request(content)
+    return check_chat_request(body)
 
 
-@chat_route("POST /v1/responses", openai_types.ResponsesBody, openai_types.ResponseObject)
-def create_response(content: bytes) -> ChatRequest:
+@route(
+    "POST /v1/responses",
+    "decide",
+    200,
+    openai_types.ResponseObject,
+    *CHAT_ERRORS,
+    is_openai=True,
+    chat_body=openai_types.ResponsesBody,
+)
+def create_response(body: dict[str, Any]) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a response of OpenAI."""
-    return parse_responses_request(content)
+    return check_responses_request(body)
 
 
 @route("GET /v1/models", "decide", 200, openai_types.ModelList, is_openai=True)
@@ -82,7 +97,7 @@ async def list_models(request: ApiRequest[None, None]) -> HttpResponse:
 
 
 class ChatEndpoint:
-    """Serves a route that asks a panel; its function reads the request."""
+    """Serves a route that asks a panel; its function checks the request."""
 
     def __init__(self, state: ServerState, route: ApiRoute) -> None:
         self.state, self.route = state, route
@@ -102,7 +117,7 @@ class ChatEndpoint:
             await exchange.fail(ChatError(503, "timeout", message, retry_after_s=1.0))
             raise
         except Exception as error:
-            await self.fail(exchange, to_chat_error(error))
+            await self.fail(exchange, to_chat_error(error))  # a local would make a cycle with it
         finally:
             if trace:
                 trace.end(exchange.status)
@@ -125,7 +140,7 @@ class ChatEndpoint:
         caller = state.credentials.authenticate(headers)
         caller.check("decide")
         content = await read_body(receive, headers, state.settings.max_chat_body_bytes)
-        request: ChatRequest = self.route.function(content)
+        request: ChatRequest = self.route.function(decode_object(content))
         check_duplicate_fields(content)
         with state.gateway.admit(caller.id):
             work = asyncio.create_task(self.serve(request, headers, caller, exchange))
@@ -176,7 +191,7 @@ class ChatEndpoint:
         else:
             await stream_completion(run, events, exchange)
         await exchange.send_event(events.end(run.usage, run.details), run)
-        await exchange.end()
+        await exchange.send({"type": "http.response.body", "body": b""})
 
 
 async def stream_first(run: StreamRun, events: EventWriter, exchange: "Exchange") -> None:
@@ -232,25 +247,21 @@ class Exchange:
         await send_response(self.send, response)
 
     async def send_event(self, event: bytes, run: ChatRun) -> None:
-        """Send events; the first ones start the response."""
+        """Send events; the first ones start the response. A caller that reads nothing for too long
+        counts as gone.
+        """
         if not self.is_streaming:
             self.is_streaming, self.status = True, 200
             start = {"type": "http.response.start", "status": 200}
             await self.send({**start, "headers": [*EVENT_HEADERS, *describe_run(run)]})
-        if event:
-            await self.deliver({"type": "http.response.body", "body": event, "more_body": True})
-
-    async def deliver(self, message: dict[str, Any]) -> None:
-        """Send a part of a stream; a caller that reads nothing for too long counts as gone."""
+        if not event:
+            return
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
-                await self.send(message)
+                await self.send({"type": "http.response.body", "body": event, "more_body": True})
         except TimeoutError:
             self.is_gone = True
             raise ChatError(408, "too_slow", "the caller does not read the stream") from None
-
-    async def end(self) -> None:
-        await self.send({"type": "http.response.body", "body": b""})
 
     async def fail(self, error: ChatError) -> None:
         """Send an error, in a stream as its last event."""

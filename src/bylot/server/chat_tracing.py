@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from bylot.gateway.answers import Answer, Failure, Usage
 from bylot.gateway.config import KNOWN_BASES, Deployment
-from bylot.gateway.upstream import CALL_TYPE, ModelCall, StreamFailed
+from bylot.gateway.upstream import CALL_TYPE, CallFailed, ModelCall
 from bylot.server.telemetry import RequestTracer
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class TracedCall(ModelCall):
                 async for chunk in chunks:
                     yield chunk
             outcome = self.succeed({"message": self.join_message()}, self.deployment.model)
-        except StreamFailed as error:
+        except CallFailed as error:
             outcome = error.failure
             raise
         finally:
@@ -106,7 +106,10 @@ class TracedCall(ModelCall):
         reason = "answered" if isinstance(outcome, Answer) else outcome.reason
         for name, value in describe_deployment(self.deployment).items():
             span.set_attribute(name, value)
-        set_usage(span, outcome.usage)
+        usage = outcome.usage
+        if usage != Usage() and not usage.estimated:  # as the model reported them
+            span.set_attribute("gen_ai.usage.input_tokens", usage.prompt_tokens)
+            span.set_attribute("gen_ai.usage.output_tokens", usage.completion_tokens)
         span.set_attribute("bylot.outcome", reason)
         set_known(span, "bylot.cost_usd", outcome.cost)
         if isinstance(outcome, Answer):
@@ -133,13 +136,6 @@ def describe_deployment(one: Deployment) -> dict[str, Any]:
         "server.address": parts.hostname or "",
         "server.port": parts.port or usual,
     }
-
-
-def set_usage(span: Any, usage: Usage) -> None:
-    """Tokens as the model reported them; estimates are left out."""
-    if usage != Usage() and not usage.estimated:
-        span.set_attribute("gen_ai.usage.input_tokens", usage.prompt_tokens)
-        span.set_attribute("gen_ai.usage.output_tokens", usage.completion_tokens)
 
 
 def set_known(span: Any, name: str, value: Any) -> None:

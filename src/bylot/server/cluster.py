@@ -1,5 +1,9 @@
 """Cluster: any server answers for any router. Commands go to the owner of their router.
 
+A router has one owner at a time, by its lease. A router without a lease goes to the first server in
+an order by a hash of its name and the address of the server. Servers with more than 1.25 times
+their share are left out. So few routers move when a server joins or leaves.
+
 The writer of each server announces it in the store and reads who owns what, a few times in the
 duration of a lease. A command for a router of another server is sent there. If that server has
 just lost the router or stopped, the command goes to the next owner, until its time is over.
@@ -7,21 +11,24 @@ just lost the router or stopped, the command goes to the next owner, until its t
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from bylot.errors import BylotError, PolicyCompiling
 from bylot.eventlog import commands
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command
-from bylot.server.http_errors import ApiError
-from bylot.server.membership import Membership, list_moves
+from bylot.server.http_errors import ApiError, unavailable
 from bylot.server.peers import MOVED_ERRORS, Peer, PeerLost
 from bylot.server.writer import CommandRunner, Reader, Writer
 from bylot.store import ServerRow, Store
 
 log = logging.getLogger("bylot.server")
 
+LOAD_FACTOR = 1.25  # a server owns at most so many times its fair share of routers
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 0.25  # between two tries of a command
 MAX_MOVES = 4  # routers that are handed over at a time
 MAX_PREPARED_ROUTERS = 20  # at a time, whose policies are compiled before they are needed here
@@ -36,6 +43,82 @@ REPEATABLE = (
     commands.ReplaceMember,
 )
 """Commands that may be sent again although they may have been executed."""
+
+
+def order_servers(name: str, servers: Iterable[ServerRow]) -> list[ServerRow]:
+    """Servers in the order in which a router prefers them: by a hash of both names."""
+    return sorted(
+        servers,
+        key=lambda one: blake2b(f"{one.address} {name}".encode(), digest_size=8).digest(),
+    )
+
+
+def compute_load_bound(routers: int, servers: int) -> int:
+    """The most routers that a server should own.
+
+    >>> compute_load_bound(40, 4), compute_load_bound(1, 4)
+    (13, 1)
+    """
+    return max(1, math.ceil(LOAD_FACTOR * routers / max(servers, 1)))
+
+
+class Membership:
+    """What one server knows of the others; only the event loop changes it.
+
+    me:      this server
+    servers: all that are announced, by owner
+    owners:  of leased routers, by the name of the router
+    leaving: this server stops, and opens no router any more
+    """
+
+    def __init__(self, me: ServerRow) -> None:
+        self.me = me
+        self.servers: dict[str, ServerRow] = {}
+        self.owners: dict[str, str] = {}
+        self.leaving = False
+
+    def update(self, servers: Sequence[ServerRow], owners: Mapping[str, str]) -> None:
+        """Take over what the store says."""
+        self.servers = {one.owner: one for one in servers}
+        self.owners = dict(owners)
+
+    def find(self, name: str) -> ServerRow:
+        """The owner of a router or, if it has none that is announced, the one that it prefers."""
+        owner = self.servers.get(self.owners.get(name, ""))
+        if owner is None and self.owners.get(name) == self.me.owner:
+            return self.me
+        return owner or choose_server(name, self.candidates, self.owners) or self.me
+
+    @property
+    def candidates(self) -> list[ServerRow]:
+        """The servers that may open routers."""
+        others = [one for one in self.servers.values() if one.owner != self.me.owner]
+        return others if self.leaving else [self.me, *others]
+
+
+def choose_server(
+    name: str, servers: Sequence[ServerRow], owners: Mapping[str, str]
+) -> ServerRow | None:
+    """The first server that a router prefers and that does not own too many others."""
+    loads = Counter(owner for router, owner in owners.items() if router != name)
+    bound = compute_load_bound(len({*owners, name}), len(servers))
+    for one in order_servers(name, servers):
+        if loads[one.owner] < bound:
+            return one
+    return None
+
+
+def list_moves(
+    me: ServerRow, mine: Iterable[str], servers: Sequence[ServerRow], owners: Mapping[str, str]
+) -> list[str]:
+    """The routers of this server that should move to another one, no more than are too many."""
+    planned, moves = dict(owners), list[str]()
+    for name in mine:
+        chosen = choose_server(name, servers, planned)
+        if chosen is not None and chosen.owner != me.owner:
+            planned[name] = chosen.owner
+            moves.append(name)
+    return moves
 
 
 class Cluster(CommandRunner):
@@ -130,10 +213,6 @@ class Cluster(CommandRunner):
         for address in sorted(before - now - me):
             log.info("%s has left the cluster, which has %d servers", address, len(now))
 
-    def find_address(self, name: str) -> str:
-        """The address of the owner of a router."""
-        return self.membership.find(name).address
-
     async def execute_all(self, batch: Sequence[Command]) -> list[Any]:
         """A result or an exception for each command, by the owners of their routers."""
         groups: dict[str, list[int]] = {}
@@ -181,7 +260,8 @@ class Cluster(CommandRunner):
             return [error] * len(batch)
         except PeerLost as error:
             if error.sent and not all(map(is_repeatable, batch)):
-                return [make_lost_error()] * len(batch)
+                message = "the server of this router did not answer; repeat the request with a key"
+                return [unavailable("owner_lost", message)] * len(batch)
         # Its lease may be over: whoever opens the router finds out.
         return await self.writer.execute_all(batch)
 
@@ -192,11 +272,9 @@ class Cluster(CommandRunner):
         await asyncio.shield(self.refreshing)
 
     async def read_members(self) -> None:
-        def read(store: Store) -> tuple[list[ServerRow], dict[str, str]]:
-            return store.servers(), store.owners()
-
         try:
-            self.update_members(*await self.reader.read(read))
+            found = await self.reader.read(lambda store: (store.servers(), store.owners()))
+            self.update_members(*found)
         except BylotError as error:  # what was known before is still likely
             log.debug("the servers of the cluster cannot be read: %s", error)
 
@@ -206,9 +284,3 @@ def is_repeatable(command: Command) -> bool:
     return isinstance(command, REPEATABLE) or (
         isinstance(command, commands.MakeDecision) and command.key is not None
     )
-
-
-def make_lost_error() -> ApiError:
-    """The owner did not answer, and may have executed the command."""
-    message = "the server of this router did not answer; repeat the request with a key"
-    return ApiError(503, "owner_lost", message, retry_after=1.0)

@@ -1,13 +1,12 @@
 """The endpoint by which the other servers of a store execute commands on this one."""
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from bylot import __version__
-from bylot.eventlog.commands import Command
 from bylot.server import peers
 from bylot.server.endpoint import (
     CLOSE_HEADER,
@@ -17,7 +16,6 @@ from bylot.server.endpoint import (
     send_response,
 )
 from bylot.server.http_errors import ApiError
-from bylot.server.peers import SentResult
 from bylot.server.request_parsing import AsgiReceive, read_body
 from bylot.server.settings import CLUSTER_KEY_REMEDY
 from bylot.server.state import ServerState
@@ -29,8 +27,8 @@ MSGPACK_HEADERS = ((b"content-type", b"application/msgpack"),)
 class CommandsEndpoint:
     """Executes the commands of other servers, which know the cluster key."""
 
-    def __init__(self, state: ServerState, key: str) -> None:
-        self.state, self.key = state, key.encode()
+    def __init__(self, state: ServerState) -> None:
+        self.state, self.key = state, (state.settings.cluster_key or "").encode()
 
     async def __call__(
         self, scope: Mapping[str, Any], receive: AsgiReceive, send: AsgiSend
@@ -44,9 +42,10 @@ class CommandsEndpoint:
                 commands = list(map(peers.decode_command, peers.decode_commands(content)))
             except (msgspec.DecodeError, KeyError):
                 raise make_release_error(headers) from None
-            results = await self.execute(commands)
+            results = await self.state.writer.execute_all(commands)  # here, whoever sent them
+            sent = peers.encode(list(map(peers.encode_result, results)))
             more = (CLOSE_HEADER,) if self.state.stopping else ()  # they must not use it later
-            response = HttpResponse(200, peers.encode(results), (*MSGPACK_HEADERS, *more))
+            response = HttpResponse(200, sent, (*MSGPACK_HEADERS, *more))
         except Exception as error:
             response = error_response(error)
         await send_response(send, response)
@@ -59,10 +58,6 @@ class CommandsEndpoint:
             raise ApiError(401, peers.KEY_CODE, message)
         if headers.get(peers.FORMAT_HEADER.encode()) != peers.MESSAGE_FORMAT.encode():
             raise make_release_error(headers)
-
-    async def execute(self, commands: Sequence[Command]) -> list[SentResult]:
-        """Execute commands here, whoever they came from."""
-        return list(map(peers.encode_result, await self.state.writer.execute_all(commands)))
 
 
 def make_release_error(headers: Mapping[bytes, bytes]) -> ApiError:

@@ -178,28 +178,23 @@ def compare_names(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], li
     return [name for name in new if name not in known], [name for name in old if name not in kept]
 
 
-class LimitChange(NamedTuple):
-    """A field of a limit that an edit changes; field "limit": it is added, or dropped."""
-
-    limit: Limit
-    field: str
-    was: Any
-    now: Any
-
-
-def compare_limits(old: Iterable[Limit], new: Iterable[Limit]) -> Iterator[LimitChange]:
-    """List how limits differ, in whatever order they are."""
+def compare_limits(
+    old: Iterable[Limit], new: Iterable[Limit]
+) -> Iterator[tuple[Limit, str, Any, Any]]:
+    """List how limits differ, in whatever order they are: the limit, its field, what it was and
+    what it is. The field "limit" stands for all of a limit that is added, or dropped.
+    """
     was, now = ({limit.key: limit for limit in limits} for limits in (old, new))
     for key in dict.fromkeys((*was, *now)):
         limit = was.get(key) or now[key]
         if key not in was or key not in now:
-            yield LimitChange(limit, "limit", was.get(key), now.get(key))
+            yield limit, "limit", was.get(key), now.get(key)
             continue
         for field in ("bound", "zone", "when_spent", "cost"):
             before = getattr(limit, field)
             after = getattr(now[key], field)
             if before != after:
-                yield LimitChange(limit, field, before, after)
+                yield limit, field, before, after
 
 
 def describe_limit_changes(old: Sequence[Any], new: Sequence[Any]) -> Iterator[str]:

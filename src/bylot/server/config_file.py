@@ -7,7 +7,7 @@ No error shows a text that may be a secret. What the fields mean together is lef
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -75,17 +75,13 @@ LITELLM_SECTIONS: Mapping[str, Mapping[str, str]] = {
 """Sections of LiteLLM's configuration that are ignored, and what to use instead of their fields."""
 
 
-class ConfigFile(NamedTuple):
-    """Fields of `ServerSettings` by name, and warnings for the operator."""
+def read_config_file(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Read a configuration; its suffix says whether it is YAML, else it is TOML.
 
-    values: dict[str, Any]
-    warnings: list[str]
-
-
-def read_config_file(path: Path) -> ConfigFile:
-    """Read a configuration; its suffix says whether it is YAML, else it is TOML."""
+    Returns fields of `ServerSettings` by name, and warnings for the operator.
+    """
     reader = ConfigReader(parse_config(path))
-    return ConfigFile(dict(reader.read()), reader.warnings)
+    return dict(reader.read()), reader.warnings
 
 
 def parse_config(path: Path) -> Document:
@@ -104,8 +100,7 @@ def parse_config(path: Path) -> Document:
         suffix = path.suffix.lower()
         parse_document(document, text, suffix if suffix in YAML_SUFFIXES else ".toml")
     if not isinstance(document.data, dict):
-        expected = "names of settings and their values"
-        raise document.error((), "the file", line=1, expected=expected)
+        raise document.error((), "the file", line=1, expected="names of settings and their values")
     return document
 
 
@@ -172,10 +167,9 @@ class ConfigReader:
     def read_entry(self, keys: tuple[str, str], data: Any) -> Any:
         """An entry of a table; files in it are relative to the configuration file."""
         self.check_mapping(keys, data)
-        kind = TABLES[keys[0]]
-        return (
-            self.read_router(keys, data) if kind is RouterEntry else self.convert(keys, data, kind)
-        )
+        if keys[0] == "routers":
+            return self.read_router(keys, data)
+        return self.convert(keys, data, TABLES[keys[0]])
 
     def read_router(self, keys: Keys, data: Mapping[str, Any]) -> RouterEntry:
         """A router: its problem is in another file, in a field, or in fields of its own."""
@@ -184,14 +178,16 @@ class ConfigReader:
         given = {name: x for name, x in data.items() if name not in ("problem", *short)}
         problem = data.get("problem")
         if problem is not None and short:
-            what = f"{format_keys(keys)} has a problem and {short[0]}"
             raise self.document.error(
-                (*keys, short[0]), what, remedy=f"write {short[0]} in the problem"
+                (*keys, short[0]),
+                f"{format_keys(keys)} has a problem and {short[0]}",
+                remedy=f"write {short[0]} in the problem",
             )
         if problem is None and "models" not in data:
-            remedy = "write problem: FILE, or models: [NAMES] of model_list"
             raise self.document.error(
-                keys, f"{format_keys(keys)} has neither problem nor models", remedy=remedy
+                keys,
+                f"{format_keys(keys)} has neither problem nor models",
+                remedy="write problem: FILE, or models: [NAMES] of model_list",
             )
         if problem is None:
             found: Any = self.document.part(*keys)
@@ -201,9 +197,10 @@ class ConfigReader:
         elif isinstance(problem, str) and problem:
             found = self.folder / problem
         else:
-            expected = "the path of a problem file, or a problem"
             raise self.document.error(
-                (*keys, "problem"), f"{format_keys(keys)}.problem", expected=expected
+                (*keys, "problem"),
+                f"{format_keys(keys)}.problem",
+                expected="the path of a problem file, or a problem",
             )
         if "gateway" in given:
             given["gateway"] = self.spread_gateway((*keys, "gateway"), given["gateway"])
@@ -277,8 +274,7 @@ class ConfigReader:
         if keys[0] == MODEL_LIST or keys[2:4] == ("gateway", "scorer"):
             return value.text
         what = f"{format_keys(keys)} is a number or date to some programs, text to others"
-        remedy = "put it in quotes, or write a plain number"
-        raise self.document.error(keys, what, remedy=remedy)
+        raise self.document.error(keys, what, remedy="put it in quotes, or write a plain number")
 
     def check_names(self, place: Keys, names: Iterable[str], known: Iterable[str]) -> None:
         """Refuse an unknown field; it may be in another section."""

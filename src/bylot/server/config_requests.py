@@ -33,7 +33,7 @@ from bylot.problem_files.schema import SCHEMA, check_value
 from bylot.problem_files.written_limit import read_limits
 from bylot.router.config import RouterConfig, choose_max_contexts
 from bylot.router.persistence import problem_to_data
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import invalid
 from bylot.server.request_parsing import get_media_type, parse_json_body
 from bylot.server.settings import RouterEntry
 
@@ -63,8 +63,9 @@ def request_from_file(
     is_yaml = get_media_type(content_type) in YAML_MEDIA_TYPES
     if query.name is None:
         if is_yaml or query != api.CreateRouterQuery():
-            message = "no name for the router: POST a problem file to /v1/routers?name=NAME"
-            raise ApiError(422, "invalid", message, field="name")
+            raise invalid(
+                "name", "no name for the router: POST a problem file to /v1/routers?name=NAME"
+            )
         return None
     problem: Any = content.decode("utf-8-sig", "surrogateescape")  # is parsed in another thread
     if not is_yaml:
@@ -223,9 +224,11 @@ def change_experts(problem: ProblemPart, body: EditRouterRequest) -> ProblemPart
     kept = [i for i, name in enumerate(problem["experts"]) if name not in removed]
     names = [*(problem["experts"][i] for i in kept), *(one["name"] for one in body.add)]
     if (floor := problem["floor"]) * len(names) > 1:
-        what = f"a floor of {floor:.6g} for each of {len(names)} experts exceeds 1"
-        remedy = "add fewer experts, or create a new router with a lower floor"
-        raise document.error(("add",), what, remedy=remedy)
+        raise document.error(
+            ("add",),
+            f"a floor of {floor:.6g} for each of {len(names)} experts exceeds 1",
+            remedy="add fewer experts, or create a new router with a lower floor",
+        )
     members: dict[str, list[str]] = {
         one["share"]: [name for name in one["members"] if name not in removed]
         for one in problem["limits"]

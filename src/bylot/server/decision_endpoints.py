@@ -15,7 +15,7 @@ from bylot.server.endpoint import (
     json_response,
     route,
 )
-from bylot.server.http_errors import ApiError, to_api_error
+from bylot.server.http_errors import invalid, to_api_error
 from bylot.server.request_parsing import (
     check_decision_id,
     check_router_name,
@@ -41,11 +41,14 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
     name, items, by = check_router_name(request.target), request.body.decisions, request.caller.id
     request.state.rate_limiter.charge(by, len(items) - 1)
     if b"idempotency-key" in request.headers:
-        message = "unexpected header Idempotency-Key: each item of a batch has its own key"
-        raise ApiError(422, "invalid", message, field="Idempotency-Key")
-    batch = []
-    for n, one in enumerate(items):
-        batch.append(make_decision_command(name, one, one.key, by, f"decisions[{n}]."))
+        raise invalid(
+            "Idempotency-Key",
+            "unexpected header Idempotency-Key: each item of a batch has its own key",
+        )
+    batch = [
+        make_decision_command(name, item, item.key, by, f"decisions[{n}].")
+        for n, item in enumerate(items)
+    ]
     return await execute_batch(request, batch, 201, api.DecisionResult)
 
 
@@ -89,8 +92,7 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
     for item in items:
         try:
             caller.check("reward", find_target_router(item.decision))
-            command = make_reward_command(item.decision, item, caller.id)
-            batch.append(command)
+            batch.append(make_reward_command(item.decision, item, caller.id))
         except Exception as error:
             batch.append(error)
     return await execute_batch(request, batch, 200, api.RewardResult)
@@ -129,14 +131,13 @@ async def execute_batch(
     valid = [one for one in batch if not isinstance(one, Exception)]
     answers = iter(await request.state.commands.execute_in_slices(valid, BATCH_SLICE))
     results, retry_headers = [], {}
-    for one in batch:
-        outcome = one if isinstance(one, Exception) else next(answers)
+    for command in batch:
+        outcome = command if isinstance(command, Exception) else next(answers)
         if isinstance(outcome, Exception):
-            if not isinstance(one, Exception):
-                outcome = explain_missing_key(one, outcome)
+            if not isinstance(command, Exception):
+                count_failure(request.state.metrics, command, outcome)
+                outcome = explain_missing_key(command, outcome)
             error = to_api_error(outcome)
-            if not isinstance(one, Exception):
-                count_failure(request.state.metrics, one, error)
             results.append(make_result(error.status, error=error.body.error))
             if error.retry_after is not None:
                 retry_headers[error.retry_after] = error.headers[-1]

@@ -14,7 +14,13 @@ import msgspec
 from bylot.eventlog.commands import Command
 from bylot.gateway.chat import ChatRequest
 from bylot.server.auth import Caller
-from bylot.server.http_errors import ApiError, RawHeaders, to_api_error, to_chat_error
+from bylot.server.http_errors import (
+    ApiError,
+    RawHeaders,
+    to_api_error,
+    to_chat_error,
+    unavailable,
+)
 from bylot.server.request_parsing import (
     AsgiReceive,
     check_duplicate_headers,
@@ -59,14 +65,14 @@ class ApiRequest(msgspec.Struct, Generic[BodyT, QueryT], frozen=True, gc=False):
 FileReader = Callable[[bytes, bytes | None, Any], Any]
 EndpointFunction = Callable[[ApiRequest[Any, Any]], Awaitable[HttpResponse]]
 CommandFunction = Callable[[ApiRequest[Any, Any]], Command]
-ChatParser = Callable[[bytes], ChatRequest]
+ChatParser = Callable[[dict[str, Any]], ChatRequest]
 
 
 class ApiRoute(NamedTuple):
     """One operation of the API.
 
     function: serves it; if `is_command`, returns the command whose result is the response; of a
-              chat route: reads the body, and the gateway serves it
+              chat route: checks the body, and the gateway serves it
     scope:    scope that the caller's key must have; None: no key is needed
     success:  status of success, and the type of its body; None: no body
     body:     type of the request body; None: no body
@@ -103,36 +109,26 @@ def route(
     has_key_header: bool = False,
     read_file: FileReader | None = None,
     is_openai: bool = False,
-) -> Callable[[EndpointFunction | CommandFunction], ApiRoute]:
+    chat_body: type[Any] | None = None,
+) -> Callable[[EndpointFunction | CommandFunction | ChatParser], ApiRoute]:
     """Make a route of a function; the types of body and query are those of its annotation.
 
     A function that is not async returns the command that the request is.
+
+    chat_body: of a request to the gateway, which the function checks; it only describes the body
     """
     method, path = operation.split(" ")
 
-    def make(function: EndpointFunction | CommandFunction) -> ApiRoute:
-        types = get_args(get_type_hints(function)["request"])
-        body, query = (None if one is NoneType else one for one in types)
-        made = ApiRoute(
+    def make(function: EndpointFunction | CommandFunction | ChatParser) -> ApiRoute:
+        body, query = chat_body, None
+        if chat_body is None:
+            types = get_args(get_type_hints(function)["request"])
+            body, query = (None if one is NoneType else one for one in types)
+        return ApiRoute(
             *(method, path, function, scope, (status, kind), body, query),
-            *(errors, has_key_header, read_file, is_openai),
+            *(errors, has_key_header, read_file, is_openai, chat_body is not None),
+            is_command=chat_body is None and not iscoroutinefunction(function),
         )
-        return made._replace(is_command=not iscoroutinefunction(function))
-
-    return make
-
-
-def chat_route(operation: str, body: Any, kind: Any) -> Callable[[ChatParser], ApiRoute]:
-    """Make a route of a function that reads requests to the gateway.
-
-    body, kind: describe the bodies of request and response; nothing is checked by them
-    """
-    method, path = operation.split(" ")
-
-    def make(parse: ChatParser) -> ApiRoute:
-        success, errors = (200, kind), (404, 502, 504)
-        made = ApiRoute(method, path, parse, "decide", success, body, errors=errors)
-        return made._replace(is_openai=True, is_chat=True)
 
     return make
 
@@ -179,8 +175,9 @@ class Endpoint:
             response = response._replace(headers=(*response.headers, CLOSE_HEADER))
         if not self.has_router_target:
             return response
-        address = cluster.find_address(find_target_router(target)).encode()
-        return response._replace(headers=(*response.headers, (b"x-bylot-owner", address)))
+        owner = cluster.membership.find(find_target_router(target))
+        header = (b"x-bylot-owner", owner.address.encode())
+        return response._replace(headers=(*response.headers, header))
 
     async def respond(
         self, scope: Mapping[str, Any], headers: RawHeaderMap, receive: AsgiReceive, target: str
@@ -243,7 +240,7 @@ class Endpoint:
     def respond_to_stop(self) -> HttpResponse:
         """The response to a request that outlasts the shutdown: its commands may be executed."""
         message = "the server stops before there is a result; repeat the request with the same key"
-        return self.format_error(ApiError(503, "timeout", message, retry_after=1.0))
+        return self.format_error(unavailable("timeout", message))
 
     def format_error(self, error: ApiError) -> HttpResponse:
         """The response with an error, in the envelope of this route."""
@@ -280,12 +277,11 @@ def error_response(error: Exception) -> HttpResponse:
 
 def chat_error_response(error: Exception) -> HttpResponse:
     """An error in OpenAI's envelope."""
-    found, headers = to_chat_error(error), JSON_HEADERS
+    found = to_chat_error(error)
+    headers: RawHeaders = JSON_HEADERS
     if found.retry_after_s is not None:
         seconds = str(max(1, math.ceil(found.retry_after_s))).encode()
-        return HttpResponse(
-            found.status, encode_json(found.body), (*headers, (b"retry-after", seconds))
-        )
+        headers = (*headers, (b"retry-after", seconds))
     return HttpResponse(found.status, encode_json(found.body), headers)
 
 

@@ -39,6 +39,7 @@ from msgspec import Meta, Struct
 
 from bylot import api
 from bylot.eventlog.commands import GetDecision, RecordReward
+from bylot.gateway.gateway import read_facts
 from bylot.gateway.settlement import RouterFacts
 from bylot.server.endpoint import (
     ApiRequest,
@@ -47,8 +48,9 @@ from bylot.server.endpoint import (
     json_response,
     route,
 )
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import invalid
 from bylot.server.request_parsing import check_decision_id, parse_idempotency_key
+from bylot.server.router_port import execute_counted
 
 FEEDBACK_NAMESPACE = uuid.UUID("6f0a1d5e-7c1b-5f0e-9a55-0b7c5c1d2e3f")
 VERDICT_SCORES = {"good_fit": 1.0, "overprovisioned": 1.0, "underpowered": 0.0, "failed": 0.0}
@@ -116,7 +118,7 @@ async def create_feedback(request: ApiRequest[FeedbackRequest, None]) -> HttpRes
     if body.dryrun:
         await check_reward(request, command)
     else:
-        await record(request, command)
+        await execute_counted(request.state.commands, request.state.metrics, command)
     return json_response(200, FeedbackReceipt(make_feedback_id(command)))
 
 
@@ -125,22 +127,24 @@ async def create_outcome(request: ApiRequest[OutcomeRequest, None]) -> HttpRespo
     """Report the outcome of a decision as its reward, in the shape of vLLM's semantic router."""
     body = request.body
     if body.target not in ("model", "route"):
-        message = f"target {body.target!r} is not supported: give model, or route for the panel"
-        raise invalid("target", message)
+        raise invalid(
+            "target", f"target {body.target!r} is not supported: give model, or route for the panel"
+        )
     router = find_target_router(body.replay_id)
     request.caller.check("reward", router)
     id = check_decision_id(body.replay_id)
     found: api.DecisionRecord = await request.state.commands.execute(GetDecision(id))
     member, panel = body.target_ref if body.target == "model" else None, found.decision.subset
     if member is not None and member not in panel:
-        message = f"target_ref {member!r} is no member of the panel: {', '.join(panel)}"
-        raise invalid("target_ref", message)
-    facts = await request.state.gateway.port.describe(router, "")
+        raise invalid(
+            "target_ref", f"target_ref {member!r} is no member of the panel: {', '.join(panel)}"
+        )
+    facts = await request.state.reader.read(lambda store: read_facts(store, router))
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), None)
     score = VERDICT_SCORES[body.verdict] if body.score is None else body.score
     report = make_outcome_report(score, member, facts)
     command = RecordReward(id, key=key or make_outcome_key(body), by=request.caller.id, **report)
-    receipt = await record(request, command)
+    receipt = await execute_counted(request.state.commands, request.state.metrics, command)
     made = OutcomeReceipt(make_feedback_id(command), id, receipt.receipt == "duplicate")
     return json_response(201, made)
 
@@ -176,16 +180,10 @@ def make_outcome_key(body: OutcomeRequest) -> str:
 async def check_reward(request: ApiRequest[Any, None], command: RecordReward) -> None:
     """Check a reward that is not to be stored."""
     await request.state.commands.execute(GetDecision(command.id))
-    low, high = (await request.state.gateway.port.describe(command.name, "")).rewards
+    facts = await request.state.reader.read(lambda store: read_facts(store, command.name))
+    low, high = facts.rewards
     if command.value is not None and not low <= command.value <= high:
         raise invalid("value", f"value must be a number in [{low:g}, {high:g}]")
-
-
-async def record(request: ApiRequest[Any, None], command: RecordReward) -> api.RewardReceipt:
-    """Report a reward of a router that the key is for."""
-    receipt: api.RewardReceipt = await request.state.commands.execute(command)
-    request.state.metrics.count(receipt)
-    return receipt
 
 
 def make_feedback_id(command: RecordReward) -> str:
@@ -199,7 +197,3 @@ def is_finite(value: float) -> bool:
         return math.isfinite(value)
     except OverflowError:
         return False
-
-
-def invalid(field: str, message: str) -> ApiError:
-    return ApiError(422, "invalid", message, field=field)

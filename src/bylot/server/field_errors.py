@@ -4,7 +4,7 @@ msgspec finds the fault; here its message becomes one in words, with the choices
 """
 
 import re
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from bylot._text import join_words
 
@@ -14,18 +14,10 @@ TYPE_NAMES = re.compile(rf"`((?:{'|'.join(TYPE_WORDS)}| \| )+)`")
 FIELD_NAME = re.compile(r"[a-z]\w*", re.IGNORECASE)
 
 
-class FieldFault(NamedTuple):
-    """What is wrong; path: the place, such as `decisions[0].context`; unknown: a name that no field
-    of the object there has.
+def explain_fault(error: Exception, kind: Any) -> tuple[str, str, str]:
+    """Return what is wrong with data that should be of a type; its place, such as
+    `decisions[0].context`; and a name that no field of the object there has, if that is the fault.
     """
-
-    text: str
-    path: str
-    unknown: str
-
-
-def explain_fault(error: Exception, kind: Any) -> FieldFault:
-    """Return what is wrong with data that should be of a type."""
     said, _, place = str(error).partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
     _, _, unknown = said.rstrip("`").partition("unknown field `")
@@ -33,7 +25,7 @@ def explain_fault(error: Exception, kind: Any) -> FieldFault:
     if text.startswith("Invalid enum value") and not path.endswith("]"):
         words = list_words(find_type(kind, path))
         text = f"{text.replace('Invalid enum', 'invalid')}: expected {words}"
-    return FieldFault(text, path, unknown)
+    return text, path, unknown
 
 
 def explain_msgspec_error(text: str) -> str:

@@ -61,6 +61,16 @@ class ApiError(errors.BylotError):
         return ErrorBody(ErrorDetail(self.code, str(self), *optional))
 
 
+def invalid(field: str | None, message: str) -> ApiError:
+    """The error about a request that is invalid, in a field or as a whole."""
+    return ApiError(422, "invalid", message, field=field)
+
+
+def unavailable(code: str, message: str) -> ApiError:
+    """The error about a request that may succeed in a second."""
+    return ApiError(503, code, message, retry_after=1.0)
+
+
 PRIVATE_ERRORS: tuple[tuple[type[errors.BylotError], str], ...] = (
     (errors.StoreUnavailable, "the store is not available; the server log has the reason"),
     (errors.StoreCorrupted, "the router or its store is damaged; see the server log"),
@@ -107,14 +117,16 @@ def to_api_error(error: Exception) -> ApiError:
             if status == 503:
                 log.debug("request refused: %s", error)
             field, resets_at = (getattr(error, name, None) for name in ("field", "resets_at"))
-            message = public_message(error)
-            return ApiError(status, code, message, field, retry_after, resets_at=resets_at)
+            return ApiError(
+                status, code, public_message(error), field, retry_after, resets_at=resets_at
+            )
     error_id = secrets.token_hex(8)
     log.error("request failed: %s", error, exc_info=error, extra={"error_id": error_id})
     if isinstance(error, errors.StoreCorrupted):
         return ApiError(500, "store_damaged", f"{public_message(error)}, error {error_id}")
-    message = f"internal server error; see the server log, error {error_id}"
-    return ApiError(500, "internal_error", message)
+    return ApiError(
+        500, "internal_error", f"internal server error; see the server log, error {error_id}"
+    )
 
 
 def to_chat_error(error: Exception) -> ChatError:

@@ -151,12 +151,9 @@ class HttpServer(uvicorn.Server):
         is_first, self.app.state.stopping = not self.app.state.stopping, True
         notify_systemd("STOPPING=1")
         if is_first and self.app.state.cluster is not None and self.started:
-            self.loop.call_soon_threadsafe(self.begin_leaving)
+            self.leaving = asyncio.run_coroutine_threadsafe(self.leave(), self.loop)
         else:
             self.should_exit = True
-
-    def begin_leaving(self) -> None:
-        self.leaving = self.loop.create_task(self.leave())
 
     async def leave(self) -> None:
         """Hand over all routers, and forward requests for a while, before the port is closed."""

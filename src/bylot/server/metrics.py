@@ -2,10 +2,9 @@
 
 import math
 import tomllib
-from bisect import bisect_left
 from collections import Counter as Multiset
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,7 +21,7 @@ from prometheus_client.registry import Collector
 from bylot.api import ReceiptName, RewardReceipt, RouterView
 from bylot.eventlog.events import now_us
 from bylot.gateway.gateway import RouterGateway
-from bylot.gateway.member_stats import ANSWERED
+from bylot.gateway.member_stats import ANSWERED, LatencyHistogram
 from bylot.limits.status import LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
@@ -39,21 +38,31 @@ WATCHED_OUTCOMES = (ANSWERED, "timeout", "unreachable", "rate_limited", "cancell
 LIMIT_LABELS = ("router", "cost", "side", "per", "scope", "where")
 ALL_REQUESTS = ""  # `scope` of most limits; to Prometheus, a label that is not there
 MEMBER_LABELS = ("router", "member")
-LabelledRow = tuple[Sequence[str], Mapping[str, Any]]
-"""The values of labels, and numbers by name."""
+LabelledRows = defaultdict[str, list[tuple[Sequence[str], Mapping[str, Any]]]]
+"""By subject, such as `router`: the values of labels, and numbers by name."""
 METRICS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
-
-
-class RequestLatencies:
-    """The latencies of requests by bucket of `REQUEST_BUCKETS_S`; the last one has no bound."""
-
-    def __init__(self) -> None:
-        self.buckets, self.seconds = [0] * (len(REQUEST_BUCKETS_S) + 1), 0.0
-
-    def list_buckets(self) -> list[tuple[str, int]]:
-        """The histogram as Prometheus has it: requests of at most so many seconds."""
-        bounds = (*map(str, REQUEST_BUCKETS_S), "+Inf")
-        return list(zip(bounds, accumulate(self.buckets), strict=True))
+SPEND_COUNTERS = METRICS["spend_counters"]
+ROUTER_TABLES = {
+    "router_gauges": ("router",),
+    "state_gauges": ("router", "kind"),
+    "router_counters": ("router",),
+    "refused_counters": ("router", "scope"),
+    "spend_counters": ("router", "cost"),
+    "limit_gauges": LIMIT_LABELS,
+    "window_gauges": LIMIT_LABELS,
+    "tenant_gauges": (*LIMIT_LABELS, "state"),
+    "limit_counters": LIMIT_LABELS,
+    "verdict_gauges": (*LIMIT_LABELS, "verdict"),
+}
+"""The tables of `METRICS` about routers, in the order of the output, and their labels."""
+GATEWAY_TABLES = {
+    "gateway_counters": ("router",),
+    "member_counters": MEMBER_LABELS,
+    "member_gauges": MEMBER_LABELS,
+    "call_counters": (*MEMBER_LABELS, "outcome"),
+    "token_counters": (*MEMBER_LABELS, "kind"),
+}
+"""Likewise those about gateways."""
 
 
 class ServerMetrics(Collector):
@@ -64,20 +73,27 @@ class ServerMetrics(Collector):
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        into = self.registry
+        self.registry = into = CollectorRegistry()
         self.decisions, self.rewards = 0, dict.fromkeys(get_args(ReceiptName), 0)
-        self.latencies: dict[tuple[str, int], RequestLatencies] = {}  # by route and status
+        self.latencies = defaultdict[tuple[str, int], LatencyHistogram](  # by route and status
+            lambda: LatencyHistogram(REQUEST_BUCKETS_S)
+        )
         into.register(self)
-        sizes, seconds = COMMIT_SIZE_BUCKETS, LATENCY_BUCKETS_S
-        said = "Commands per commit"
-        self.sizes = Histogram("bylot_commit_commands", said, buckets=sizes, registry=into)
-        said = "Duration of commits"
-        self.commits = Histogram("bylot_commit_seconds", said, buckets=seconds, registry=into)
-        said = "Commands that wait for their commit"
-        self.queue = Gauge("bylot_queue_commands", said, registry=into)
-        said = "Chat requests that are being served"
-        self.open_chats = Gauge("bylot_chats_open", said, registry=into)
+        self.sizes = Histogram(
+            "bylot_commit_commands",
+            "Commands per commit",
+            buckets=COMMIT_SIZE_BUCKETS,
+            registry=into,
+        )
+        self.commits = Histogram(
+            "bylot_commit_seconds", "Duration of commits", buckets=LATENCY_BUCKETS_S, registry=into
+        )
+        self.queue = Gauge(
+            "bylot_queue_commands", "Commands that wait for their commit", registry=into
+        )
+        self.open_chats = Gauge(
+            "bylot_chats_open", "Chat requests that are being served", registry=into
+        )
         self.ready = Gauge("bylot_ready", "1 if /readyz responds 200", registry=into)
         self.errors = Counter("bylot_errors", "Requests that failed", ["code"], registry=into)
         for code in WATCHED_ERROR_CODES:
@@ -100,11 +116,7 @@ class ServerMetrics(Collector):
 
     def record_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
-        found = self.latencies.get((route, status))
-        if found is None:
-            found = self.latencies[route, status] = RequestLatencies()
-        found.buckets[bisect_left(REQUEST_BUCKETS_S, seconds)] += 1
-        found.seconds += seconds
+        self.latencies[route, status].add(seconds)
 
     def record_commit(self, size: int, seconds: float) -> None:
         self.sizes.observe(size)
@@ -136,107 +148,89 @@ class ServerMetrics(Collector):
 
     def render(self, views: Sequence[RouterView], gateways: Sequence[RouterGateway] = ()) -> bytes:
         """All metrics in the text format of Prometheus."""
-        each = CollectorRegistry()
-        each.register(RouterCollector(views, self.refused, now_us()))
-        each.register(GatewayCollector(gateways))
+        routers = collect_routers(views, self.refused, now_us())
+        each = CollectedMetrics(*routers, *collect_gateways(gateways))
         return generate_latest(self.registry) + generate_latest(each)
 
 
-class RouterCollector(Collector):
-    """Collects the status of routers. What is counted continues from the log after a restart.
+class CollectedMetrics(Collector):
+    """Metrics that were collected before."""
+
+    def __init__(self, *metrics: Metric) -> None:
+        self.metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+
+def collect_routers(
+    views: Sequence[RouterView], refused: Mapping[str, Mapping[str, int]], now: int
+) -> Iterator[Metric]:
+    """Collect the status of routers: one family per number of a router, of one of its costs, or of
+    a limit. What is counted continues from the log after a restart.
 
     refused: requests since the server was started, by router and scope. They are in no log until
              the next decision, which may be hours later
     now:     microseconds since 1970
     """
-
-    def __init__(
-        self,
-        views: Sequence[RouterView],
-        refused: Mapping[str, Mapping[str, int]] | None = None,
-        now: int = 0,
-    ) -> None:
-        self.views, self.refused, self.now = views, refused or {}, now
-
-    def collect(self) -> Iterator[Metric]:
-        """One family per number of a router, of one of its costs, or of a limit."""
-        routers, costs, refused = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
-        limits, windows, tenants = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
-        verdicts, states = list[LabelledRow](), list[LabelledRow]()
-        for view in self.views:
-            name, status = view.name, view.status
-            counters = structs.asdict(status.counters or Counters())
-            more = {"lowest_reward": view.config.rewards[0]}
-            routers.append(((name,), counters | structs.asdict(status) | more))
-            rate = status.state.rate_kind
-            states += [((name, kind), {"state": rate(kind)}) for kind in REASON_KINDS]
-            for cost in status.costs:
-                sums = {
-                    field: counters[field].get(cost, 0.0) for field in METRICS["spend_counters"]
-                }
-                costs.append(((name, cost), sums))
-            declared = map(Limit.from_data, view.config.problem["limits"])
-            labelled = [(name, *limit.labels) for limit in declared]
-            scopes = dict.fromkeys([ALL_REQUESTS, *(scope for *_, scope, _ in labelled)])
-            times = self.refused.get(name, {})
-            refused += [((name, scope), {"refused": times.get(scope, 0)}) for scope in scopes]
-            for limit, labels in zip(status.limits, labelled, strict=True):
-                now = limit.current
-                period = {"period_mean": now.mean, "missed_periods": now.missed} if now else {}
-                limits.append((labels, structs.asdict(limit) | period))
-                windows.append((labels, list_window_numbers(limit, self.now)))
-                if limit.tenants is not None:
-                    counts = {"active": limit.tenants.active, "spent": limit.tenants.spent}
-                    tenants += [((*labels, word), {"tenants": n}) for word, n in counts.items()]
-                verdicts += [
-                    ((*labels, word), {"verdict": word == limit.verdict}) for word in VERDICTS
+    rows = LabelledRows(list)
+    for view in views:
+        name, status = view.name, view.status
+        counters = structs.asdict(status.counters or Counters())
+        more = {"lowest_reward": view.config.rewards[0]}
+        rows["router"].append(((name,), counters | structs.asdict(status) | more))
+        rate = status.state.rate_kind
+        rows["state"] += [((name, kind), {"state": rate(kind)}) for kind in REASON_KINDS]
+        for cost in status.costs:
+            sums = {field: counters[field].get(cost, 0.0) for field in SPEND_COUNTERS}
+            rows["spend"].append(((name, cost), sums))
+        declared = map(Limit.from_data, view.config.problem["limits"])
+        labelled = [(name, *limit.labels) for limit in declared]
+        scopes = dict.fromkeys([ALL_REQUESTS, *(scope for *_, scope, _ in labelled)])
+        times = refused.get(name, {})
+        rows["refused"] += [((name, key), {"refused": times.get(key, 0)}) for key in scopes]
+        for limit, labels in zip(status.limits, labelled, strict=True):
+            current = limit.current
+            period = (
+                {"period_mean": current.mean, "missed_periods": current.missed} if current else {}
+            )
+            rows["limit"].append((labels, structs.asdict(limit) | period))
+            rows["window"].append((labels, list_window_numbers(limit, now)))
+            if limit.tenants is not None:
+                counts = {"active": limit.tenants.active, "spent": limit.tenants.spent}
+                rows["tenant"] += [
+                    ((*labels, word), {"tenants": count}) for word, count in counts.items()
                 ]
-        gauge, counter, every = GaugeMetricFamily, CounterMetricFamily, (*LIMIT_LABELS, "verdict")
-        yield from make_families(gauge, "router_gauges", ("router",), routers)
-        yield from make_families(gauge, "state_gauges", ("router", "kind"), states)
-        yield from make_families(counter, "router_counters", ("router",), routers)
-        yield from make_families(counter, "refused_counters", ("router", "scope"), refused)
-        yield from make_families(counter, "spend_counters", ("router", "cost"), costs)
-        yield from make_families(gauge, "limit_gauges", LIMIT_LABELS, limits)
-        yield from make_families(gauge, "window_gauges", LIMIT_LABELS, windows)
-        yield from make_families(gauge, "tenant_gauges", (*LIMIT_LABELS, "state"), tenants)
-        yield from make_families(counter, "limit_counters", LIMIT_LABELS, limits)
-        yield from make_families(gauge, "verdict_gauges", every, verdicts)
+            rows["verdict"] += [
+                ((*labels, word), {"verdict": word == limit.verdict}) for word in VERDICTS
+            ]
+    yield from make_families(ROUTER_TABLES, rows)
 
 
-class GatewayCollector(Collector):
-    """Collects what gateways have counted since the server started.
+def collect_gateways(gateways: Sequence[RouterGateway]) -> Iterator[Metric]:
+    """Collect what gateways have counted since the server started: one family per number of a
+    router or of one of its members.
 
     Only names of `model_list` are labels, and outcomes that the gateway itself names.
     """
-
-    def __init__(self, gateways: Sequence[RouterGateway]) -> None:
-        self.gateways = gateways
-
-    def collect(self) -> Iterator[Metric]:
-        """One family per number of a router or of one of its members."""
-        routers = [((one.router,), vars(one.stats)) for one in self.gateways]
-        members, calls, tokens = list[LabelledRow](), list[LabelledRow](), list[LabelledRow]()
-        name, said = METRICS["member_histograms"]["latency"]
-        latencies = HistogramMetricFamily(name, said, labels=MEMBER_LABELS)
-        for gateway in self.gateways:
-            for member, stats in gateway.list_stats().items():
-                labels = gateway.router, member
-                paused = gateway.health.find_pause(member) is not None
-                members.append((labels, {**vars(stats), "paused": paused}))
-                latencies.add_metric(labels, list(stats.iterate_buckets()), stats.seconds_sum)
-                outcomes = dict.fromkeys(WATCHED_OUTCOMES, 0) | stats.failed
-                outcomes[ANSWERED] = stats.answered
-                calls += [((*labels, word), {"calls": n}) for word, n in outcomes.items()]
-                kinds = {"prompt": stats.prompt_tokens, "completion": stats.completion_tokens}
-                tokens += [((*labels, word), {"tokens": n}) for word, n in kinds.items()]
-        gauge, counter = GaugeMetricFamily, CounterMetricFamily
-        yield from make_families(counter, "gateway_counters", ("router",), routers)
-        yield from make_families(counter, "member_counters", MEMBER_LABELS, members)
-        yield from make_families(gauge, "member_gauges", MEMBER_LABELS, members)
-        yield from make_families(counter, "call_counters", (*MEMBER_LABELS, "outcome"), calls)
-        yield from make_families(counter, "token_counters", (*MEMBER_LABELS, "kind"), tokens)
-        yield latencies
+    rows = LabelledRows(list)
+    name, said = METRICS["member_histograms"]["latency"]
+    latencies = HistogramMetricFamily(name, said, labels=MEMBER_LABELS)
+    for gateway in gateways:
+        rows["gateway"].append(((gateway.router,), vars(gateway.stats)))
+        for member, stats in gateway.list_stats().items():
+            labels = gateway.router, member
+            paused = gateway.health.find_pause(member) is not None
+            rows["member"].append((labels, {**vars(stats), "paused": paused}))
+            times = stats.latencies
+            latencies.add_metric(labels, times.list_buckets(), times.seconds)
+            outcomes = dict.fromkeys(WATCHED_OUTCOMES, 0) | stats.failed
+            outcomes[ANSWERED] = stats.answered
+            rows["call"] += [((*labels, word), {"calls": n}) for word, n in outcomes.items()]
+            kinds = {"prompt": stats.prompt_tokens, "completion": stats.completion_tokens}
+            rows["token"] += [((*labels, word), {"tokens": n}) for word, n in kinds.items()]
+    yield from make_families(GATEWAY_TABLES, rows)
+    yield latencies
 
 
 def list_window_numbers(limit: LimitStatus, now: int) -> dict[str, Any]:
@@ -253,19 +247,17 @@ def list_window_numbers(limit: LimitStatus, now: int) -> dict[str, Any]:
     return numbers | {"lasts_s": lasts_s} | structs.asdict(window)
 
 
-def make_families(
-    make: type[GaugeMetricFamily] | type[CounterMetricFamily],
-    table: str,
-    labels: Sequence[str],
-    rows: Sequence[LabelledRow],
-) -> Iterator[Metric]:
-    """A family for each metric of a table, with a sample of every row that has its number; an
+def make_families(tables: Mapping[str, Sequence[str]], rows: LabelledRows) -> Iterator[Metric]:
+    """A family for each metric of each table, with a sample of every row that has its number; an
     unknown one is NaN.
     """
-    for field, (name, said) in METRICS[table].items():
-        family = make(name, said, labels=labels)
-        for values, numbers in rows:
-            if field in numbers:
-                value = numbers[field]
-                family.add_metric(values, math.nan if value is None else float(value))
-        yield family
+    for table, labels in tables.items():
+        subject, _, kind = table.partition("_")
+        make = CounterMetricFamily if kind == "counters" else GaugeMetricFamily
+        for field, (name, said) in METRICS[table].items():
+            family = make(name, said, labels=labels)
+            for values, numbers in rows[subject]:
+                if field in numbers:
+                    value = numbers[field]
+                    family.add_metric(values, math.nan if value is None else float(value))
+            yield family

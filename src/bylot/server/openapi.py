@@ -112,14 +112,17 @@ def describe_operation(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
 
 
 def describe_parameters(route: ApiRoute) -> list[dict[str, Any]]:
-    found = []
-    for name in re.findall(r"{(\w+)}", route.path):
-        schema = {"type": "string", "minLength": 1}
-        found.append({"name": name, "in": "path", "required": True, "schema": schema})
+    text = {"type": "string", "minLength": 1}
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": text}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ]
     if route.query is not None:
         shape = msgspec.json.schema(route.query)["$defs"][route.query.__name__]
-        for name, schema in shape["properties"].items():
-            found.append({"name": name, "in": "query", "required": False, "schema": schema})
+        found += [
+            {"name": name, "in": "query", "required": False, "schema": schema}
+            for name, schema in shape["properties"].items()
+        ]
     if route.has_key_header:
         schema = msgspec.json.schema(IdempotencyKey)
         found.append({"name": "Idempotency-Key", "in": "header", "schema": schema})

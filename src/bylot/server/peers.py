@@ -122,15 +122,11 @@ def decode_result(command: Command, sent: SentResult) -> Any:
     if not sent.status:
         return msgspec.msgpack.decode(sent.body, type=RESULTS[type(command)])
     if sent.moved:
-        return RouterMoved(sent.message)
+        return errors.RouterBusy(sent.message)
     if sent.kind in KEPT_ERRORS:
         return KEPT_ERRORS[sent.kind](sent.message)
     parts = sent.status, sent.code, sent.message, sent.field, sent.retry_after
     return ApiError(*parts, resets_at=sent.resets_at)
-
-
-class RouterMoved(errors.RouterBusy):
-    """The server that was asked does not own the router; nothing was done."""
 
 
 class PeerLost(Exception):
@@ -168,9 +164,10 @@ async def check_cluster_key(addresses: Sequence[str], key: str) -> None:
             await peer.post([])
         except ApiError as error:
             if error.code == KEY_CODE:
-                what = f"the server at {address} has another cluster key"
-                remedy = "use its key, or stop all servers of the store to change it"
-                raise errors.BylotError(what, remedy=remedy) from None
+                raise errors.BylotError(
+                    f"the server at {address} has another cluster key",
+                    remedy="use its key, or stop all servers of the store to change it",
+                ) from None
         except PeerLost as error:
             log.info("%s did not answer", error.address)
         finally:
@@ -250,9 +247,8 @@ class Peer:
             found = decode_results(content)
             return [decode_result(one, result) for one, result in zip(batch, found, strict=True)]
         except (msgspec.DecodeError, ValueError):
-            message = f"{self.address} answered in another format, and may have executed this; "
-            message += RELEASE_REMEDY
-            raise make_skew_error(message) from None
+            what = f"{self.address} answered in another format, and may have executed this"
+            raise make_skew_error(f"{what}; {RELEASE_REMEDY}") from None
 
     def give_up(self, older_than_s: float) -> None:
         """Wait no longer for answers to what was sent so long ago, nor send what waits behind."""

@@ -15,8 +15,8 @@ from bylot.eventlog.commands import (
 )
 from bylot.server import request_parsing
 from bylot.server.endpoint import ApiRequest, HttpResponse, json_response, route
-from bylot.server.http_errors import ApiError
-from bylot.server.router_port import make_decision
+from bylot.server.http_errors import ApiError, invalid
+from bylot.server.router_port import execute_counted
 from bylot.server.settings import Scope
 
 MAX_FEATURES = 50  # of a context, nested ones and the groups around them included
@@ -72,8 +72,10 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
     body, name = request.body, await choose_router(request, "decide")
     event_id = body.event_id
     if "/" in (event_id or ""):
-        message = f"invalid eventId {event_id!r}: expected no slash, since it is part of a path"
-        raise ApiError(422, "invalid", message, field="eventId")
+        raise invalid(
+            "eventId",
+            f"invalid eventId {event_id!r}: expected no slash, since it is part of a path",
+        )
     excluded = set(body.excluded_actions)
     available = tuple(one.id for one in body.actions if one.id not in excluded)
     if not available:
@@ -83,7 +85,8 @@ async def personalizer_rank(request: ApiRequest[RankRequest, RouterQuery]) -> Ht
         name, context, available, event_id, body.defer_activation, by=request.caller.id
     )
     remedy = f"this API has no {{scope}}s: use POST /v1/routers/{name}/decisions"
-    decision = await make_decision(request.state.commands, request.state.metrics, command, remedy)
+    state = request.state
+    decision = await execute_counted(state.commands, state.metrics, command, remedy)
     inclusion = decision.inclusion or {}
     panel = tuple(RankedAction(one, inclusion.get(one)) for one in decision.subset)
     return json_response(201, RankResponse(panel, event_id or decision.id, panel[0].id))
@@ -94,7 +97,7 @@ async def personalizer_reward(request: ApiRequest[RewardValue, RouterQuery]) -> 
     """Report the reward of an event."""
     id = await find_event(request, "reward")
     command = RecordReward(id, float(request.body.value), by=request.caller.id)
-    request.state.metrics.count(await request.state.commands.execute(command))
+    await execute_counted(request.state.commands, request.state.metrics, command)
     return HttpResponse(204, headers=())
 
 
@@ -141,11 +144,11 @@ def flatten_features(features: list[dict[str, Any]]) -> Iterator[tuple[str, str]
 
 
 def features_error() -> ApiError:
-    message = (
+    return invalid(
+        "contextFeatures",
         f"invalid contextFeatures: expected at most {MAX_FEATURES} features, and with their names "
-        f"{api.MAX_TEXT_CHARS} printable characters; send fewer, coarser features"
+        f"{api.MAX_TEXT_CHARS} printable characters; send fewer, coarser features",
     )
-    return ApiError(422, "invalid", message, field="contextFeatures")
 
 
 async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:

@@ -9,7 +9,7 @@ import logging
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Literal, NamedTuple
 
 from bylot.errors import (
@@ -151,11 +151,11 @@ def plan_routers(settings: ServerSettings, declared: Sequence[DeclaredRouter]) -
         return []
     stored: Mapping[str, Stored] = {}
     if store_exists(settings.store):
-        try:
-            with closing(open_store(settings.store, read_only=True)) as store:
-                stored = {one.name: read_stored(store, one.name) for one in declared}
-        except EmptyDatabase:
-            pass
+        with (
+            suppress(EmptyDatabase),
+            closing(open_store(settings.store, read_only=True)) as store,
+        ):
+            stored = {one.name: read_stored(store, one.name) for one in declared}
     return [plan_router(one, stored.get(one.name, "missing")) for one in declared]
 
 

@@ -16,7 +16,7 @@ from bylot.eventlog.commands import decision_id_from_text, is_router_name
 from bylot.gateway.contexts import LABEL_HEADERS
 from bylot.problem.validation import suggest_known_name
 from bylot.server.field_errors import explain_fault, find_struct, find_type
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import ApiError, invalid
 
 ParsedT = TypeVar("ParsedT")
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -41,8 +41,9 @@ def check_router_name(name: str) -> str:
 def check_decision_id(id: str) -> str:
     """Return an id that a decision can have."""
     if decision_id_from_text(id) is None:
-        remedy = "use the id returned with the decision"
-        raise DecisionNotFound(f"no decision {id[:MAX_TEXT_CHARS]!r}", remedy=remedy)
+        raise DecisionNotFound(
+            f"no decision {id[:MAX_TEXT_CHARS]!r}", remedy="use the id returned with the decision"
+        )
     return id
 
 
@@ -54,8 +55,10 @@ def normalize_label(text: str | None, kind: str, place: str = "") -> str | None:
         return text
     text = unicodedata.normalize("NFC", text)
     if len(text) > MAX_TEXT_CHARS or not text.isprintable():
-        message = f"invalid {kind}: expected at most {MAX_TEXT_CHARS} printable characters in NFC"
-        raise ApiError(422, "invalid", message, field=f"{place}{kind}")
+        raise invalid(
+            f"{place}{kind}",
+            f"invalid {kind}: expected at most {MAX_TEXT_CHARS} printable characters in NFC",
+        )
     return text
 
 
@@ -65,13 +68,14 @@ def parse_idempotency_key(in_header: bytes | None, in_body: str | None) -> str |
         return in_body
     text = in_header.decode("latin-1")
     if len(text) > MAX_TEXT_CHARS or not KEY_REGEX.search(text):
-        message = (
-            f"invalid Idempotency-Key: expected 1 to {MAX_TEXT_CHARS} printable ASCII characters"
+        raise invalid(
+            "Idempotency-Key",
+            f"invalid Idempotency-Key: expected 1 to {MAX_TEXT_CHARS} printable ASCII characters",
         )
-        raise ApiError(422, "invalid", message, field="Idempotency-Key")
     if in_body not in (None, text):
-        message = f"key {in_body!r} and Idempotency-Key {text!r} differ; send one of them"
-        raise ApiError(422, "invalid", message, field="key")
+        raise invalid(
+            "key", f"key {in_body!r} and Idempotency-Key {text!r} differ; send one of them"
+        )
     return text
 
 
@@ -80,8 +84,9 @@ def check_duplicate_headers(headers: Sequence[tuple[bytes, bytes]]) -> None:
     names = [name for name, _ in headers]
     for name in UNIQUE_HEADERS:
         if names.count(name) > 1:
-            message = f"duplicate header: {name.decode()}"
-            raise ApiError(400, "malformed", message, field=name.decode())
+            raise ApiError(
+                400, "malformed", f"duplicate header: {name.decode()}", field=name.decode()
+            )
 
 
 async def read_body(receive: AsgiReceive, headers: Mapping[bytes, bytes], max_bytes: int) -> bytes:
@@ -134,7 +139,7 @@ def parse_query(kind: type[ParsedT], text: bytes) -> ParsedT:
     pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True)
     given = dict(pairs)
     if len(given) < len(pairs):
-        raise ApiError(422, "invalid", "duplicate query parameter")
+        raise invalid(None, "duplicate query parameter")
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -160,18 +165,19 @@ def invalid_field_error(error: msgspec.ValidationError, kind: Any) -> ApiError:
         known = find_struct(find_type(kind, path)).__struct_encode_fields__
         remedy = suggest_known_name(unknown, known, "fields", can_add=False)
         text = f"unknown field {unknown[:MAX_TEXT_CHARS]!r}; {remedy}"
-    return ApiError(422, "invalid", text, field=path or None)
+    return invalid(path or None, text)
 
 
 def reject_duplicate_fields(pairs: list[tuple[str, Any]]) -> None:
     """Reject an object with two fields of one name: recipients disagree about which one counts."""
     if len(pairs) > MAX_OBJECT_FIELDS:
-        message = f"an object has {len(pairs)} fields: expected at most {MAX_OBJECT_FIELDS}"
-        raise ApiError(422, "invalid", message)
+        raise invalid(
+            None, f"an object has {len(pairs)} fields: expected at most {MAX_OBJECT_FIELDS}"
+        )
     if len(dict(pairs)) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)[:MAX_TEXT_CHARS]
-        raise ApiError(422, "invalid", f"duplicate field {twice!r}", field=twice)
+        raise invalid(twice, f"duplicate field {twice!r}")
 
 
 def check_duplicate_fields(body: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Endpoints of routers: create, list, show, edit and delete them, and read their event logs."""
+"""Endpoints of routers: create, list, show, edit and delete them, and read their event logs; and of
+their tenants: what one has spent under limits for each tenant, and its own bounds.
+"""
 
 import asyncio
 import logging
@@ -7,9 +9,18 @@ from msgspec import UNSET, Raw, structs
 
 from bylot import api
 from bylot.errors import RouterNotFound
-from bylot.eventlog.commands import CreateRouter, DeleteRouter, EditRouter, GetRouter
+from bylot.eventlog.commands import (
+    CreateRouter,
+    DeleteRouter,
+    EditRouter,
+    GetRouter,
+    GetTenant,
+    ListTenants,
+    SetTenant,
+)
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.policies.registry import describe_smaller_panels
+from bylot.problem_files.written_limit import read_tenant_limits
 from bylot.router.status import RouterStatus
 from bylot.server.config_requests import (
     policy_from_body,
@@ -18,7 +29,8 @@ from bylot.server.config_requests import (
     request_from_file,
 )
 from bylot.server.endpoint import ApiRequest, HttpResponse, encode_json, json_response, route
-from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name
+from bylot.server.http_errors import invalid
+from bylot.server.request_parsing import ROUTERS_REMEDY, check_router_name, normalize_label
 from bylot.server.state import ServerState
 
 log = logging.getLogger("bylot.server")
@@ -109,10 +121,55 @@ async def list_events(request: ApiRequest[None, api.EventListQuery]) -> HttpResp
     )
     if found is None:
         raise RouterNotFound(f"no router named {name!r}", remedy=ROUTERS_REMEDY)
-    events = []
-    for _, seq, kind, of, key, at, body, seal in found[: query.limit]:
-        content = Raw(encode_json(BODY_DECODERS[kind](body)))
-        time = format_timestamp(at)
-        events.append(api.EventRecord(seq, kind, of, key, time, content, seal.hex()))
+    events = tuple(
+        api.EventRecord(
+            seq=event.seq,
+            kind=event.kind,
+            of=event.of,
+            key=event.key,
+            at=format_timestamp(event.at),
+            body=Raw(encode_json(BODY_DECODERS[event.kind](event.body))),
+            seal=event.seal.hex(),
+        )
+        for event in found[: query.limit]
+    )
     next_after = events[-1].seq if len(found) > query.limit else None
-    return json_response(200, api.EventList(tuple(events), next_after))
+    return json_response(200, api.EventList(events, next_after))
+
+
+@route("GET /v1/routers/{name}/tenants", "read", 200, api.TenantList)
+async def list_tenants(request: ApiRequest[None, api.TenantListQuery]) -> HttpResponse:
+    """List tenants by name, page by page: those with own bounds, or that are not archived."""
+    after, limit = normalize_label(request.query.after, "tenant") or "", request.query.limit
+    name = check_router_name(request.target)
+    command = ListTenants(name, after, limit, by=request.caller.id)
+    return json_response(200, await request.state.commands.execute(command))
+
+
+@route("GET /v1/routers/{name}/tenants/{tenant}", "read", 200, api.TenantView, 422)
+async def get_tenant(request: ApiRequest[None, None]) -> HttpResponse:
+    """What a tenant has spent in the current windows; one that is not known has spent nothing."""
+    command = GetTenant(*read_tenant_target(request.target), by=request.caller.id)
+    return json_response(200, await request.state.commands.execute(command))
+
+
+@route("PUT /v1/routers/{name}/tenants/{tenant}", "admin", 200, api.TenantView)
+async def set_tenant(request: ApiRequest[api.SetTenantRequest, None]) -> HttpResponse:
+    """Give a tenant bounds of its own, in place of those that it had; none: those of all apply."""
+    name, tenant = read_tenant_target(request.target)
+    limits = read_tenant_limits(request.body.limits)
+    by = request.caller.id
+    view = await request.state.commands.execute(SetTenant(name, tenant, limits, by=by))
+    log.info("tenant changed", extra={"router": name, "tenant": tenant, "by": by})
+    return json_response(200, view)
+
+
+def read_tenant_target(target: str) -> tuple[str, str]:
+    """Return the router and the tenant of a path."""
+    name, _, tenant = target.partition("/")
+    text = normalize_label(tenant, "tenant") or ""
+    if not 0 < len(text) <= api.MAX_TEXT_CHARS or not text.isprintable():
+        raise invalid(
+            "tenant", f"invalid tenant: expected 1 to {api.MAX_TEXT_CHARS} printable characters"
+        )
+    return check_router_name(name), text

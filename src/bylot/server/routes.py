@@ -15,7 +15,6 @@ from bylot.server import (
     feedback_aliases,
     personalizer,
     router_endpoints,
-    tenant_endpoints,
 )
 from bylot.server.chat_endpoints import ChatEndpoint
 from bylot.server.endpoint import (
@@ -27,7 +26,7 @@ from bylot.server.endpoint import (
     json_response,
     route,
 )
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import unavailable
 from bylot.server.openapi import build_openapi
 from bylot.server.state import ServerState
 from bylot.server.writer import timeout_error
@@ -57,12 +56,14 @@ async def check_readiness(state: ServerState) -> None:
     """Raise the reason why the server is not ready, if there is one."""
     writer = state.writer
     if writer.draining or state.stopping:
-        raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
+        raise unavailable("draining", "the server is shutting down")
     if writer.store_error is not None:
         raise writer.store_error
     if state.credentials.failed_refreshes >= MAX_FAILED_REFRESHES:
-        message = "the API keys of the store cannot be read; the server log has the reason"
-        raise ApiError(503, "keys_unreadable", message, retry_after=1.0)
+        raise unavailable(
+            "keys_unreadable",
+            "the API keys of the store cannot be read; the server log has the reason",
+        )
     if writer.age_s > READY_TIMEOUT_S:
         raise timeout_error(READY_TIMEOUT_S)
     state.compiler.check_ready()
@@ -99,7 +100,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     *(
         one
         for module in (
-            *(router_endpoints, tenant_endpoints, decision_endpoints, chat_endpoints),
+            *(router_endpoints, decision_endpoints, chat_endpoints),
             *(feedback_aliases, personalizer),
         )
         for one in vars(module).values()

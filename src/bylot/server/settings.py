@@ -187,11 +187,12 @@ class Setting(NamedTuple):
         except msgspec.ValidationError as error:
             said = explain_msgspec_error(str(error)).removeprefix("expected ")
             expected = " or ".join(self.choices) or said.partition(", got ")[0]
-            expected = self.expected or expected
             linked = str(value).startswith("tcp://")
             remedy = "Kubernetes sets it: use enableServiceLinks: false" if linked else None
             shown = "another type" if self.name in SECRET_SETTINGS else value
-            raise BylotError(what, got=shown, expected=expected, remedy=remedy) from None
+            raise BylotError(
+                what, got=shown, expected=self.expected or expected, remedy=remedy
+            ) from None
 
 
 HINTS = get_type_hints(ServerSettings, include_extras=True)

@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from bylot.api import RouterView
 from bylot.errors import PolicyCompiling, StoreUnavailable
@@ -25,7 +26,7 @@ from bylot.server.group_commit import (
     BatchGatherer,
     Results,
 )
-from bylot.server.http_errors import ApiError
+from bylot.server.http_errors import ApiError, unavailable
 from bylot.server.settings import ServerSettings
 from bylot.store import RouterRow, Store, open_store
 
@@ -33,6 +34,8 @@ log = logging.getLogger("bylot.server")
 QueryResult = TypeVar("QueryResult")
 MakeHandler = Callable[[], CommandHandler]
 CheckRouter = Callable[[Store, RouterRow], None]
+ThreadWork = Callable[[CommandHandler], None]
+"""Other work for the thread, after the commands before it."""
 
 SHORT_WAIT_S = 0.0003  # for others, before a commit, if the one before was shared
 IDLE_TICK_S = 0.25  # between two checks of the clock while the queue is empty
@@ -55,13 +58,6 @@ def make_command_handler(
     store, owner = open_store(store_url), owner or make_owner_name()
     repository = RouterRepository(store, owner, lease_s, check_router=check_router)
     return CommandHandler(repository, keep_us)
-
-
-class ThreadTask(NamedTuple):
-    """Other work for the thread, after the commands before it; and the future of its end."""
-
-    work: Callable[[CommandHandler], None]
-    done: "asyncio.Future[None]"
 
 
 class CommandRunner(ABC):
@@ -123,15 +119,14 @@ class Writer(CommandRunner):
     ) -> None:
         self.settings, self.make_handler, self.on_commit = settings, make_handler, on_commit
         self.sweep_interval_s, self.renew_interval_s = SWEEP_INTERVAL_S, settings.lease_s / 3
-        self.queue: SimpleQueue[list[Batch] | ThreadTask | None] = SimpleQueue()
+        self.queue: SimpleQueue[list[Batch] | ThreadWork | None] = SimpleQueue()
         self.waiting: deque[Batch] = deque()  # oldest first; changed by the event loop only
         self.pending = 0  # commands without a result; likewise
         self.keys_in_flight: set[tuple[str, str]] = set()  # likewise
         self.shared_commit = False  # the last commit had several batches; changed by the thread
-        self.sweep_unfinished = False  # likewise
-        self.swept_s, self.sweep_pause_s = 0.0, 0.0  # when it ended; how long to wait; likewise
+        self.next_sweep_s = 0.0  # by the monotonic clock; likewise
         self.draining = False
-        self.task: ThreadTask | None = None  # to run after the next commit
+        self.work: ThreadWork | None = None  # to do after the next commit
         self.clock = SteadyClock()  # read by the thread only
         self.store_error: StoreUnavailable | None = None  # of the last access to the store
 
@@ -181,10 +176,9 @@ class Writer(CommandRunner):
     def check_room(self, count: int) -> None:
         """Refuse more commands than can wait."""
         if self.draining:
-            raise ApiError(503, "draining", "the server is shutting down", retry_after=1.0)
+            raise unavailable("draining", "the server is shutting down")
         if self.pending and self.pending + count > self.settings.max_queued:
-            message = f"overloaded: {self.pending} commands are queued"
-            raise ApiError(503, "overloaded", message, retry_after=1.0)
+            raise unavailable("overloaded", f"overloaded: {self.pending} commands are queued")
 
     def enqueue(self, commands: Sequence[Command], results: Results) -> None:
         """Give commands to the thread, at once or with others."""
@@ -225,11 +219,16 @@ class Writer(CommandRunner):
             log.error("the store hangs: stopped without the last snapshots")
         self.expiring.cancel()
 
-    async def run_in_thread(self, work: Callable[[CommandHandler], None]) -> None:
+    async def run_in_thread(self, work: ThreadWork) -> None:
         """Run other work in the thread, between two commits."""
         done: asyncio.Future[None] = self.loop.create_future()
+
+        def run_and_tell(handler: CommandHandler) -> None:
+            self.run_task("task", partial(work, handler))
+            self.post(end_wait, done)
+
         self.gatherer.hand_over()
-        self.queue.put(ThreadTask(work, done))
+        self.queue.put(run_and_tell)
         await done
 
     # The methods below run in the thread, except those that the event loop calls.
@@ -242,15 +241,17 @@ class Writer(CommandRunner):
             self.loop.call_soon_threadsafe(started.set_exception, error)
             return
         self.loop.call_soon_threadsafe(started.set_result, None)
-        self.swept_s = renewed = time.monotonic()
+        renewed = time.monotonic()
+        self.next_sweep_s = renewed + self.sweep_interval_s
         running = True
         while running:
             batches, running = self.collect()
             self.shared_commit = len(batches) > 1
             if batches:
                 self.commit(handler, batches)
-            if self.task is not None:
-                self.run_thread_task(handler, self.task)
+            if self.work is not None:
+                work, self.work = self.work, None
+                work(handler)
             now = time.monotonic()
             if now >= self.next_sweep_s:
                 self.sweep(handler)
@@ -258,23 +259,7 @@ class Writer(CommandRunner):
                 renewed = now
                 self.renew(handler)
         self.run_task("close", handler.close)
-        self.post(self.finish)
-
-    def run_thread_task(self, handler: CommandHandler, task: ThreadTask) -> None:
-        """Run other work than commands."""
-        self.task = None
-        self.run_task("task", lambda: task.work(handler))
-        self.post(self.end_thread_task, task)
-
-    def end_thread_task(self, task: ThreadTask) -> None:
-        """Other work has ended; called by the event loop."""
-        if not task.done.done():
-            task.done.set_result(None)
-
-    def finish(self) -> None:
-        """The thread has stopped; called by the event loop."""
-        if not self.stopped.done():
-            self.stopped.set_result(None)
+        self.post(end_wait, self.stopped)
 
     def post(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call a function in the event loop, unless that has ended: it waits for a while only."""
@@ -294,8 +279,8 @@ class Writer(CommandRunner):
             if self.shared_commit and isinstance(work, list) and len(work) < MIN_BATCHES_TO_GATHER:
                 time.sleep(SHORT_WAIT_S)
             while work is not None:
-                if isinstance(work, ThreadTask):
-                    self.task = work
+                if not isinstance(work, list):
+                    self.work = work
                     return batches, True
                 batches += work
                 if self.settings.commit == "each" or len(batches) >= MAX_BATCHES_PER_HAND_OVER:
@@ -338,30 +323,24 @@ class Writer(CommandRunner):
 
     def sweep(self, handler: CommandHandler) -> None:
         """Close decisions that are due, in slices, so that requests are served in between."""
+        pause_s = self.sweep_interval_s
 
         def task() -> None:
+            nonlocal pause_s
             at = self.clock()
             more = handler.sweep(at)
-            self.sweep_unfinished = handler.maintain(at) or more
-            self.sweep_pause_s = handler.pause_s
+            if handler.maintain(at) or more:
+                pause_s = handler.pause_s
 
-        self.sweep_unfinished, self.sweep_pause_s = False, 0.0
         self.run_task("sweep", task)
-        self.swept_s = time.monotonic()
-
-    @property
-    def next_sweep_s(self) -> float:
-        """When to sweep again, by the monotonic clock."""
-        pause_s = self.sweep_pause_s if self.sweep_unfinished else self.sweep_interval_s
-        return self.swept_s + pause_s
+        self.next_sweep_s = time.monotonic() + pause_s
 
     def renew(self, handler: CommandHandler) -> None:
         """Renew the leases; success means that the store is available."""
         if self.run_task("renew", handler.renew):
             self.set_store_error(None)
             if self.on_renew is not None:
-                on_renew = self.on_renew
-                self.run_task("announce", lambda: on_renew(handler))
+                self.run_task("announce", partial(self.on_renew, handler))
 
     def set_store_error(self, error: StoreUnavailable | None) -> None:
         """Record whether the store is available, and log every change."""
@@ -387,6 +366,12 @@ class Writer(CommandRunner):
         self.gatherer.note_done(len(batches))
 
 
+def end_wait(future: "asyncio.Future[None]") -> None:
+    """Let go on whoever waits for the thread; called by the event loop."""
+    if not future.done():
+        future.set_result(None)
+
+
 def idempotency_slot(command: Command) -> tuple[str, str] | None:
     """Router and key of a decision, which must not be in flight twice."""
     if type(command) is MakeDecision and command.key is not None:
@@ -402,8 +387,9 @@ def in_flight_error(slot: tuple[str, str]) -> ApiError:
 
 def timeout_error(timeout_s: float) -> ApiError:
     """The store or the queue did not move for too long; the request may have been executed."""
-    message = f"no result within {timeout_s:g} s; repeat the request with the same key"
-    return ApiError(503, "timeout", message, retry_after=1.0)
+    return unavailable(
+        "timeout", f"no result within {timeout_s:g} s; repeat the request with the same key"
+    )
 
 
 class Reader:
@@ -420,8 +406,7 @@ class Reader:
     ) -> QueryResult:
         """The result of a query, or the error 503 after a while."""
         if self.pending >= MAX_WAITING_QUERIES:
-            message = f"overloaded: {self.pending} queries are queued"
-            raise ApiError(503, "overloaded", message, retry_after=1.0)
+            raise unavailable("overloaded", f"overloaded: {self.pending} queries are queued")
         self.pending += 1
         timeout_s = timeout_s or self.timeout_s
         try:

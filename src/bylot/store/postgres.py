@@ -17,16 +17,14 @@ from psycopg.types.numeric import Int8BinaryDumper
 from bylot import errors
 from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
-from bylot.store.postgres_compaction import compact_tables
 from bylot.store.protocol import Execute
-from bylot.store.queries import (
+from bylot.store.rows import Event, RouterRow, Segment, Snapshot
+from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
 )
-from bylot.store.rows import Event, RouterRow, Segment, Snapshot
-from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 PostgresRow = tuple[Any, ...]
 ResultT = TypeVar("ResultT")
@@ -114,6 +112,17 @@ POSTGRES_SIZE_SQL = (
     "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r'"
     " AND relnamespace = current_schema()::regnamespace"
 )
+LOG_TABLES = ("events", "snapshots", "snapshot_parts")  # all of them have a column `router`
+PAGES_PER_STEP = 64
+MAX_ATTEMPTS = 20  # a row stays in its page as long as there is room in it, so until that is full
+
+TABLE_PAGES_SQL = "SELECT pg_relation_size(to_regclass(%s)) / current_setting('block_size')::bigint"
+MOVE_ROWS_SQL = """
+WITH moved AS (
+    UPDATE {table} SET router = router WHERE ctid >= %s::tid AND ctid < %s::tid RETURNING ctid
+)
+SELECT count(*), count(*) FILTER (WHERE ctid < %s::tid) FROM moved
+"""
 POSTGRES_LONG_STATEMENT_S = 86_400.0  # of a compaction or a migration
 POSTGRES_REMEDIES = {
     "25": "it is read-only; open it for writing, on a primary server",
@@ -160,8 +169,7 @@ class TimedConnection(Connection[PostgresRow]):
                     progress = time.monotonic()
                 elif time.monotonic() - progress > self.timeout_s:
                     self.pgconn.finish()
-                    message = f"no answer within {self.timeout_s:g} s"
-                    raise psycopg.errors.ConnectionTimeout(message)
+                    raise psycopg.errors.ConnectionTimeout(f"no answer within {self.timeout_s:g} s")
                 state = gen.send(ready)
         except StopIteration as end:
             result: ResultT = end.value
@@ -178,6 +186,7 @@ class PostgresStore(protocol.Store):
         " WHERE router = said.router AND seq = said.seq - 1 LIMIT 1) one"
         " WHERE said.router = ? AND said.of = ?"
     }
+    types = POSTGRES_TYPES
     now_sql = "clock_timestamp()"
     later_sql = "clock_timestamp() + make_interval(secs => ?)"
 
@@ -199,8 +208,9 @@ class PostgresStore(protocol.Store):
             create = query_for_psycopg(POSTGRES_CREATE_ROUTER_SQL)
             made = db.execute(create, (name, at, *first[1:]), binary=True).fetchone()
             if made is None:
-                what = f"router {name!r} exists already"
-                raise errors.RouterExists(what, remedy="use another name")
+                raise errors.RouterExists(
+                    f"router {name!r} exists already", remedy="use another name"
+                )
             (number,) = made
             if state is not None:
                 add = query_for_psycopg(ADD_SNAPSHOT_SQL)
@@ -327,42 +337,30 @@ class PostgresStore(protocol.Store):
         return db
 
     def _prepare(self, db: TimedConnection) -> None:
-        """Write nothing before the schema is known to be a store, or empty."""
+        """Prepare settings and tables."""
         db.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so one prepared statement
         for setting in POSTGRES_SESSION_SQL:
             db.execute(setting)
         if self.read_only:
             db.execute("SET default_transaction_read_only = on")
-        elif not self._made and not list_postgres_tables(db):
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
-                if not list_postgres_tables(db):  # no other process was faster
-                    for statement in STORE_SCHEMA:
-                        db.execute(statement.format_map(POSTGRES_TYPES))
-        version = self._check_version(list_postgres_tables(db), db)
-        if version < STORE_VERSION:
-            self._migrate_locked(db)
+        self._prepare_tables(db, new=not (self.read_only or self._made))
 
-    def _migrate_locked(self, db: TimedConnection) -> None:
-        """Migrate an older version, unless another process was faster."""
-        db.timeout_s = POSTGRES_LONG_STATEMENT_S
+    @contextmanager
+    def _lock(self, db: TimedConnection) -> Iterator[None]:
+        usual_s, db.timeout_s = db.timeout_s, POSTGRES_LONG_STATEMENT_S  # of a migration
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(hashtext('bylot'))")
-            version = self._check_version(list_postgres_tables(db), db)
-            if version < STORE_VERSION and self.read_only:
-                raise self._refuse_migration(version)
-            if version < STORE_VERSION:
-                self._migrate(db, version, POSTGRES_TYPES)
+            yield
+        db.timeout_s = usual_s
+
+    def _list_tables(self, db: Connection[PostgresRow]) -> set[str]:
+        return {name for (name,) in db.execute(POSTGRES_TABLES_SQL)}
 
 
 @lru_cache
 def query_for_psycopg(query: str) -> str:
     """The query with psycopg's placeholders, of binary values."""
     return query.replace("?", "%b")
-
-
-def list_postgres_tables(db: Connection[PostgresRow]) -> set[str]:
-    return {name for (name,) in db.execute(POSTGRES_TABLES_SQL)}
 
 
 def columns_from_rows(
@@ -380,9 +378,10 @@ def parse_postgres_url(address: str) -> dict[str, Any]:
         said = {"port": "none"}
     host = str(said.get("host") or "")  # with an @ in it: the end of a password, not encoded
     if "@" in host[1:] or not set(str(said.get("port", ""))) <= set("0123456789,"):
-        what = "the URL of the PostgreSQL store cannot be parsed"
         remedy = "use postgresql://user:password@host:port/database, with %40 for an @ and so on"
-        raise errors.UnsupportedStore(what, remedy=remedy)
+        raise errors.UnsupportedStore(
+            "the URL of the PostgreSQL store cannot be parsed", remedy=remedy
+        )
     return said
 
 
@@ -417,3 +416,35 @@ def translate_postgres_error(place: str, error: psycopg.Error) -> errors.StoreEr
     return errors.StoreUnavailable(
         f"{place}: {POSTGRES_REMEDIES.get(state[:2], POSTGRES_UNREACHABLE)} ({said})"
     )
+
+
+def compact_tables(db: Connection[PostgresRow]) -> None:
+    """Return free space of the tables of logs to the file system, while servers use them; each
+    statement is committed.
+
+    PostgreSQL uses the space of deleted rows again, but returns to the file system only what is
+    free at the end of a table. So the rows at the end are written again, into free space before
+    them. `VACUUM` then cuts off the end, and new indexes take the place of old ones.
+    """
+    for table in LOG_TABLES:
+        db.execute(f"VACUUM {table}")
+        move_rows_forward(db, table)
+        db.execute(f"VACUUM {table}")
+        db.execute(f"REINDEX TABLE CONCURRENTLY {table}")
+
+
+def move_rows_forward(db: Connection[PostgresRow], table: str) -> None:
+    """Write rows at the end of a table again, as long as there is room before them."""
+    ((found,),) = db.execute(TABLE_PAGES_SQL, (table,))
+    page = int(found)
+    while page > 0:
+        start = max(0, page - PAGES_PER_STEP)
+        bounds = f"({start},0)", f"({page},0)", f"({start},0)"
+        with db.transaction():  # in which no old version of a row makes room for a new one
+            for _ in range(MAX_ATTEMPTS):
+                ((rows, moved),) = db.execute(MOVE_ROWS_SQL.format(table=table), bounds)
+                if moved == rows:
+                    break
+            else:
+                return
+        page = start

@@ -14,14 +14,6 @@ from typing import Any, ClassVar
 
 from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
-from bylot.store.queries import (
-    ADD_PART_SQL,
-    DELETE_EVENTS_SQL,
-    DELETE_PART_SQL,
-    DELETED_LOGS_SQL,
-    MAX_EVENTS_PER_LOG_DELETE,
-    SNAPSHOT_SQL,
-)
 from bylot.store.rows import (
     ApiKey,
     DecisionEvents,
@@ -31,7 +23,18 @@ from bylot.store.rows import (
     ServerRow,
     Snapshot,
 )
-from bylot.store.schema import LEAST_STORE_VERSION, MIGRATIONS, STORE_VERSION
+from bylot.store.schema import (
+    ADD_PART_SQL,
+    DELETE_EVENTS_SQL,
+    DELETE_PART_SQL,
+    DELETED_LOGS_SQL,
+    LEAST_STORE_VERSION,
+    MAX_EVENTS_PER_LOG_DELETE,
+    MIGRATIONS,
+    SNAPSHOT_SQL,
+    STORE_SCHEMA,
+    STORE_VERSION,
+)
 
 Execute = Callable[..., Any]
 """execute(query, *values) -> cursor, with ? as the placeholder in every database."""
@@ -54,6 +57,8 @@ class Store(ABC):
     address: str
     ends: LogEnds
     owner: str = ""
+    read_only: bool
+    types: ClassVar[Mapping[str, str]]  # of columns, by their names in `STORE_SCHEMA`
     queries: ClassVar[Mapping[str, str]]  # `EVENT_QUERIES`, as fast as this database can
     now_sql: ClassVar[str]
     later_sql: ClassVar[str]  # so many seconds from now, with a placeholder
@@ -100,6 +105,28 @@ class Store(ABC):
                  durable one has followed it
         """
 
+    @abstractmethod
+    def _list_tables(self, db: Any) -> set[str]:
+        """The names of all tables."""
+
+    @abstractmethod
+    def _lock(self, db: Any) -> AbstractContextManager[None]:
+        """A transaction in which no other process changes the tables."""
+
+    def _prepare_tables(self, db: Any, *, new: bool) -> None:
+        """Create the tables in an empty database, if it may be new, and migrate those of an older
+        version, unless another process was faster. Nothing is written before the database is known
+        to be a store, or empty.
+        """
+        if new and not self._list_tables(db):
+            with self._lock(db):
+                if not self._list_tables(db):
+                    for statement in STORE_SCHEMA:
+                        db.execute(statement.format_map(self.types))
+        if self._check_version(db) < STORE_VERSION:
+            with self._lock(db):
+                self._migrate(db, self._check_version(db))
+
     def _record_ends(self, events: Iterable[Event]) -> None:
         """Record the ends of logs, after the commit of these events."""
         last = {one.router: one for one in events}
@@ -120,10 +147,11 @@ class Store(ABC):
     def _event(self, query: str, *values: int | str) -> Event | None:
         return next(iter(self._events(query, *values)), None)
 
-    def _check_version(self, tables: set[str], db: Any) -> int:
+    def _check_version(self, db: Any) -> int:
         """The version of a store; a database is refused if it is none, or if this bylot cannot read
         it. An older version that can be migrated is not refused.
         """
+        tables = self._list_tables(db)
         if "bylot_meta" not in tables:
             kind = errors.UnsupportedStore if tables else EmptyDatabase
             raise kind(
@@ -133,8 +161,9 @@ class Store(ABC):
             )
         rows = db.execute("SELECT * FROM bylot_meta").fetchall()
         if len(rows) != 1 or not all(isinstance(number, int) for number in rows[0]):
-            what = f"{self.address}: table bylot_meta has {rows} instead of one row of numbers"
-            raise errors.StoreCorrupted(what)
+            raise errors.StoreCorrupted(
+                f"{self.address}: table bylot_meta has {rows} instead of one row of numbers"
+            )
         version, *more = rows[0]
         shared = version > STORE_VERSION and more and more[0] <= STORE_VERSION
         if version != STORE_VERSION and version not in MIGRATIONS and not shared:
@@ -145,12 +174,19 @@ class Store(ABC):
             )
         return int(version)
 
-    def _migrate(self, db: Any, version: int, types: Mapping[str, str]) -> None:
+    def _migrate(self, db: Any, version: int) -> None:
         """Migrate the tables, in the transaction of the caller, who holds a lock."""
+        if version >= STORE_VERSION:
+            return
+        if self.read_only:
+            raise errors.UnsupportedStore(
+                f"{self.address} has version {version}, older than {STORE_VERSION}",
+                remedy="run `bylot store migrate`, or start a server on it",
+            )
         self._refuse_running_servers(db, version)
         while version in MIGRATIONS:
             for statement in MIGRATIONS[version]:
-                db.execute(statement.format_map(types))
+                db.execute(statement.format_map(self.types))
             version += 1
         db.execute(
             f"UPDATE bylot_meta SET version = {STORE_VERSION}, least = {LEAST_STORE_VERSION}"
@@ -167,13 +203,6 @@ class Store(ABC):
                 f"which cannot read version {STORE_VERSION}, have routers open",
                 remedy="stop them all, or wait some seconds if they have ended, and try again",
             )
-
-    def _refuse_migration(self, version: int) -> errors.UnsupportedStore:
-        """The error about an older version that is opened to be read."""
-        return errors.UnsupportedStore(
-            f"{self.address} has version {version}, older than {STORE_VERSION}",
-            remedy="run `bylot store migrate`, or start a server on it",
-        )
 
     def _fenced_error(self, routers: Iterable[int]) -> errors.LeaseLost:
         """For events that do not continue a log, or of a router that another owner has leased."""
@@ -398,8 +427,9 @@ class Store(ABC):
                 for row in rows
             ]
         except (TypeError, ValueError) as error:
-            what = f"{self.address}: a credential is damaged ({error})"
-            raise errors.StoreCorrupted(what) from error
+            raise errors.StoreCorrupted(
+                f"{self.address}: a credential is damaged ({error})"
+            ) from error
 
     def revoke(self, id: str, at: int) -> bool:
         """Revoke a credential, the first time counts; False if there is none of this id."""
@@ -410,6 +440,7 @@ class Store(ABC):
 
 def make_unstorable_value_error(error: Exception) -> errors.StoreError:
     """For texts and numbers that the database cannot represent."""
-    what = f"a text or number cannot be stored ({str(error).splitlines()[0]})"
-    remedy = "use texts without NUL and lone surrogates, and numbers below 2**63"
-    return errors.StoreError(what, remedy=remedy)
+    return errors.StoreError(
+        f"a text or number cannot be stored ({str(error).splitlines()[0]})",
+        remedy="use texts without NUL and lone surrogates, and numbers below 2**63",
+    )

@@ -16,14 +16,13 @@ from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreErro
 from bylot.store import protocol
 from bylot.store.log_ends import LogEndsFile
 from bylot.store.protocol import Execute
-from bylot.store.queries import (
+from bylot.store.rows import Event, RouterRow, Segment, Snapshot
+from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
 )
-from bylot.store.rows import Event, RouterRow, Segment, Snapshot
-from bylot.store.schema import STORE_SCHEMA, STORE_VERSION
 
 SQLITE_BUSY_TIMEOUT_S = 3.0
 """Seconds to wait for another process that is writing."""
@@ -89,6 +88,7 @@ class SqliteStore(protocol.Store):
     """A `Store` in a file; used after `close`, it opens the file again."""
 
     ends: LogEndsFile
+    types = SQLITE_TYPES
     queries = EVENT_QUERIES | {
         # without INDEXED BY the planner scans the whole log by its primary key to get the order
         "edits": EVENT_QUERIES["edits"].replace("events", "events INDEXED BY events_edited"),
@@ -230,14 +230,23 @@ class SqliteStore(protocol.Store):
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._reading() as db:
             self._check_same_files(db)
-            db.execute("BEGIN IMMEDIATE")
-            try:
+            with self._lock(db):
                 yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+
+    @contextmanager
+    def _lock(self, db: sqlite3.Connection) -> Iterator[None]:
+        db.execute("BEGIN" if self.read_only else "BEGIN IMMEDIATE")
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _list_tables(self, db: sqlite3.Connection) -> set[str]:
+        tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {name for (name,) in tables}
 
     @contextmanager
     def _without_sync(self) -> Iterator[None]:
@@ -263,12 +272,14 @@ class SqliteStore(protocol.Store):
                 remedy = "put it back"
                 if path == self.wal and copy_wal(db):
                     remedy = f"restart the process; {self.path} has all that was in it"
-                what = f"{path} is gone ({error.strerror})"
-                raise StoreUnavailable(what, remedy=remedy) from None
+                raise StoreUnavailable(
+                    f"{path} is gone ({error.strerror})", remedy=remedy
+                ) from None
             if found != inode:
-                what = f"{path} is another file than the one that was opened"
-                remedy = "put the first one back, or restart the process"
-                raise StoreUnavailable(what, remedy=remedy)
+                raise StoreUnavailable(
+                    f"{path} is another file than the one that was opened",
+                    remedy="put the first one back, or restart the process",
+                )
 
     def _translate_error(self, error: Exception) -> StoreError:
         """What an error of SQLite means, and what to do; the next call opens the file again."""
@@ -312,17 +323,10 @@ class SqliteStore(protocol.Store):
         return db
 
     def _prepare(self, db: sqlite3.Connection, new: bool) -> None:
-        """Write nothing before the file is known to be a store, or empty."""
-        if new and not list_sqlite_tables(db):
+        """Prepare tables and settings."""
+        if new and not self._list_tables(db):
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table, or never
-            db.execute("BEGIN IMMEDIATE")
-            if not list_sqlite_tables(db):  # no other process was faster
-                for statement in STORE_SCHEMA:
-                    db.execute(statement.format_map(SQLITE_TYPES))
-            db.execute("COMMIT")
-        version = self._check_version(list_sqlite_tables(db), db)
-        if version < STORE_VERSION:
-            self._migrate_locked(db, version)
+        self._prepare_tables(db, new=new)
         db.execute(SQLITE_SYNC_SQL)
         db.execute("PRAGMA cell_size_check = ON")
         db.execute("PRAGMA journal_size_limit = 67108864")  # bytes that stay after a large delete
@@ -333,20 +337,6 @@ class SqliteStore(protocol.Store):
                     f"{self.path}: its file system does not support write-ahead logs (mode {mode})",
                     remedy="put the file on a local disk",
                 )
-
-    def _migrate_locked(self, db: sqlite3.Connection, version: int) -> None:
-        """Migrate an older version, unless another process was faster."""
-        if self.read_only:
-            raise self._refuse_migration(version)
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            version = self._check_version(list_sqlite_tables(db), db)
-            if version < STORE_VERSION:
-                self._migrate(db, version, SQLITE_TYPES)
-            db.execute("COMMIT")
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
 
     def _check_lost_routers(self, db: sqlite3.Connection) -> None:
         """Refuse a file that has lost a router, as far as the ends of logs were recorded."""
@@ -387,10 +377,6 @@ def split_events(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
             size //= 2
         yield events[first : first + size]
         first += size
-
-
-def list_sqlite_tables(db: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def enable_wal(db: sqlite3.Connection) -> str:

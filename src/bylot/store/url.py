@@ -57,8 +57,9 @@ def path_from_url(address: str) -> Path:
     """The file of a URL, taken literally: nothing is decoded."""
     name = address.removeprefix(SQLITE_PREFIX)
     if not name or name == ":memory:" or "\0" in name:
-        remedy = f"use {SQLITE_PREFIX}routers.db"
-        raise UnsupportedStore(f"{address!r} names no file", remedy=remedy)
+        raise UnsupportedStore(
+            f"{address!r} names no file", remedy=f"use {SQLITE_PREFIX}routers.db"
+        )
     return Path(name)
 
 

@@ -9,7 +9,6 @@ from bylot.eventlog.events import format_timestamp
 from bylot.gateway.chat import MODEL_PREFIX
 from bylot.gateway.gateway import RouterGateway
 from bylot.gateway.health import Pause
-from bylot.gateway.member_stats import MemberView
 
 MAX_MEMBER_ROWS = 200
 
@@ -26,6 +25,8 @@ class MemberRow(Struct, frozen=True, kw_only=True):
 
     state:    available, paused, being tried, or no model
     sentence: the state in words, such as `paused for 12 s`
+    answered_share: of the calls; None: it was not asked
+    median_s, p99_s: of its latest answers; None: it has none
     failures: the most frequent reasons first
     """
 
@@ -68,18 +69,21 @@ class MembersTable(Struct, frozen=True, kw_only=True):
 
 def build_members(gateway: RouterGateway, experts: Iterable[str]) -> MembersTable:
     """The table of a router; experts: of its present configuration."""
-    views = sorted(gateway.list_members(experts), key=lambda one: -one.asked)
+    stats = gateway.stats
+    asked = [name for name, one in stats.members.items() if one.asked]
+    known = dict.fromkeys((*experts, *asked))
+    names = sorted(known, key=lambda name: -stats.get(name).asked)
     return MembersTable(
         model=model_name(gateway.router),
         since=format_timestamp(int(1_000_000 * gateway.gateway.since)),
-        panels=gateway.stats.requests,
-        quorum_misses=gateway.stats.quorum_misses,
-        unanswered=gateway.stats.unanswered,
-        unscored=gateway.stats.unscored,
-        unsettled=gateway.stats.settlement_failures,
-        paused=sum(one.pause is not None for one in views),
-        members_left=max(0, len(views) - MAX_MEMBER_ROWS),
-        rows=[member_row(one) for one in views[:MAX_MEMBER_ROWS]],
+        panels=stats.requests,
+        quorum_misses=stats.quorum_misses,
+        unanswered=stats.unanswered,
+        unscored=stats.unscored,
+        unsettled=stats.settlement_failures,
+        paused=sum(gateway.health.find_pause(name) is not None for name in names),
+        members_left=max(0, len(names) - MAX_MEMBER_ROWS),
+        rows=[make_row(gateway, name) for name in names[:MAX_MEMBER_ROWS]],
     )
 
 
@@ -88,24 +92,29 @@ def model_name(router: str) -> str:
     return MODEL_PREFIX + router
 
 
-def member_row(view: MemberView) -> MemberRow:
-    state, sentence = describe_pause(view.pause)
-    if not view.has_model:
+def make_row(gateway: RouterGateway, name: str) -> MemberRow:
+    """The row of a member: its counters since the server started, and its state now."""
+    stats = gateway.stats.get(name)
+    state, sentence = describe_pause(gateway.health.find_pause(name))
+    if name not in gateway.gateway.client.models:
         state, sentence = "no model", "not in model_list"
-    failures = [FailureCount(word.replace("_", " "), n) for word, n in view.failed.items()]
+    times = sorted(stats.seconds)
+    last = len(times) - 1
     return MemberRow(
-        name=view.name,
+        name=name,
         state=state,
         sentence=sentence,
-        asked=view.asked,
-        answered=view.answered,
-        answered_share=view.answered_share,
-        won=view.won,
-        mean_score=view.mean_score,
-        median_s=view.median_s,
-        p99_s=view.p99_s,
-        cost_per_1000_wins=None if view.cost_per_win is None else 1_000 * view.cost_per_win,
-        failures=failures,
+        asked=stats.asked,
+        answered=stats.answered,
+        answered_share=stats.answered / stats.asked if stats.asked else None,
+        won=stats.won,
+        mean_score=stats.score_sum / stats.scored if stats.scored else None,
+        median_s=times[last // 2] if times else None,
+        p99_s=times[round(0.99 * last)] if times else None,
+        cost_per_1000_wins=1_000 * (stats.cost / stats.won) if stats.won else None,
+        failures=[
+            FailureCount(word.replace("_", " "), n) for word, n in stats.failed.most_common()
+        ],
     )
 
 

@@ -15,14 +15,12 @@ from bylot.router.state import RouterState
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard import sections
 from bylot.server.dashboard.members import MembersTable, model_name
-from bylot.server.dashboard.recent_log import ConfigChange, RecentLog
 from bylot.server.dashboard.sections import (
     format_setting,
     read_limits,
     view_limits,
 )
-from bylot.server.dashboard.source import ListedRouters
-from bylot.server.dashboard.window_views import label_text
+from bylot.server.dashboard.source import ConfigChange, ListedRouters, RecentLog
 from bylot.server.http_errors import public_message
 
 MAX_CHART_SPANS = 64  # as many as a small chart can show
@@ -194,7 +192,7 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
         id=one.id,
         at=one.at or "",
         context=sections.context_label(one.context),
-        keys=", ".join(map(label_text, one.keys.values())) or None,
+        keys=", ".join(map(sections.label_text, one.keys.values())) or None,
         panel=[
             PanelMember(name, inclusion.get(name), describe_score(record, name))
             for name in one.subset
@@ -225,24 +223,19 @@ def count_effective_sample(propensities: Sequence[float | None]) -> float | None
     return sum(weights) ** 2 / sum(one * one for one in weights) if weights else None
 
 
-def describe_feedback(view: RouterView) -> str:
-    """What is reported, and whether the policy uses it."""
-    ignored = ", ignored by the policy" * (not view.status.uses_feedback)
-    return f"{FEEDBACK_WORDS[view.config.feedback]}{ignored}"
-
-
 def list_settings(view: RouterView) -> list[NamedValue]:
     """The configuration, one line per setting."""
     config, problem = view.config, view.config.problem
     settings = {key: value for key, value in config.policy.items() if key != "name"}
     policy = config.policy["name"] + (f" ({format_setting(settings)})" if settings else "")
     wait = format_setting(config.wait) + (" s" if config.wait is not None else "")
+    ignored = ", ignored by the policy" * (not view.status.uses_feedback)
     sizes = format_sizes(problem.get("min_draws", problem["draws"]), problem["draws"])
     lines = {
         "experts": f"{len(problem['experts'])}, of which {sizes} are drawn",
         "policy": policy,
         "reward range": format_setting(config.rewards),
-        "feedback": describe_feedback(view),
+        "feedback": f"{FEEDBACK_WORDS[config.feedback]}{ignored}",
         "reward deadline": wait,
         "default reward": format_setting(config.default),
         "several rewards": config.aggregate,

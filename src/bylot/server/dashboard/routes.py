@@ -1,6 +1,7 @@
 """The paths of the dashboard: `/` and `/routers/{name}`, each also as JSON."""
 
 from collections.abc import Awaitable, Callable
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -12,10 +13,10 @@ from bylot.server.auth import Caller
 from bylot.server.dashboard import render, router_view
 from bylot.server.dashboard.session import (
     Authenticator,
-    PageEndpoint,
     SignIn,
     TakeToken,
     read_session_cookie,
+    redirect_to,
 )
 from bylot.server.dashboard.source import ServerSource
 from bylot.server.http_errors import to_api_error
@@ -31,7 +32,7 @@ def dashboard_routes(
     async def load_overview(request: Request, visitor: Caller) -> router_view.Overview:
         routers = (await source.list_routers()).items()
         visible = {name: found for name, found in routers if visitor.can_access(name)}
-        return router_view.build_overview(visible, source.chat_routers)
+        return router_view.build_overview(visible, source.gateway.routers)
 
     async def load_router(request: Request, visitor: Caller) -> router_view.RouterPageView:
         name = request.path_params["name"]
@@ -59,25 +60,26 @@ def dashboard_routes(
 
 def make_page(
     session: SignIn, template: str, load: Callable[[Request, Caller], Awaitable[object]]
-) -> PageEndpoint:
-    """The endpoint of a page and of its JSON, in which errors also look like that."""
-
-    async def show(request: Request, visitor: Caller) -> Response:
-        data = await load(request, visitor)
-        if request.url.path.endswith(".json"):
-            return render.render_json(data)
-        signed_in = bool(read_session_cookie(request))
-        # In a thread: a long page takes some tenths of a second.
-        return await run_in_threadpool(render.render_page, template, page=data, signed_in=signed_in)
-
-    shown_to_readers = session.require(show)
+) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of a page and of its JSON, in which errors also look like that. Visitors who may
+    not read are sent to the sign-in page.
+    """
 
     async def endpoint(request: Request) -> Response:
+        is_json = request.url.path.endswith(".json")
         try:
-            return await shown_to_readers(request)
+            visitor = session.admit(request)
+            if visitor is None:
+                return redirect_to(f"/sign-in?next={quote(request.url.path)}")
+            data = await load(request, visitor)
+            if is_json:
+                return render.render_json(data)
+            content = {"page": data, "signed_in": bool(read_session_cookie(request))}
+            # In a thread: a long page takes some tenths of a second.
+            return await run_in_threadpool(render.render_page, template, **content)
         except BylotError as error:
             found = to_api_error(error)
-        if request.url.path.endswith(".json"):
+        if is_json:
             response = render.render_json(found.body, found.status)
         else:
             response = render.render_page("error.html", found.status, message=str(found))

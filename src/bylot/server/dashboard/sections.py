@@ -1,4 +1,6 @@
-"""Sections of a router's page: limits as gauges, selection probabilities, configuration history."""
+"""Sections of a router's page: limits as gauges, their windows and tenants in words, selection
+probabilities, configuration history.
+"""
 
 import math
 from bisect import bisect_right
@@ -13,21 +15,15 @@ from bylot.limits.gauge import LimitGauge
 from bylot.limits.status import CostStatus, LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
+from bylot.problem.instants import format_instant
 from bylot.problem.limits import list_contexts
 from bylot.router.config import RouterConfig
 from bylot.router.status import RouterStatus
 from bylot.server.config_changes import compare_limits
-from bylot.server.dashboard.recent_log import ConfigChange
-from bylot.server.dashboard.window_views import (
-    MINUTE_US,
-    TenantsView,
-    WindowView,
-    label_text,
-    view_tenants,
-    view_window,
-)
+from bylot.server.dashboard.source import ConfigChange
 
-HOUR_US = 3_600_000_000
+MINUTE_US = 60_000_000
+HOUR_US = 60 * MINUTE_US
 MAX_EXPERT_ROWS = 200  # of a page; the status has all experts
 MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
 MAX_NAMED_CONTEXTS = 3  # in the heading of a card
@@ -51,8 +47,8 @@ class LimitView(Struct, frozen=True, kw_only=True):
     now_name: str  # of the average of the current period or window
     missed_name: str
     contexts: str  # whose requests count; empty: all
-    window: WindowView | None
-    tenants: TenantsView | None  # of a limit for each tenant
+    window: dict[str, Any] | None
+    tenants: dict[str, Any] | None  # of a limit for each tenant
     mean: float | None
     stated: float
     expected: float
@@ -92,6 +88,86 @@ def view_limit(status: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView
         expected=cost.expected / decisions,
         gauge=status.gauge,
     )
+
+
+def view_window(status: LimitStatus) -> dict[str, Any] | None:
+    """The current window in the local time of its zone, in words: from when to when, and how long
+    its bound lasts; None if there is none (yet).
+    """
+    window = status.window
+    if window is None:
+        return None
+    starts, ends = (format_local(at, window.zone) for at in (window.starts, window.ends))
+    lasts = f"the end of the {window.per}"
+    if status.verdict == "spent":
+        lasts = "it is spent"
+    elif (until := window.refused_from or window.lasts_until) is not None:
+        lasts = format_local(until - until % MINUTE_US, window.zone)
+    return {
+        "span": f"{starts} to {ends} {window.zone}",
+        "lasts": lasts,
+        "reserved": max(window.reserved, 0.0),  # 0 if open calls may well cost less than declared
+        "to_come": round(window.to_come),  # requests that are forecast for the rest of it
+    }
+
+
+def format_local(at: int, zone: str) -> str:
+    """Date and time of the local clock, without the zone.
+
+    >>> format_local(1_794_956_400_000_000, "Europe/Berlin")
+    '2026-11-18 00:00'
+    """
+    return format_instant(at, zone).removesuffix(f" {zone}")
+
+
+def view_tenants(status: LimitStatus, zone: str) -> dict[str, Any] | None:
+    """All tenants in the window of a limit for each of them, and a table of those closest to their
+    bounds; None for other limits.
+    """
+    tenants = status.tenants
+    if tenants is None:
+        return None
+    starts, ends = (format_local(at, zone) for at in (tenants.starts, tenants.ends))
+    spent_name, order = status.tenant_words
+    return {
+        "span": f"{starts} to {ends} {zone}",
+        "active": tenants.active,
+        "spent": tenants.spent,
+        "outside": tenants.outside,
+        "total": tenants.total,
+        "caption": describe_order(order, tenants.active - len(tenants.top)),
+        "spent_name": spent_name,
+        "shows_used": status.side == "at_most",  # a minimum is not used up
+        "rows": [
+            {
+                "tenant": label_text(use.tenant),
+                "spent": use.spent,  # of a share, its average
+                "bound": use.bound,
+                "used": use.spent / (use.bound or 1.0),  # share of the bound
+            }
+            for use in tenants.top
+        ],
+    }
+
+
+def describe_order(order: str, others: int) -> str:
+    """Write the caption of a table of tenants, of which some others are not shown.
+
+    >>> describe_order("Largest used shares first", others=1)
+    'Largest used shares first; 1 tenant is not shown'
+    """
+    if not others:
+        return order
+    return f"{order}; {others:,} {'tenant is' if others == 1 else 'tenants are'} not shown"
+
+
+def label_text(label: str) -> str:
+    """A context or a tenant on the page.
+
+    >>> label_text("chest pain"), label_text(" ")
+    ('chest pain', "' '")
+    """
+    return label if label.strip() else repr(label)
 
 
 def count_verdicts(status: RouterStatus) -> str:
@@ -139,10 +215,10 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
         now_mean, rate = period.get(name), None
         if points is not None and hours is not None:
             rate = sum(points.spent[name][first:]) / hours
-        in_period = now_mean, None if now_mean is None else now_mean * played
+        period_total = None if now_mean is None else now_mean * played
         mean = cost.settled / cost.decisions if cost.decisions else None
         per_day = None if rate is None else 24 * rate
-        rows.append(SpendRow(name, *in_period, mean, cost.settled, rate, per_day))
+        rows.append(SpendRow(name, now_mean, period_total, mean, cost.settled, rate, per_day))
     return SpendTable(hours, rows)
 
 

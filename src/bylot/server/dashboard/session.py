@@ -6,8 +6,8 @@ stays in the server and is checked at every request: revoking it ends its sessio
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable
-from urllib.parse import parse_qs, quote, urlsplit
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -29,8 +29,6 @@ valid only where no keys are required.
 """
 TakeToken = Callable[[str | None], None]
 """Counts a request against the rate limit of a key, by its id, or raises error 429."""
-PageHandler = Callable[[Request, Caller], Awaitable[Response]]
-PageEndpoint = Callable[[Request], Awaitable[Response]]
 
 
 class SignIn:
@@ -75,20 +73,17 @@ class SignIn:
             self.close(name)
         return found
 
-    def require(self, handler: PageHandler) -> PageEndpoint:
-        """The handler for visitors who may read; others are sent to the sign-in page."""
-
-        async def endpoint(request: Request) -> Response:
-            found = self.find_visitor(request)
-            if found is not None:
-                self.take_token(found.id)
-                return await handler(request, found)
-            if request.url.path.endswith(".json"):
-                message = "no valid API key with scope read; send it as Authorization: Bearer …"
-                raise ApiError(401, "unauthorized", message, headers=AUTH_CHALLENGE)
-            return redirect_to(f"/sign-in?next={quote(request.url.path)}")
-
-        return endpoint
+    def admit(self, request: Request) -> Caller | None:
+        """The sender of a request, who may read; None if somebody has to sign in, error 401 if a
+        program has.
+        """
+        visitor = self.find_visitor(request)
+        if visitor is not None:
+            self.take_token(visitor.id)
+        elif request.url.path.endswith(".json"):
+            message = "no valid API key with scope read; send it as Authorization: Bearer …"
+            raise ApiError(401, "unauthorized", message, headers=AUTH_CHALLENGE)
+        return visitor
 
     def routes(self) -> list[Route]:
         """Routes to sign in and out."""

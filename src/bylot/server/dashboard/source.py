@@ -1,25 +1,26 @@
-"""Where the pages get their data: the commands and the reader of the server."""
+"""Where the pages get their data: the commands and the reader of the server, and what the last
+events of a log say: reference levels of reward, and outages.
+"""
 
 import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 
 from bylot.api import DecisionRecord, RouterView
-from bylot.errors import RouterNotFound
+from bylot.client.decision_log import LogReader
+from bylot.errors import BylotError, RouterNotFound
+from bylot.evaluate.log import find_unknown_experts, log_from_entries
+from bylot.evaluate.reference_levels import ReferenceLevel, estimate_reference_levels
 from bylot.eventlog.commands import GetDecision, GetRouter, format_decision_id
-from bylot.eventlog.events import BODY_DECODERS, format_timestamp
+from bylot.eventlog.events import BODY_DECODERS, ConfigChanged, format_timestamp
 from bylot.gateway.gateway import Gateway
+from bylot.router.config import RouterConfig
 from bylot.server.dashboard.members import MembersTable, build_members
-from bylot.server.dashboard.recent_log import (
-    MAX_EVENTS_READ,
-    ConfigChange,
-    RecentLog,
-    summarise_events,
-)
 from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Event, Store
 
@@ -31,12 +32,39 @@ MAX_CONFIG_VERSIONS = 50  # shown besides the first
 MAX_CACHED_LOGS = 20
 LOG_REFRESH_S = 30.0
 LOG_WAIT_S = 0.5
-
+MAX_EVENTS_READ = 5_000
+MAX_OUTAGES = 100
+DAY_US = 86_400_000_000
 
 ListedRouters = Mapping[str, RouterView | Exception | None]
 """By name: a router, why it cannot be shown here, or None if it is not loaded; the next request for
 it loads it.
 """
+
+
+class ConfigChange(Struct, frozen=True, kw_only=True):
+    """A version of a router's configuration: since when, and by whom."""
+
+    at: str  # RFC 3339, UTC
+    by: str | None  # id of the API key
+    config: RouterConfig
+    seq: int = 0  # of its event
+
+
+class Outage(Struct, frozen=True):
+    """Successive decisions at which a limit could not be met."""
+
+    start: str  # RFC 3339, UTC
+    end: str
+    decisions: int
+
+
+class RecentLog(Struct, frozen=True):
+    """The last decisions of a log."""
+
+    decisions: int = 0
+    levels: list[ReferenceLevel] = []
+    outages: list[Outage] = []
 
 
 class CachedLog(Struct):
@@ -52,17 +80,15 @@ class ServerSource:
 
     runner:  executes commands, on whichever server owns the router
     recent:  names of the routers that were used last
-    gateway: what asks models for some of the routers; None: nothing does
+    gateway: what asks models for some of the routers
     """
-
-    gateway: Gateway | None = None
 
     def __init__(
         self,
         runner: CommandRunner,
         reader: Reader,
         recent: Collection[str],
-        gateway: Gateway | None = None,
+        gateway: Gateway,
     ) -> None:
         self.runner, self.reader, self.recent, self.gateway = runner, reader, recent, gateway
         self.refresh_lock = asyncio.Lock()
@@ -88,7 +114,7 @@ class ServerSource:
         views = await self.runner.show_routers(names)
         for name, found in views.items():
             if isinstance(found, RouterView):
-                views[name] = self.judge(found)
+                views[name] = self.gateway.judge(found)
         return {row.name: views.get(row.name) for row in rows}
 
     async def show_router(self, name: str) -> RouterView | None:
@@ -97,20 +123,11 @@ class ServerSource:
             view: RouterView = await self.runner.execute(GetRouter(name))
         except RouterNotFound:
             return None
-        return self.judge(view)
-
-    def judge(self, view: RouterView) -> RouterView:
-        """Return a router with its state, in which what its gateway has seen counts."""
-        return view if self.gateway is None else self.gateway.judge(view)
-
-    @property
-    def chat_routers(self) -> Collection[str]:
-        """The names of the routers that have a gateway."""
-        return self.gateway.routers if self.gateway else ()
+        return self.gateway.judge(view)
 
     def show_members(self, view: RouterView) -> MembersTable | None:
         """What the members of a router have done; None if it has no gateway."""
-        found = self.gateway.routers.get(view.name) if self.gateway else None
+        found = self.gateway.routers.get(view.name)
         return None if found is None else build_members(found, view.config.problem["experts"])
 
     async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
@@ -166,3 +183,36 @@ class ServerSource:
             view.name, lambda store, number: store.events(number, after, MAX_EVENTS_READ)
         )
         return await run_in_threadpool(summarise_events, prefix, events or (), changes)
+
+
+def summarise_events(
+    prefix: str, events: Sequence[Event], changes: Sequence[ConfigChange]
+) -> RecentLog:
+    """What the last events of a log say, under the latest configuration."""
+    if not events or not changes:
+        return RecentLog()
+    reader, made = LogReader(prefix), list[tuple[int, bool]]()
+    before = [one.config for one in changes if one.seq <= events[0].seq] or [changes[0].config]
+    reader.apply(0, None, "", ConfigChanged(before[-1]))
+    for event in events:
+        if event.of is None or event.of in reader.entries:  # else of an earlier decision
+            body = BODY_DECODERS[event.kind](event.body)
+            reader.apply(event.seq, event.of, event.seal.hex(), body)
+            if event.kind == "decided":
+                made.append((event.at, body.feasible))
+    outages = []
+    for feasible, run in groupby(made, key=lambda one: one[1]):
+        times = [format_timestamp(at) for at, _ in run]
+        if not feasible:
+            outages.append(Outage(times[0], times[-1], len(times)))
+    config = changes[-1].config
+    problem, entries = config.build_problem(), reader.read(())
+    if len(made) > 1 and made[-1][0] > made[0][0]:
+        days = (made[-1][0] - made[0][0]) / DAY_US
+        problem = problem.at_traffic(len(made) / days)  # what budgets mean per request
+    try:
+        log = log_from_entries(problem, entries, find_unknown_experts(problem, entries))
+        levels = estimate_reference_levels(log, config.rewards)
+    except BylotError as error:
+        levels = [ReferenceLevel(name="reference levels", reason=error.what)]
+    return RecentLog(len(made), levels, outages[-MAX_OUTAGES:])
