@@ -248,7 +248,7 @@ def compare_totals(
             compare_window(name, limit["window"], log, observed)
     for tenant in TENANTS if name == "budget" else ():
         found = httpx.get(f"{url}/v1/routers/{name}/tenants/{tenant}", timeout=30).json()
-        of_tenant = [one for one in log if one["body"].get("tenant") == tenant]
+        of_tenant = [one for one in log if one["body"].get("keys", {}).get("tenant") == tenant]
         compare_window(f"{name} of {tenant}", found["windows"][0], of_tenant, observed)
     if (status["decisions"], status["rewards"]) != (len(decided), rewards):
         observed.faults.append(
