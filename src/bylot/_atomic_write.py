@@ -46,8 +46,10 @@ def explain_write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in DISK_FULL_ERRNOS
-        remedy = "free some space" if full else "use another --out or folder"
-        raise BylotError(f"{path} cannot be written: {error.strerror}", remedy=remedy) from error
+        raise BylotError(
+            f"{path} cannot be written: {error.strerror}",
+            remedy="free some space" if full else "use another --out or folder",
+        ) from error
 
 
 def save_file(path: Path, content: bytes) -> None:

@@ -18,13 +18,17 @@ def check_context_names(
     """The names of contexts 0, 1, ..., by default the texts of these numbers."""
     names = tuple(map(str, range(contexts))) if given is None else tuple(given)
     if len(names) != contexts:
-        what = f"context_names has {len(names)} names, and there are {contexts} contexts"
-        raise ValuesError(what, remedy="name each context, in the order of their numbers")
+        raise ValuesError(
+            f"context_names has {len(names)} names, and there are {contexts} contexts",
+            remedy="name each context, in the order of their numbers",
+        )
     for limit in problem.limits:
         remedy = suggest_counted_context(limit, names)
         if remedy:
-            what = f"the limit on {limit.words} counts no context of the environment"
-            raise ValuesError(what, remedy=f"{remedy}; see context_names")
+            raise ValuesError(
+                f"the limit on {limit.words} counts no context of the environment",
+                remedy=f"{remedy}; see context_names",
+            )
     return names
 
 

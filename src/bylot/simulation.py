@@ -392,8 +392,10 @@ def check_range(what: str, values: Floats, low: float, high: float) -> None:
     ends = [float(end(values)) for end in (np.min, np.max)] if values.size else []  # NaN: both
     if not all(is_reward_in_range(one, low, high) for one in ends):
         came, span = f"{what} from {ends[0]:.4g} to {ends[1]:.4g}", f"[{low:g}, {high:g}]"
-        remedy = "scale the values, or declare rewards=(low, high)"
-        raise ValuesError(f"{came} came up, and the range is {span}", remedy=remedy)
+        raise ValuesError(
+            f"{came} came up, and the range is {span}",
+            remedy="scale the values, or declare rewards=(low, high)",
+        )
 
 
 def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: int) -> LateRewards:
@@ -413,11 +415,15 @@ def make_late_rewards(problem: Problem, late: RewardDelay, rounds: int, seed: in
 def check_environment(environment: Environment, problem: Problem) -> None:
     """Raise if it is not an environment for this pool."""
     if not hasattr(environment, "rounds"):
-        what = f"a {type(environment).__name__} is no environment"
-        raise ValuesError(what, remedy="wrap values in bylot.environments.Given")
+        raise ValuesError(
+            f"a {type(environment).__name__} is no environment",
+            remedy="wrap values in bylot.environments.Given",
+        )
     if environment.shape[1] != problem.size:
-        what = f"the environment has {environment.shape[1]} experts and the problem {problem.size}"
-        raise ValuesError(what, remedy="give values with one column for each expert")
+        raise ValuesError(
+            f"the environment has {environment.shape[1]} experts and the problem {problem.size}",
+            remedy="give values with one column for each expert",
+        )
 
 
 def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> Rounds:

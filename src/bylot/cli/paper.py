@@ -199,8 +199,10 @@ def read_hospital_option(given: argparse.Namespace) -> "HospitalPanel | None":
         return None
     for name in HOSPITAL_FILES:
         if not (folder / name).is_file():
-            what = f"{'--hospital' if given.hospital else '$BYLOT_HOSPITAL'} {folder} has no {name}"
-            raise BylotError(what, remedy=f"give a folder with {', '.join(HOSPITAL_FILES)}")
+            raise BylotError(
+                f"{'--hospital' if given.hospital else '$BYLOT_HOSPITAL'} {folder} has no {name}",
+                remedy=f"give a folder with {', '.join(HOSPITAL_FILES)}",
+            )
     return read_hospital(folder)
 
 

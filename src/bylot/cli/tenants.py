@@ -43,9 +43,11 @@ def run_tenant(given: argparse.Namespace) -> None:
         own = []
         for bound in given.at_most:
             if "per" not in bound.counted:
-                what = f"--at-most {bound.name}={bound.bound:g}: no window"
-                remedy = f"write {bound.name}={bound.bound:g}/month, or whatever the limit is per"
-                raise ProblemError(what, remedy=remedy)
+                raise ProblemError(
+                    f"--at-most {bound.name}={bound.bound:g}: no window",
+                    remedy=f"write {bound.name}={bound.bound:g}/month, or whatever the limit "
+                    "is per",
+                )
             counted = bound.counted | {"scope": "tenant"}
             own.append(Limit(bound.name, bound.bound, UPPER, **counted))
         changes = given.at_most or given.clear

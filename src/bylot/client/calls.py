@@ -111,8 +111,10 @@ def make_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
         try:
             return decoder.decode(body)
         except msgspec.MsgspecError as error:
-            remedy = "check that it is a bylot server of the same version"
-            raise ServiceError(f"unexpected response ({error})", remedy=remedy) from None
+            raise ServiceError(
+                f"unexpected response ({error})",
+                remedy="check that it is a bylot server of the same version",
+            ) from None
 
     return read
 

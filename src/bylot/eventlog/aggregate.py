@@ -92,9 +92,10 @@ class RouterAggregate:
                 f"router {name!r}: replaying event 0 of its log gives another one"
             )
         if made.name != name:
-            what = f"router {name!r}: its log is that of router {made.name!r}"
-            remedy = "the names in the store were changed; restore it from a backup"
-            raise errors.StoreCorrupted(what, remedy=remedy)
+            raise errors.StoreCorrupted(
+                f"router {name!r}: its log is that of router {made.name!r}",
+                remedy="the names in the store were changed; restore it from a backup",
+            )
         return made
 
     @classmethod

@@ -224,8 +224,10 @@ class CommandHandler:
             before = self.repository.find_key(router.name, command.key)
             if before is not None:
                 if before.seq < self.repository.opened[router.name].expired:
-                    what = f"key {command.key!r} was used for a decision that is no longer kept"
-                    raise errors.IdempotencyKeyReused(what, remedy="use a new key")
+                    raise errors.IdempotencyKeyReused(
+                        f"key {command.key!r} was used for a decision that is no longer kept",
+                        remedy="use a new key",
+                    )
                 check_same_request(before, command)
                 found = router.decision_events(before.seq)  # members may have been replaced
                 decision = show_events(router.name, found)
@@ -304,9 +306,10 @@ class CommandHandler:
                 router = self.repository.get(which.name, self.at)
                 ours = router.number == which.number
                 if ours and which.seq < self.repository.opened[router.name].expired:
-                    what = f"decision {id!r} is no longer kept"
-                    remedy = "report rewards sooner, or let the server keep more"
-                    raise errors.DecisionNotFound(what, remedy=remedy)
+                    raise errors.DecisionNotFound(
+                        f"decision {id!r} is no longer kept",
+                        remedy="report rewards sooner, or let the server keep more",
+                    )
                 if ours and self.has_tag(router, which):
                     return router, which.seq
         raise make_unknown_decision_error(id)
@@ -366,5 +369,7 @@ def check_same_request(before: Event, command: commands.MakeDecision) -> None:
     body = BODY_DECODERS["decided"](before.body)
     was = body.context, body.available, body.defer, body.keys
     if was != (command.context, command.available, command.defer, command.keys):
-        what = f"key {command.key!r} was used for another request to router {command.name!r}"
-        raise errors.IdempotencyKeyReused(what, remedy="use a new key for each request")
+        raise errors.IdempotencyKeyReused(
+            f"key {command.key!r} was used for another request to router {command.name!r}",
+            remedy="use a new key for each request",
+        )

@@ -188,8 +188,11 @@ def is_router_name(text: str) -> bool:
 def check_router_name(name: str) -> None:
     """Refuse a name that no router can have."""
     if not is_router_name(name):
-        expected = "lower-case letters, digits, - and _, at most 63, a letter or digit first"
-        raise StoreError("router name", got=name, expected=expected)
+        raise StoreError(
+            "router name",
+            got=name,
+            expected="lower-case letters, digits, - and _, at most 63, a letter or digit first",
+        )
 
 
 def check_storable_text(what: str, text: str | None) -> None:

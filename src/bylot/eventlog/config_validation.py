@@ -74,8 +74,10 @@ def check_wait_and_default(config: RouterConfig, run: RunConfig) -> None:
     """Check how long rewards are waited for, and what is learned when they do not come."""
     if config.wait is None:
         if config.aggregate != "earliest" or config.default is not None:
-            what = f"aggregate={config.aggregate!r}, default={config.default!r} need a wait"
-            raise errors.RewardError(what, remedy="give a wait in seconds")
+            raise errors.RewardError(
+                f"aggregate={config.aggregate!r}, default={config.default!r} need a wait",
+                remedy="give a wait in seconds",
+            )
         return
     if not 0 < config.wait <= MAX_WAIT_S:
         raise errors.RewardError("wait", got=config.wait, expected="seconds above 0, or null")
@@ -83,8 +85,9 @@ def check_wait_and_default(config: RouterConfig, run: RunConfig) -> None:
     if default is not None and not (
         math.isfinite(default) and is_reward_in_range(default, run.low, run.high)
     ):
-        expected = f"a reward in [{run.low}, {run.high}]"
-        raise errors.RewardError("default", got=default, expected=expected)
+        raise errors.RewardError(
+            "default", got=default, expected=f"a reward in [{run.low}, {run.high}]"
+        )
 
 
 def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
@@ -92,8 +95,10 @@ def check_paused_experts(config: RouterConfig, parts: ConfigParts) -> None:
     problem, paused, known = parts.problem, config.paused, set(parts.problem.experts)
     for name in paused:
         if name not in known:
-            remedy = suggest_known_name(name, problem.experts, "experts")
-            raise errors.ProblemError(f"paused: no expert {name!r}", remedy=remedy)
+            raise errors.ProblemError(
+                f"paused: no expert {name!r}",
+                remedy=suggest_known_name(name, problem.experts, "experts"),
+            )
     if set(paused) == known:
         raise errors.ProblemError("all experts are paused", remedy="keep at least one active")
     if not paused:
@@ -143,8 +148,10 @@ def check_config_edit(old: RouterConfig, new: RouterConfig) -> None:
     for name in IMMUTABLE_CONFIG_FIELDS:
         was, now = getattr(old, name), getattr(new, name)
         if was != now:
-            what = f"{name} cannot be changed from {was!r} to {now!r} while a router runs"
-            raise errors.PolicyError(what, remedy="create a new router")
+            raise errors.PolicyError(
+                f"{name} cannot be changed from {was!r} to {now!r} while a router runs",
+                remedy="create a new router",
+            )
 
 
 def mask_active_experts(core: RouterCore, config: RouterConfig) -> Bools:

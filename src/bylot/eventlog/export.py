@@ -69,8 +69,10 @@ def export_router(
                 replace_file(path, encode_events(row, events, read_range(store, row, events)))
             remove_replaced_files(store, row, events, folder)
         except OSError as error:
-            what = f"{path} cannot be written: {error.strerror}"
-            raise BylotError(what, remedy="give another folder with --out") from None
+            raise BylotError(
+                f"{path} cannot be written: {error.strerror}",
+                remedy="give another folder with --out",
+            ) from None
         yield ExportedFile(path, events)
 
 
@@ -107,8 +109,10 @@ def list_ranges(store: Store, row: RouterRow, *, everything: bool) -> list[LogRa
 def read_range(store: Store, row: RouterRow, events: LogRange) -> Iterator[Event]:
     """The events of a range, verified."""
     if store.first_seq(row.number) > events.first:
-        what = f"events {events.first} to {events.last} of router {row.name!r} were dropped"
-        raise BylotError(what, remedy="export them sooner, or keep more (`bylot serve --keep`)")
+        raise BylotError(
+            f"events {events.first} to {events.last} of router {row.name!r} were dropped",
+            remedy="export them sooner, or keep more (`bylot serve --keep`)",
+        )
     log = iterate_events(store, row.number, events.first - 1)
     count = events.last + 1 - events.first
     seal = b""
@@ -178,8 +182,10 @@ def verify_files(paths: Iterable[Path]) -> dict[str, LogRange]:
         earlier = found.setdefault(router, events)
         follows = (earlier.last + 1, earlier.seal) == (events.first, events.before)
         if earlier is not events and events.first <= earlier.last:
-            what = f"{path}: its events from {events.first} on are also in the file before it"
-            raise BylotError(what, remedy="name the files of one folder of exports")
+            raise BylotError(
+                f"{path}: its events from {events.first} on are also in the file before it",
+                remedy="name the files of one folder of exports",
+            )
         if earlier is not events and not follows:
             raise BylotError(f"{path}: its events do not follow those of the file before it")
         found[router] = earlier._replace(last=events.last, seal=events.seal)
@@ -193,8 +199,10 @@ def verify_file(path: Path) -> tuple[str, LogRange]:
     except FileNotFoundError:
         raise BylotError(f"{path} does not exist") from None
     except pa.ArrowInvalid:
-        remedy = "name files that `bylot router export` wrote"
-        raise BylotError(f"{path} is not a Parquet file, or is damaged", remedy=remedy) from None
+        raise BylotError(
+            f"{path} is not a Parquet file, or is damaged",
+            remedy="name files that `bylot router export` wrote",
+        ) from None
     except (pa.ArrowException, OSError) as error:
         raise BylotError(f"{path} cannot be read: {error}") from None
     metadata = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}

@@ -20,8 +20,10 @@ def find_stored_router(store: Store, name: str) -> RouterRow:
     row = store.find(name)
     if row is None:
         known = [one.name for one in store.routers(limit=MAX_SUGGESTED_ROUTERS)]
-        remedy = suggest_known_name(name, known, "routers", can_add=False)
-        raise RouterNotFound(f"no router named {name!r} in {store.address}", remedy=remedy)
+        raise RouterNotFound(
+            f"no router named {name!r} in {store.address}",
+            remedy=suggest_known_name(name, known, "routers", can_add=False),
+        )
     return row
 
 

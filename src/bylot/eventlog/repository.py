@@ -168,8 +168,9 @@ class RouterRepository:
             raise error
         row = self.store.find(name)
         if row is None:
-            remedy = "create it, or check the spelling"
-            raise RouterNotFound(f"no router named {name!r}", remedy=remedy)
+            raise RouterNotFound(
+                f"no router named {name!r}", remedy="create it, or check the spelling"
+            )
         self.check_router(self.store, row)
         self.claim(row)
         start = time.perf_counter()
@@ -358,8 +359,11 @@ class RouterRepository:
             return
         if self.store.last_seq(one.row.number) != one.aggregate.seq:
             self.drop([name])
-            what = f"router {name!r}: another server has continued its log"
-            raise LeaseLost(what, routers=(one.row.number,), remedy="send the request again")
+            raise LeaseLost(
+                f"router {name!r}: another server has continued its log",
+                routers=(one.row.number,),
+                remedy="send the request again",
+            )
 
     def renew_after(self, seconds: float) -> None:
         """Renew the leases if that was not done for so long."""

@@ -118,12 +118,11 @@ def check_snapshot_size(core: RouterCore, max_contexts: int) -> None:
     )
     most = 1 + (MAX_STATE_BYTES - one) // max(1, two - one)
     if max_contexts > most:
-        remedy = "use a policy that remembers less, such as 'distinct'"
         raise PolicyError(
             f"max_contexts={max_contexts:,}: what {core.policy.name} remembers of "
             f"{core.problem.size:,} experts in so many contexts is too large for a snapshot",
             expected=f"at most {most:,}" if most > 0 else "fewer experts",
-            remedy=remedy,
+            remedy="use a policy that remembers less, such as 'distinct'",
         )
 
 

@@ -105,8 +105,11 @@ class ChatRun:
             decision, facts = await self.draw()
         if len(decision.subset) > MAX_MEMBERS:
             await self.port.execute(self.make_cancel(decision))
-            message = f"the panel has more than {MAX_MEMBERS} members; lower the router's draws"
-            raise ChatError(500, "panel_too_large", message)
+            raise ChatError(
+                500,
+                "panel_too_large",
+                f"the panel has more than {MAX_MEMBERS} members; lower the router's draws",
+            )
         self.decision, self.facts = decision, facts  # last: from here on it must be settled
 
     async def draw(self) -> tuple[Decision, RouterFacts]:

@@ -113,8 +113,11 @@ class ScorerEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """The name of the kind; an error unless there is exactly one."""
         names = self.named_kinds
         if len(names) != 1:
-            expected = f"one of {', '.join(self.__struct_fields__)}"
-            raise BylotError("scorer", got=", ".join(names) or "none", expected=expected)
+            raise BylotError(
+                "scorer",
+                got=", ".join(names) or "none",
+                expected=f"one of {', '.join(self.__struct_fields__)}",
+            )
         return names[0]
 
     @property
@@ -234,8 +237,10 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
     provider, model = split_model_name(params["model"], custom)
     check_param_names(what, params, entry.model_info)
     if provider == "azure" and not str(params.get("api_base")).rstrip("/").endswith("/openai/v1"):
-        remedy = "give api_base: https://NAME.openai.azure.com/openai/v1"
-        raise BylotError(f"{what}: Azure's older API is not spoken", remedy=remedy)
+        raise BylotError(
+            f"{what}: Azure's older API is not spoken",
+            remedy="give api_base: https://NAME.openai.azure.com/openai/v1",
+        )
     if "*" in model or "*" in entry.model_name:
         raise BylotError(f"{what}: a wildcard", expected="the name of one model")
     body = read_mapping(what, "extra_body", params.get("extra_body"))
@@ -298,8 +303,10 @@ def choose_base(what: str, provider: str, given: Any) -> str:
         )
     parts = split_url(given) if is_header_text(given) else None
     if parts is None or "@" in given or parts.query or parts.fragment:  # it may have a password
-        expected = "http://HOST:PORT/v1 or https://..., without a user and without ?"
-        raise BylotError(f"{what}: api_base", expected=expected)
+        raise BylotError(
+            f"{what}: api_base",
+            expected="http://HOST:PORT/v1 or https://..., without a user and without ?",
+        )
     base = str(given).rstrip("/")
     is_native = provider.startswith("ollama") and not parts.path.strip("/")
     return f"{base}/v1" if is_native else base

@@ -135,11 +135,16 @@ def make_contexts(
         missing = f"{what}: there are no clusters in {path}"
         raise BylotError(missing, remedy=f"give {what}.clusters, such as 16, to fit some")
     if given.clusters is not None and given.fit_after < PROMPTS_PER_CLUSTER * given.clusters:
-        expected = f"at least {PROMPTS_PER_CLUSTER} prompts per cluster"
-        raise BylotError(f"{what}.fit_after", got=given.fit_after, expected=expected)
+        raise BylotError(
+            f"{what}.fit_after",
+            got=given.fit_after,
+            expected=f"at least {PROMPTS_PER_CLUSTER} prompts per cluster",
+        )
     if not path.parent.is_dir():
-        remedy = f"create the folder, or name another file in {what}.file"
-        raise BylotError(f"{what}: no folder {path.parent}", remedy=remedy)
+        raise BylotError(
+            f"{what}: no folder {path.parent}",
+            remedy=f"create the folder, or name another file in {what}.file",
+        )
     return RequestContexts(given, path, load_text_model())
 
 

@@ -35,8 +35,10 @@ def read_entry_settings(what: str, given: Mapping[str, Any], kind: type[Settings
     known = [field.name for field in fields]
     for name in given:
         if name not in known:
-            remedy = suggest_known_name(str(name), known, "settings", can_add=False)
-            raise BylotError(f"{what}: unknown setting {name!r}", remedy=remedy)
+            raise BylotError(
+                f"{what}: unknown setting {name!r}",
+                remedy=suggest_known_name(str(name), known, "settings", can_add=False),
+            )
     hints = get_type_hints(kind, include_extras=True)
     values = {}
     for field in fields:

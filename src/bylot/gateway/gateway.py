@@ -225,8 +225,12 @@ class Gateway:
         own, every = self.chats.get(key, 0), self.open_chats
         if own >= self.max_chats_per_key or every >= self.max_chats:
             which = "of this key " if own >= self.max_chats_per_key else ""
-            message = f"too many open requests {which}({own} of the key, {every} in all); retry"
-            raise ChatError(429, "too_many_requests", message, retry_after_s=1.0)
+            raise ChatError(
+                429,
+                "too_many_requests",
+                f"too many open requests {which}({own} of the key, {every} in all); retry",
+                retry_after_s=1.0,
+            )
         self.chats[key] = own + 1
         try:
             yield

@@ -166,8 +166,10 @@ def read_texts(content: Any, place: str) -> list[str]:
         kind = read_word(part, "type")
         field = TEXT_PARTS.get(kind)
         if field is None:
-            message = f"{place}[{number}]: parts of the type {kind[:100]!r} are not supported"
-            raise unsupported(f"{place}[{number}].type", message)
+            raise unsupported(
+                f"{place}[{number}].type",
+                f"{place}[{number}]: parts of the type {kind[:100]!r} are not supported",
+            )
         if not isinstance(part.get(field), str):
             where = f"{place}[{number}].{field}"
             raise bad_request(f"{where} must be a text", where)
@@ -262,8 +264,10 @@ def translate_tool(tool: Any, number: int) -> dict[str, Any]:
     place = f"tools[{number}]"
     kind = read_word(tool, "type")
     if kind != "function":
-        message = f"{place}: tools of the type {kind[:100]!r} are not supported, only function"
-        raise unsupported(f"{place}.type", message)
+        raise unsupported(
+            f"{place}.type",
+            f"{place}: tools of the type {kind[:100]!r} are not supported, only function",
+        )
     check_text(tool, "name", place)
     names = ("name", "description", "parameters", "strict")
     function = {name: tool[name] for name in names if tool.get(name) is not None}

@@ -61,12 +61,12 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
             names = [
                 one["name"] for one, has_cost in zip(entries, known, strict=True) if not has_cost
             ]
-            remedy = (
-                "give input_cost_per_token and output_cost_per_token in model_info, 0 if it is "
-                f"free; or write {{name: {names[0]}, {cost}: ...}} under models"
+            raise document.error(
+                ("models", known.index(False)),
+                f"no price of {join_words(map(repr, names), 'and')}, and others have one",
+                remedy="give input_cost_per_token and output_cost_per_token in model_info, 0 if it is "
+                f"free; or write {{name: {names[0]}, {cost}: ...}} under models",
             )
-            what = f"no price of {join_words(map(repr, names), 'and')}, and others have one"
-            raise document.error(("models", known.index(False)), what, remedy=remedy)
         entries = [
             {cost: average_typical_cost(prices[one["name"]], typical), **one} for one in entries
         ]
@@ -165,14 +165,21 @@ def read_typical_tokens(document: Document, given: Any) -> TypicalTokens:
 def read_model_names(document: Document, given: Any, prices: ModelPrices) -> list[dict[str, Any]]:
     """The models of a router: names, or mappings as of an expert, each in `model_list`."""
     if not isinstance(given, list):
-        remedy = "write models: [small, large]"
-        raise document.error(("models",), "models", expected="a list of models", remedy=remedy)
+        raise document.error(
+            ("models",),
+            "models",
+            expected="a list of models",
+            remedy="write models: [small, large]",
+        )
     entries: list[dict[str, Any]] = []
     for n, one in enumerate(given):
         entry = {"name": one} if isinstance(one, str) else one
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-            expected = "the name of a model, or a mapping with its name"
-            raise document.error(("models", n), f"models[{n}]", expected=expected)
+            raise document.error(
+                ("models", n),
+                f"models[{n}]",
+                expected="the name of a model, or a mapping with its name",
+            )
         entries.append(entry)
     for n, entry in enumerate(entries):
         if entry["name"] not in prices:

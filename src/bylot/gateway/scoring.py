@@ -269,14 +269,19 @@ def load_function(what: str, name: str) -> ScoreFunction:
         else:
             found = entry_points(group=ENTRY_POINT_GROUP, name=name)
             if not found:
-                expected = f"package.module:function, or an entry point of {ENTRY_POINT_GROUP}"
-                raise BylotError(what, got=name, expected=expected)
+                raise BylotError(
+                    what,
+                    got=name,
+                    expected=f"package.module:function, or an entry point of {ENTRY_POINT_GROUP}",
+                )
             function = next(iter(found)).load()
     except BylotError:
         raise
     except Exception as error:  # a module may raise anything when it is imported
-        remedy = "install the package where the server runs, or check the spelling"
-        raise BylotError(f"{what}: {name!r} cannot be loaded: {error}", remedy=remedy) from error
+        raise BylotError(
+            f"{what}: {name!r} cannot be loaded: {error}",
+            remedy="install the package where the server runs, or check the spelling",
+        ) from error
     if not callable(function):
         raise BylotError(what, got=name, expected="the name of a function")
     return function
@@ -286,8 +291,11 @@ def check_url(what: str, url: str) -> None:
     """Reject a URL that is not one of HTTP, or has a user: the URL may appear in logs."""
     parts = split_url(url)
     if parts is None or parts.username is not None:
-        expected = "http://HOST:PORT/PATH or https://..., without a user"
-        raise BylotError(what, expected=expected, remedy="put a secret into headers")
+        raise BylotError(
+            what,
+            expected="http://HOST:PORT/PATH or https://..., without a user",
+            remedy="put a secret into headers",
+        )
 
 
 def read_headers(what: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -123,8 +123,12 @@ def check_centroids(path: Path, rows: list[list[float]], size: int) -> Floats:
             lengths = np.linalg.norm(centroids, axis=1)
         if (np.abs(lengths - 1) < 1e-6).all():
             return centroids
-    expected = f"1 to {MAX_CLUSTERS} vectors of {size} numbers, each of length 1"
-    raise DataError("centroids: damaged", expected=expected, path=path, remedy=FILE_REMEDY)
+    raise DataError(
+        "centroids: damaged",
+        expected=f"1 to {MAX_CLUSTERS} vectors of {size} numbers, each of length 1",
+        path=path,
+        remedy=FILE_REMEDY,
+    )
 
 
 def clean_prompt(text: str) -> str:

@@ -154,9 +154,11 @@ def check_pattern(what: str, pattern: str) -> None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        remedy = "correct it; in YAML, put it in single quotes"
         raise BylotError(
-            what, got=pattern, expected=f"a regular expression of Python ({error})", remedy=remedy
+            what,
+            got=pattern,
+            expected=f"a regular expression of Python ({error})",
+            remedy="correct it; in YAML, put it in single quotes",
         ) from None
 
 

@@ -178,8 +178,10 @@ def check_period(records: Records, worst: Floats, plan: FallbackSchedule, period
     if period < shortest:
         least = f"use at least {shortest:,} as the problem's period or the horizon"
         loose = "loosen the limits, or use 'omd', which keeps them in the long run only"
-        what = f"a period of {period:,} rounds is too short to guarantee the limits at its end"
-        raise PolicyError(what, remedy=least if shortest < math.inf else loose)
+        raise PolicyError(
+            f"a period of {period:,} rounds is too short to guarantee the limits at its end",
+            remedy=least if shortest < math.inf else loose,
+        )
 
 
 def find_common_point(problem: Problem, fewest: int, rows: ConstraintRows) -> SlaterPoint:

@@ -228,8 +228,10 @@ class KeyLedgers:
         limits = enumerate(self.limits.values())
         found = {k: limit for k, limit in limits if limit.scope == scope}
         if not found:
-            what = f"this router has no limits for each {scope}"
-            raise TenantError(what, remedy=f"add one with scope={scope!r}")
+            raise TenantError(
+                f"this router has no limits for each {scope}",
+                remedy=f"add one with scope={scope!r}",
+            )
         return found
 
     def set_bounds(self, key: Key, limits: Sequence[Limit]) -> None:
@@ -248,9 +250,12 @@ class KeyLedgers:
             for field in ("zone", "when_spent"):
                 given, usual = getattr(limit, field), getattr(known[limit.key], field)
                 if given not in (usual, LIMIT_DEFAULTS[field]):
-                    what = f"{field} of the bound of {limit.words} of {scope} {name!r}"
-                    remedy = "leave it out: only the bound can be another one"
-                    raise TenantError(what, got=given, expected=repr(usual), remedy=remedy)
+                    raise TenantError(
+                        f"{field} of the bound of {limit.words} of {scope} {name!r}",
+                        got=given,
+                        expected=repr(usual),
+                        remedy="leave it out: only the bound can be another one",
+                    )
         if len({limit.key for limit in limits}) < len(limits):
             raise TenantError(f"{scope} {name!r} has two bounds for the same budget")
         self.forget_windows_before(key, limits)
@@ -464,5 +469,4 @@ def format_tenant(name: str) -> str:
 def check_key_name(scope: str, name: object) -> None:
     """Require a name that a tenant can have."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_TENANT_CHARS:
-        expected = f"a text of 1 to {MAX_TENANT_CHARS} characters"
-        raise TenantError(scope, got=name, expected=expected)
+        raise TenantError(scope, got=name, expected=f"a text of 1 to {MAX_TENANT_CHARS} characters")

@@ -31,13 +31,16 @@ def check_times(problem: Problem, times: Ints | None, rounds: int) -> Ints:
     if not problem.calendars:
         return np.empty(0, np.int64)
     if times is None:
-        what = f"limits per {WINDOW_WORDS} need to know when requests arrive"
-        remedy = "pass times=Traffic('daily', per_day=2000).arrivals(rounds, seed)"
-        raise ValuesError(what, remedy=remedy)
+        raise ValuesError(
+            f"limits per {WINDOW_WORDS} need to know when requests arrive",
+            remedy="pass times=Traffic('daily', per_day=2000).arrivals(rounds, seed)",
+        )
     arrivals = np.ascontiguousarray(times, np.int64)
     if arrivals.shape != (rounds,) or (np.diff(arrivals) < 0).any():
-        expected = f"{rounds:,} instants in microseconds since 1970 that never go back"
-        raise ValuesError(f"times of shape {arrivals.shape}", expected=expected)
+        raise ValuesError(
+            f"times of shape {arrivals.shape}",
+            expected=f"{rounds:,} instants in microseconds since 1970 that never go back",
+        )
     return arrivals
 
 

@@ -66,9 +66,10 @@ class IidOptimum:
         """Raise `ValuesError` if this is the optimum of the other kind."""
         if self.exact != exact:
             kinds = {True: "the exact limits", False: "the paper's surrogate of the limits"}
-            what = f"expected an optimum under {kinds[exact]}, got one under {kinds[self.exact]}"
-            remedy = f"pass exact={self.exact} here, or use iid_optimum(..., exact={exact})"
-            raise ValuesError(what, remedy=remedy)
+            raise ValuesError(
+                f"expected an optimum under {kinds[exact]}, got one under {kinds[self.exact]}",
+                remedy=f"pass exact={self.exact} here, or use iid_optimum(..., exact={exact})",
+            )
 
     def inclusion(self, draws: int) -> Floats:
         """(X, K), probability of each expert to be asked in a request: 1 - (1 - q)^M."""
@@ -146,9 +147,10 @@ def iid_optimum(
     if start is not None:
         q = np.atleast_2d(np.asarray(start, dtype=np.float64))
         if q.shape != shape or not ((q >= 0.0).all() and np.allclose(q.sum(axis=1), 1.0)):
-            what = f"start has shape {q.shape} and row sums {q.sum(axis=-1)}"
-            remedy = f"give probabilities of shape {shape}, one row per context, that sum to 1"
-            raise ValuesError(what, remedy=remedy)
+            raise ValuesError(
+                f"start has shape {q.shape} and row sums {q.sum(axis=-1)}",
+                remedy=f"give probabilities of shape {shape}, one row per context, that sum to 1",
+            )
     found = []
     for task, rows in split_subproblems(problem, parts, floor, each_context):
         first = None if q is None else q[rows]
@@ -180,9 +182,12 @@ def split_subproblems(
     """All contexts under one budget, or each under the limits; with its rows of q."""
     least = floor * problem.floor if isinstance(floor, bool) else float(floor)
     if not isinstance(floor, bool) and not 0.0 <= least <= 1.0 / problem.size:
-        expected = f"a number from 0 to 1/{problem.size}"
-        remedy = "use floor=True for the problem's own, floor=False for none"
-        raise ProblemError("floor", got=floor, expected=expected, remedy=remedy)
+        raise ProblemError(
+            "floor",
+            got=floor,
+            expected=f"a number from 0 to 1/{problem.size}",
+            remedy="use floor=True for the problem's own, floor=False for none",
+        )
     shares = np.array([part.weights.sum() for part in parts])
     tolerance = RELATIVE_GAP * sum(part.reward_of_all for part in parts)
     if not each_context or len(parts) == 1:

@@ -97,11 +97,15 @@ class ValueStack:
 def check_values(array: Floats) -> Floats:
     """Values as (T, N, K), finite and not negative."""
     if array.ndim not in (2, 3) or array.size == 0:
-        remedy = "give one matrix (N, K) or one per round (T, N, K), not empty"
-        raise ValuesError(f"values have shape {array.shape}", remedy=remedy)
+        raise ValuesError(
+            f"values have shape {array.shape}",
+            remedy="give one matrix (N, K) or one per round (T, N, K), not empty",
+        )
     if not (np.isfinite(array).all() and (array >= 0.0).all()):
-        remedy = "values must be finite and at least 0: shift or repair them first"
-        raise ValuesError(f"values range from {array.min()} to {array.max()}", remedy=remedy)
+        raise ValuesError(
+            f"values range from {array.min()} to {array.max()}",
+            remedy="values must be finite and at least 0: shift or repair them first",
+        )
     stack = np.ascontiguousarray(array.reshape(-1, *array.shape[-2:]))
     # A read-only array has another compiled type and would trigger a second compilation.
     return stack if stack.flags.writeable else stack.copy()
@@ -111,8 +115,10 @@ def stack_values(problem: Problem, values: ArrayLike | ValueStack) -> ValueStack
     """Values as a stack, with as many experts as the problem has."""
     stack = values if isinstance(values, ValueStack) else ValueStack(values)
     if stack.size != problem.size:
-        what = f"values are for {stack.size} experts, the problem has {problem.size}"
-        raise ValuesError(what, remedy="give the last axis of values one entry per expert")
+        raise ValuesError(
+            f"values are for {stack.size} experts, the problem has {problem.size}",
+            remedy="give the last axis of values one entry per expert",
+        )
     return stack
 
 
@@ -125,9 +131,10 @@ def split_values(
         return None, (stack,)
     given = np.asarray(contexts)
     if given.shape != (stack.rounds,) or given.dtype.kind not in "iuU":
-        what = f"contexts have shape {given.shape} and type {given.dtype}"
-        remedy = f"give one whole number or string for each of the {stack.rounds} rounds"
-        raise ValuesError(what, remedy=remedy)
+        raise ValuesError(
+            f"contexts have shape {given.shape} and type {given.dtype}",
+            remedy=f"give one whole number or string for each of the {stack.rounds} rounds",
+        )
     labels, places = np.unique(given, return_inverse=True)
     return labels, tuple(stack.select(np.flatnonzero(places == x)) for x in range(len(labels)))
 

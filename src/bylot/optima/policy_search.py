@@ -63,8 +63,11 @@ def maximise_surrogate(task: Subproblem, start: Floats | None = None) -> Certifi
         if q is None:
             what = f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
             what += "{limits}, which is stricter than the limits"
-            remedy = f"use exact=True for the exact limits, {task.floor_remedy}or looser limits"
-            raise InfeasibleLimits(what, limits=task.problem.limits, remedy=remedy)
+            raise InfeasibleLimits(
+                what,
+                limits=task.problem.limits,
+                remedy=f"use exact=True for the exact limits, {task.floor_remedy}or looser limits",
+            )
         q = q if start is None else start
         for F in task.F.stages():
             best = program._replace(F=F).maximise(q)
@@ -187,8 +190,11 @@ def search_exact_optimum(
     roof = find_ceiling(task, costs.tighten(-LIMIT_SLACK))
     if roof is None:
         what = f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average"
-        remedy = f"use {task.floor_remedy}more draws, or looser limits"
-        raise InfeasibleLimits(what, limits=task.problem.limits, remedy=remedy)
+        raise InfeasibleLimits(
+            what,
+            limits=task.problem.limits,
+            remedy=f"use {task.floor_remedy}more draws, or looser limits",
+        )
     first = [roof.q] if start is None else [start, roof.q]
     ceiling = roof.value + roof.gap
     for bounded in costs.variants():
@@ -205,8 +211,11 @@ def search_exact_optimum(
             return max(found, key=lambda local: local.value), [local.value for local in found]
     what = f"none of {starts} starts led to a policy with floor {task.floor:.6g} that keeps "
     what += "{limits} on average, which does not prove that there is none"
-    remedy = f"try more starts, {task.floor_remedy}or looser limits"
-    raise InfeasibleLimits(what, limits=task.problem.limits, remedy=remedy)
+    raise InfeasibleLimits(
+        what,
+        limits=task.problem.limits,
+        remedy=f"try more starts, {task.floor_remedy}or looser limits",
+    )
 
 
 def find_ceiling(task: Subproblem, costs: ExactCosts) -> CertifiedMaximum | None:

@@ -55,8 +55,10 @@ def load_policy_class(name: str) -> "type[Policy]":
     if not isinstance(home, str):
         return home
     if not is_installed(name):
-        what = f"policy {name!r} is part of bylot_paper, which is not installed beside bylot"
-        raise PolicyError(what, remedy=f"run {install_command()}")
+        raise PolicyError(
+            f"policy {name!r} is part of bylot_paper, which is not installed beside bylot",
+            remedy=f"run {install_command()}",
+        )
     return resolve_name(home)  # type: ignore[no-any-return]
 
 

@@ -22,8 +22,10 @@ def find_exploration(problem: Problem, limits: LimitRule, explores: bool) -> tup
     one_size = problem if problem.min_draws is None else find_problem_of_one_size(problem)
     if one_size is None:
         sizes = format_sizes(problem.min_draws or 1, problem.draws)
-        what = f"no panels of one size from {sizes} can keep the limits, as exploration must"
-        raise PolicyError(what, remedy="use explore=0, or loosen the limits")
+        raise PolicyError(
+            f"no panels of one size from {sizes} can keep the limits, as exploration must",
+            remedy="use explore=0, or loosen the limits",
+        )
     members = min(one_size.draws, one_size.size)
     margin = min(limits.margin, find_slater_point(one_size).margin)
     theta, _ = solve_max_entropy(make_constraint_rows(one_size), members, margin)

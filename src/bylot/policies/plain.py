@@ -116,10 +116,11 @@ def check_panel_members(rule: PlainRule, chosen: Any, available: Ints) -> Ints:
     different = np.unique(members).size == members.size
     if not (fewest <= members.size <= most and different and np.isin(members, available).all()):
         count = str(most) if fewest == most else f"{fewest} to {most}"
-        expected = f"{count} different numbers of available experts"
-        remedy = "let `decide` return a list of some of the numbers in `available`"
         raise PolicyError(
-            "panel of a policy in plain Python", got=chosen, expected=expected, remedy=remedy
+            "panel of a policy in plain Python",
+            got=chosen,
+            expected=f"{count} different numbers of available experts",
+            remedy="let `decide` return a list of some of the numbers in `available`",
         )
     return members
 
@@ -142,8 +143,10 @@ class PlainAdapter(Policy):
         return min(problem.min_draws or 1, problem.size)
 
     def to_settings(self) -> dict[str, Any]:
-        what = f"a policy in plain Python ({type(self.player).__name__}) cannot be saved or served"
-        raise PolicyError(what, remedy="write it as compiled steps: see CONTRIBUTING.md")
+        raise PolicyError(
+            f"a policy in plain Python ({type(self.player).__name__}) cannot be saved or served",
+            remedy="write it as compiled steps: see CONTRIBUTING.md",
+        )
 
     def bind(
         self,
@@ -165,8 +168,10 @@ class PlainAdapter(Policy):
         """Return the state as it is if only the traffic is another: the object never learns it."""
         if problem.replace(traffic=old.problem.traffic) == old.problem:
             return old.state
-        what = "a policy in plain Python cannot continue under another problem"
-        raise PolicyError(what, remedy="make a new router")
+        raise PolicyError(
+            "a policy in plain Python cannot continue under another problem",
+            remedy="make a new router",
+        )
 
 
 def wrap_plain_policy(given: PlainPolicy) -> PlainAdapter:
@@ -174,7 +179,8 @@ def wrap_plain_policy(given: PlainPolicy) -> PlainAdapter:
     missing = [name for name in PLAIN_METHODS if not callable(getattr(given, name, None))]
     if missing or isinstance(given, type):
         why = f"it has no {' and no '.join(missing)}" if missing else "it is a class, not an object"
-        what = f"{given!r} is no policy: {why}"
-        remedy = "give a name, settings, or an object with the methods start, decide and learn"
-        raise PolicyError(what, remedy=remedy)
+        raise PolicyError(
+            f"{given!r} is no policy: {why}",
+            remedy="give a name, settings, or an object with the methods start, decide and learn",
+        )
     return PlainAdapter(given)

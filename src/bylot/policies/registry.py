@@ -142,8 +142,10 @@ def check_kept_limits(policy: Policy, problem: Problem) -> None:
         return
     kinds = f"limits per {WINDOW_WORDS}, of some contexts or of each tenant"
     usual = " or ".join(list_policies(lambda other: type(other).guard))
-    what = f"{kinds} need the guard, which is off for {policy.name}"
-    raise PolicyError(what, remedy=f"use {policy.name}:guard=true, or {usual}, which have it on")
+    raise PolicyError(
+        f"{kinds} need the guard, which is off for {policy.name}",
+        remedy=f"use {policy.name}:guard=true, or {usual}, which have it on",
+    )
 
 
 def check_panel_size(policy: Policy | Auto, problem: Problem) -> None:

@@ -59,9 +59,12 @@ def check_settings(settings: Any, kinds: Mapping[str, SettingKind]) -> None:
         value, default = getattr(settings, field.name), field.default
         kind = kinds.get(field.name) or KINDS_BY_DEFAULT.get(type(default))
         if kind is not None and not kind.accepts(value):
-            what = f"setting {field.name}"
-            remedy = f"the default is {default!r}"
-            raise PolicyError(what, got=value, expected=kind.expected, remedy=remedy)
+            raise PolicyError(
+                f"setting {field.name}",
+                got=value,
+                expected=kind.expected,
+                remedy=f"the default is {default!r}",
+            )
 
 
 def check_iid_panels(policy: str, problem: Problem) -> None:
@@ -69,8 +72,9 @@ def check_iid_panels(policy: str, problem: Problem) -> None:
     if (problem.min_draws or 1) > 1:
         what = f"{policy} draws with replacement, so that a panel may have one member only"
         sizes = f"from min_draws={problem.min_draws} to {problem.draws} different experts"
-        remedy = f"use 'noisy-or', which asks {sizes}, or leave min_draws out"
-        raise PolicyError(what, remedy=remedy)
+        raise PolicyError(
+            what, remedy=f"use 'noisy-or', which asks {sizes}, or leave min_draws out"
+        )
 
 
 FeedbackKind = Literal["panel", "members", "winner"]
@@ -116,8 +120,7 @@ def check_run_config(
         raise RewardError(f"rewards={rewards} given; wanted a finite range (low, high), low < high")
     kinds = get_args(FeedbackKind)
     if feedback not in kinds:
-        expected = " or ".join(map(repr, kinds))
-        raise RewardError("feedback", got=feedback, expected=expected)
+        raise RewardError("feedback", got=feedback, expected=" or ".join(map(repr, kinds)))
     return RunConfig(seed, horizon, low, high, feedback)
 
 

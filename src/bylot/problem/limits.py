@@ -243,12 +243,16 @@ class Limit:
     def _check_scope(self) -> None:
         """Require a scope that there is, with a window."""
         if self.scope not in SCOPE_NAMES:
-            what = f"scope of the limit on {self.name!r}"
-            expected = f"{' or '.join(map(repr, SCOPE_NAMES))}, or none for all requests"
-            raise ProblemError(what, got=self.scope, expected=expected)
+            raise ProblemError(
+                f"scope of the limit on {self.name!r}",
+                got=self.scope,
+                expected=f"{' or '.join(map(repr, SCOPE_NAMES))}, or none for all requests",
+            )
         if self.per is None:
-            what = f"the limit on {self.name!r} for each {self.scope} has no window"
-            raise ProblemError(what, remedy="add per='day', 'week' or 'month'")
+            raise ProblemError(
+                f"the limit on {self.name!r} for each {self.scope} has no window",
+                remedy="add per='day', 'week' or 'month'",
+            )
 
     @property
     def name(self) -> str:
@@ -489,9 +493,11 @@ def check_limit_list(given: object) -> tuple[Limit, ...]:
     limits = tuple(given) if isinstance(given, Iterable) else (None,)
     if all(isinstance(one, Limit) for one in limits):
         return limits
-    remedy = "put it in a list: [at_most(...)]" if isinstance(given, Limit) else None
     raise ProblemError(
-        "limits", got=given, expected="a list of limits such as at_most(...)", remedy=remedy
+        "limits",
+        got=given,
+        expected="a list of limits such as at_most(...)",
+        remedy="put it in a list: [at_most(...)]" if isinstance(given, Limit) else None,
     )
 
 

@@ -236,8 +236,12 @@ def read_yaml_value(document: Document, events: Iterator[Any], event: Any, keys:
     known = document.anchors
     if event.anchor is not None and known is None:
         name = "" if document.is_private else event.anchor
-        what = f"{'alias *' if is_alias else 'anchor &'}{name} is not supported"
-        raise document.error(keys, what, line=line, remedy="write out what repeats")
+        raise document.error(
+            keys,
+            f"{'alias *' if is_alias else 'anchor &'}{name} is not supported",
+            line=line,
+            remedy="write out what repeats",
+        )
     if known is not None and is_alias:
         if event.anchor not in known:
             raise document.error(
@@ -257,8 +261,12 @@ def read_yaml_content(document: Document, events: Iterator[Any], event: Any, key
     """The value that starts with an event that is no alias."""
     line = event.start_mark.line + 1
     if event.tag is not None:
-        what = f"tag {'!' if document.is_private else event.tag} is not supported"
-        raise document.error(keys, what, line=line, remedy="remove it; types follow from the key")
+        raise document.error(
+            keys,
+            f"tag {'!' if document.is_private else event.tag} is not supported",
+            line=line,
+            remedy="remove it; types follow from the key",
+        )
     if isinstance(event, yaml.ScalarEvent):
         document.texts[keys] = event.value
         return resolve_scalar(event.value) if event.implicit[0] else event.value

@@ -75,9 +75,12 @@ def check_value(document: Document, keys: Keys, value: Any, schema: SchemaPart) 
     elif isinstance(value, int | float) and not is_in_range(value, part):
         got = shorten(document.texts.get(keys, repr(value)))
     if got:
-        expected = " or ".join(map(describe_part, [part] if part else parts))
         raise document.error(
-            keys, format_keys(keys), got=Verbatim(got), expected=expected, remedy=remedy
+            keys,
+            format_keys(keys),
+            got=Verbatim(got),
+            expected=" or ".join(map(describe_part, [part] if part else parts)),
+            remedy=remedy,
         )
 
 

@@ -61,8 +61,9 @@ class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             return policies.policy_from_data(self.policy)
         except (LookupError, TypeError, AttributeError) as error:
-            expected = f"{{'name': ..., settings}} ({error!r})"
-            raise PolicyError("policy", got=self.policy, expected=expected) from error
+            raise PolicyError(
+                "policy", got=self.policy, expected=f"{{'name': ..., settings}} ({error!r})"
+            ) from error
 
     def build_run(self, problem: Problem) -> RunConfig:
         """Seed, horizon, range of rewards and feedback, checked."""

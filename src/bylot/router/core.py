@@ -202,14 +202,18 @@ class RouterCore:
         scopes = self.problem.scopes
         for scope, name in keys.items():
             if scope not in scopes:
-                what = f"this router has no limits for each {scope}"
-                raise TenantError(what, remedy=f"leave out {scope} {name!r}")
+                raise TenantError(
+                    f"this router has no limits for each {scope}",
+                    remedy=f"leave out {scope} {name!r}",
+                )
             check_key_name(scope, name)
         for scope in scopes:
             if scope not in keys:
-                what = f"this router has limits for each {scope}, and the request names none"
-                remedy = f"give {scope}='...' with every request"
-                raise TenantError(what, remedy=remedy, field=scope)
+                raise TenantError(
+                    f"this router has limits for each {scope}, and the request names none",
+                    remedy=f"give {scope}='...' with every request",
+                    field=scope,
+                )
 
     def check_budgets(
         self, at: int, available: Bools, context: str | None = None, keys: KeyNames = NO_KEYS
@@ -266,8 +270,9 @@ class RouterCore:
     def get_keyed(self) -> KeyLedgers:
         """Return the ledgers of keys, or raise an error if there are no limits for any."""
         if self.keyed is None:
-            what = "this router has no limits for each tenant"
-            raise TenantError(what, remedy="add one with scope='tenant'")
+            raise TenantError(
+                "this router has no limits for each tenant", remedy="add one with scope='tenant'"
+            )
         return self.keyed
 
     def measure_key(self, scope: str, name: str, at: int) -> list[TenantWindow]:
@@ -642,15 +647,19 @@ class RouterCore:
         if available is None:
             return active
         if isinstance(available, str):
-            remedy = f"write available=[{available!r}]"
             raise DecisionError(
-                "available", got=available, expected="a list of names", remedy=remedy
+                "available",
+                got=available,
+                expected="a list of names",
+                remedy=f"write available=[{available!r}]",
             )
         mask = np.zeros(self.problem.size, np.bool_)
         for name in available:
             if not isinstance(name, str) or name not in self._index:
-                remedy = suggest_known_name(name, self.problem.experts, "experts")
-                raise DecisionError(f"available: no expert {name!r}", remedy=remedy)
+                raise DecisionError(
+                    f"available: no expert {name!r}",
+                    remedy=suggest_known_name(name, self.problem.experts, "experts"),
+                )
             mask[self._index[name]] = True
         if not mask.any():
             raise DecisionError("no expert is available", remedy="name at least one")

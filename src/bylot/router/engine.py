@@ -199,8 +199,10 @@ class RouterEngine:
         if is_callers:
             reward_rules.check_callers_key(decision, key, id)
             if report.spend and decision.holder is not None:
-                what = f"only the {decision.holder} reports the costs of decision {id}"
-                raise errors.DecisionInUse(what, remedy="report without spend; nothing was changed")
+                raise errors.DecisionInUse(
+                    f"only the {decision.holder} reports the costs of decision {id}",
+                    remedy="report without spend; nothing was changed",
+                )
         if decision.is_cancelled and report.value is not None:
             raise make_cancelled_error(id, "report costs without a reward")
         known = decision.rewards.get((key, report.value is None))
@@ -338,11 +340,14 @@ class RouterEngine:
             raise self.make_state_error(place, id, "; its panel cannot be changed")
         made = decision.known
         if decision.t < self.pool_since:
-            what = f"experts were added or removed since decision {id} was made"
-            raise errors.NoSubstitute(what, remedy=substitution.GO_ON)
+            raise errors.NoSubstitute(
+                f"experts were added or removed since decision {id} was made",
+                remedy=substitution.GO_ON,
+            )
         if made.held and made.version != self.version:  # at costs that may differ from these
-            what = f"the router was edited since decision {id} was made"
-            raise errors.NoSubstitute(what, remedy=substitution.GO_ON)
+            raise errors.NoSubstitute(
+                f"the router was edited since decision {id} was made", remedy=substitution.GO_ON
+            )
         seat = substitution.find_member(made, failed, id)
         added = substitution.choose_substitute(core, self.active, decision, seat, available, id)
         # nothing is refused any more
@@ -365,8 +370,10 @@ class RouterEngine:
         """Refuse what only the holder of a decision may do before it has settled it."""
         opened = self.open.get(place)
         if opened is not None and opened.is_in_use and holder != opened.holder:
-            what = f"decision {id} is in use: the {opened.holder} will report its costs"
-            raise errors.DecisionInUse(what, remedy="nothing was changed")
+            raise errors.DecisionInUse(
+                f"decision {id} is in use: the {opened.holder} will report its costs",
+                remedy="nothing was changed",
+            )
 
     def is_unreported(self, place: int) -> bool:
         """Return whether a decision is open, and nothing was reported about it."""

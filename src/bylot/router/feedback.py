@@ -133,8 +133,12 @@ def check_member_scores(run: RunConfig, id: str, members: Any) -> dict[str, floa
         return None
     check_declared(run, "members", "scores of members", id)
     if type(members) is not dict and not isinstance(members, Mapping):
-        expected = f"scores by name, such as {{'ann': 1, 'bob': 0}}, for decision {id}"
-        raise RewardError("members", got=members, expected=expected, remedy=NOTHING_CHANGED)
+        raise RewardError(
+            "members",
+            got=members,
+            expected=f"scores by name, such as {{'ann': 1, 'bob': 0}}, for decision {id}",
+            remedy=NOTHING_CHANGED,
+        )
     low, high, scores = run.low, run.high, dict[str, float]()
     for name, score in members.items():
         usual = type(score) is float and low <= score <= high
@@ -208,8 +212,12 @@ def check_cost(of: str, cost: Any) -> float:
         cost = cost.item()
     number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
     if not number or not 0 <= cost <= MAX_COST:
-        expected = f"a number from 0 to {MAX_COST:g}"
-        raise RewardError(f"spend on {of}", got=cost, expected=expected, remedy=NOTHING_CHANGED)
+        raise RewardError(
+            f"spend on {of}",
+            got=cost,
+            expected=f"a number from 0 to {MAX_COST:g}",
+            remedy=NOTHING_CHANGED,
+        )
     return float(cost)
 
 

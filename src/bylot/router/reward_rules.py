@@ -37,8 +37,11 @@ def check_reward_count(one: OpenDecision, id: str) -> None:
 def check_callers_key(decision: OpenDecision, key: str | None, id: str) -> None:
     """Refuse a caller's report under a key of the decision's holder."""
     if decision.is_reserved(key):
-        expected = f"another one for decision {id}: reports of the {decision.holder} have it"
-        raise RewardError("key", got=key, expected=expected)
+        raise RewardError(
+            "key",
+            got=key,
+            expected=f"another one for decision {id}: reports of the {decision.holder} have it",
+        )
 
 
 def check_same_reward(old: RewardReceived, report: RewardReport, id: str) -> None:

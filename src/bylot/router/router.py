@@ -222,8 +222,11 @@ class Router:
         given = self.clock()
         now = float_from_real(given)
         if now is None or not 0 <= now <= LAST_SECOND:
-            expected = "seconds since 1970 as a number, before the year 10000"
-            raise DecisionError("time of the clock", got=given, expected=expected)
+            raise DecisionError(
+                "time of the clock",
+                got=given,
+                expected="seconds since 1970 as a number, before the year 10000",
+            )
         return round(1e6 * now)
 
     def reward(
@@ -456,8 +459,12 @@ class Router:
 def check_clock(clock: Callable[[], float]) -> Callable[[], float]:
     """Return the clock, if it can be called."""
     if not callable(clock):
-        remedy = "give a function without arguments that returns the seconds since 1970"
-        raise PolicyError("clock", got=clock, expected="a function", remedy=remedy)
+        raise PolicyError(
+            "clock",
+            got=clock,
+            expected="a function",
+            remedy="give a function without arguments that returns the seconds since 1970",
+        )
     return clock
 
 

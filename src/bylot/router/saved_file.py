@@ -60,8 +60,10 @@ def make_engine(core: RouterCore, terms: RewardTerms) -> RouterEngine:
 
 def refuse_forgotten(place: int) -> OpenDecision:
     """Raise the error of a decision that the router does not have, or no longer."""
-    remedy = "use the id that `decide` returned, sooner, or a larger `memory`"
-    raise DecisionNotFound(f"no decision has id 'd{place}'", remedy=remedy)
+    raise DecisionNotFound(
+        f"no decision has id 'd{place}'",
+        remedy="use the id that `decide` returned, sooner, or a larger `memory`",
+    )
 
 
 def engine_to_data(engine: RouterEngine) -> dict[str, Any]:

@@ -100,8 +100,12 @@ class Credentials:
             token = headers.get(AZURE_KEY_HEADER, b"")
         found = self.find_caller(token.strip().decode("latin-1"))
         if found is None:
-            message = "no valid API key; send it as Authorization: Bearer bylot_…"
-            raise ApiError(401, "unauthorized", message, headers=AUTH_CHALLENGE)
+            raise ApiError(
+                401,
+                "unauthorized",
+                "no valid API key; send it as Authorization: Bearer bylot_…",
+                headers=AUTH_CHALLENGE,
+            )
         return found
 
     def find_caller(self, token: str) -> Caller | None:
@@ -130,8 +134,11 @@ def check_local_request(headers: Mapping[bytes, bytes]) -> Caller:
         )
     host = headers.get(b"host", b"").decode("latin-1")
     if not is_local_host(host):
-        message = f"invalid host {host[:200]!r}: without API keys the server accepts localhost only"
-        raise ApiError(403, "wrong_host", message)
+        raise ApiError(
+            403,
+            "wrong_host",
+            f"invalid host {host[:200]!r}: without API keys the server accepts localhost only",
+        )
     origin = headers.get(b"origin")
     if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
         raise ApiError(403, "wrong_origin", "cross-origin requests are not allowed")
@@ -173,8 +180,10 @@ def is_loopback(host: str) -> bool:
 def check_bind_address(host: str, keys: Iterable[ApiKey]) -> None:
     """Refuse to listen beyond loopback without an API key."""
     if not is_loopback(host) and not any(key.revoked is None for key in keys):
-        what = f"--host {host} can be reached from other machines, and the store has no API keys"
-        raise BylotError(what, remedy="create one with `bylot keys create`, or listen on 127.0.0.1")
+        raise BylotError(
+            f"--host {host} can be reached from other machines, and the store has no API keys",
+            remedy="create one with `bylot keys create`, or listen on 127.0.0.1",
+        )
 
 
 class RateLimiter:
@@ -202,8 +211,12 @@ class RateLimiter:
         left, since = self.buckets.get(key, (self.burst, now))
         left = min(self.burst, left + (now - since) * self.rate)
         if left < 1:
-            message = f"rate limit of {self.rate:g} requests per second exceeded"
-            raise ApiError(429, "too_many_requests", message, retry_after=(1 - left) / self.rate)
+            raise ApiError(
+                429,
+                "too_many_requests",
+                f"rate limit of {self.rate:g} requests per second exceeded",
+                retry_after=(1 - left) / self.rate,
+            )
         self.buckets[key] = (left - 1, now)
 
     def charge(self, key: str | None, count: int) -> None:

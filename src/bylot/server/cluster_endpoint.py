@@ -54,8 +54,11 @@ class CommandsEndpoint:
         """Refuse a sender with another key, or whose messages have another format."""
         given = headers.get(b"authorization", b"").removeprefix(b"Bearer ")
         if not hmac.compare_digest(given, self.key):
-            message = f"two servers have different cluster keys; {CLUSTER_KEY_REMEDY}"
-            raise ApiError(401, peers.KEY_CODE, message)
+            raise ApiError(
+                401,
+                peers.KEY_CODE,
+                f"two servers have different cluster keys; {CLUSTER_KEY_REMEDY}",
+            )
         if headers.get(peers.FORMAT_HEADER.encode()) != peers.MESSAGE_FORMAT.encode():
             raise make_release_error(headers)
 

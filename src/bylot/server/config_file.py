@@ -92,8 +92,11 @@ def parse_config(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        remedy = "give another file with --config or $BYLOT_CONFIG"
-        raise document.error((), f"cannot be read: {error.strerror}", remedy=remedy) from None
+        raise document.error(
+            (),
+            f"cannot be read: {error.strerror}",
+            remedy="give another file with --config or $BYLOT_CONFIG",
+        ) from None
     except UnicodeError:
         raise document.error((), "not valid UTF-8") from None
     if any(line.strip() and not line.strip().startswith("#") for line in text.splitlines()):
@@ -258,8 +261,11 @@ class ConfigReader:
         """Refuse what is no mapping; the value is not shown, as it may be a secret."""
         if not isinstance(value, dict):
             name = format_keys(keys)
-            expected = f"a mapping under {name}:" if self.is_yaml else f"a table [{name}]"
-            raise self.document.error(keys, name, expected=expected)
+            raise self.document.error(
+                keys,
+                name,
+                expected=f"a mapping under {name}:" if self.is_yaml else f"a table [{name}]",
+            )
 
     def settle_scalars(self, keys: Keys, value: Any) -> Any:
         """A value in which words that other YAML programs read as something else are texts, such as
@@ -273,8 +279,11 @@ class ConfigReader:
             return value
         if keys[0] == MODEL_LIST or keys[2:4] == ("gateway", "scorer"):
             return value.text
-        what = f"{format_keys(keys)} is a number or date to some programs, text to others"
-        raise self.document.error(keys, what, remedy="put it in quotes, or write a plain number")
+        raise self.document.error(
+            keys,
+            f"{format_keys(keys)} is a number or date to some programs, text to others",
+            remedy="put it in quotes, or write a plain number",
+        )
 
     def check_names(self, place: Keys, names: Iterable[str], known: Iterable[str]) -> None:
         """Refuse an unknown field; it may be in another section."""

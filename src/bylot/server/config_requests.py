@@ -123,8 +123,10 @@ def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
     if isinstance(body, str):
         return policies.find_policy(body)
     if body.settings and ":" in body.name:
-        what = f"policy {body.name!r} has settings in its name and in settings"
-        raise PolicyError(what, remedy="use one of them")
+        raise PolicyError(
+            f"policy {body.name!r} has settings in its name and in settings",
+            remedy="use one of them",
+        )
     defaults = policies.policy_to_data(policies.find_policy(body.name))
     check_setting_names(body.name, body.settings, [name for name in defaults if name != "name"])
     try:
@@ -179,8 +181,11 @@ def edit_config(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:
         **{name: value for name, value in fields.items() if value is not UNSET},
     )
     if changed.max_contexts < config.max_contexts:
-        expected = f"at least {config.max_contexts:,}, as many as now"
-        raise PolicyError("max_contexts", got=changed.max_contexts, expected=expected)
+        raise PolicyError(
+            "max_contexts",
+            got=changed.max_contexts,
+            expected=f"at least {config.max_contexts:,}, as many as now",
+        )
     return changed
 
 
@@ -237,9 +242,11 @@ def change_experts(problem: ProblemPart, body: EditRouterRequest) -> ProblemPart
     for n, expert in enumerate(body.add):
         for group in dict.fromkeys(as_list(expert.get("group", []))):
             if group not in members:
-                what = f"expert {expert['name']!r}: no limit on a group {group!r}"
-                remedy = suggest_known_name(group, tuple(members), "limited groups")
-                raise document.error(("add", n, "group"), what, remedy=remedy)
+                raise document.error(
+                    ("add", n, "group"),
+                    f"expert {expert['name']!r}: no limit on a group {group!r}",
+                    remedy=suggest_known_name(group, tuple(members), "limited groups"),
+                )
             members[group].append(expert["name"])
     largest = problem.get("max_costs", {})
     more = read_max_costs(document, body.add, costs, "add", largest)
@@ -263,5 +270,7 @@ def check_experts_exist(problem: ProblemPart, names: tuple[str, ...]) -> None:
     known = set(problem["experts"])
     for name in names:
         if name not in known:
-            remedy = suggest_known_name(name, tuple(problem["experts"]), "experts")
-            raise ProblemError(f"no expert named {name!r}", remedy=remedy)
+            raise ProblemError(
+                f"no expert named {name!r}",
+                remedy=suggest_known_name(name, tuple(problem["experts"]), "experts"),
+            )

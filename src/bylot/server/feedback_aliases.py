@@ -104,8 +104,10 @@ async def create_feedback(request: ApiRequest[FeedbackRequest, None]) -> HttpRes
     if body.inference_id is None:
         raise invalid("inference_id", "inference_id is missing: give the id of the decision")
     if body.metric_name in ("comment", "demonstration"):
-        message = f"metric_name {body.metric_name!r} is not supported: only rewards are stored"
-        raise invalid("metric_name", message)
+        raise invalid(
+            "metric_name",
+            f"metric_name {body.metric_name!r} is not supported: only rewards are stored",
+        )
     if not isinstance(body.value, bool | int | float) or not is_finite(body.value):
         raise invalid("value", "value must be a number, true or false")
     request.caller.check("reward", find_target_router(body.inference_id))

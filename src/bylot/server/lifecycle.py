@@ -89,8 +89,10 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        what = f"cannot listen on {host}, port {port}: {error.strerror}"
-        raise BylotError(what, remedy="choose another --port or --host") from None
+        raise BylotError(
+            f"cannot listen on {host}, port {port}: {error.strerror}",
+            remedy="choose another --port or --host",
+        ) from None
 
 
 class HttpServer(uvicorn.Server):

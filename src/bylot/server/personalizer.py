@@ -161,8 +161,10 @@ async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> 
             rows = await request.state.reader.read(lambda store: store.routers(limit=2))
             names = [row.name for row in rows]
         if len(names) != 1:
-            what = f"there are {'several routers' if names else 'no routers'}"
-            raise RouterNotFound(what, remedy="name one with ?router=NAME or a header Bylot-Router")
+            raise RouterNotFound(
+                f"there are {'several routers' if names else 'no routers'}",
+                remedy="name one with ?router=NAME or a header Bylot-Router",
+            )
         name = names[0]
     request.caller.check(scope, request_parsing.check_router_name(name))
     return name

@@ -48,8 +48,10 @@ def build_keys(
         if sum(one is not None for one in (entry.file, entry.env, entry.digest)) != 1:
             raise BylotError(what, expected="one of file, env and digest")
         if KEY_TEXT.search(f"{entry.file} {entry.env}"):
-            remedy = "give the name of the file or of the variable that contains it"
-            raise BylotError(f"{what}: file or env is the key itself", remedy=remedy)
+            raise BylotError(
+                f"{what}: file or env is the key itself",
+                remedy="give the name of the file or of the variable that contains it",
+            )
         if entry.digest is not None:
             parts = KEY_DIGEST.fullmatch(entry.digest)
             digest = bytes.fromhex(parts[2]) if parts else b""
@@ -58,8 +60,10 @@ def build_keys(
             digest = digest_secret(parts[2]) if parts else b""
         if parts is None:
             source = "its digest" if entry.digest else entry.env or entry.file
-            remedy = "make one with `bylot keys create --for-config`"
-            raise BylotError(f"{what}: {source} contains no API key", remedy=remedy)
+            raise BylotError(
+                f"{what}: {source} contains no API key",
+                remedy="make one with `bylot keys create --for-config`",
+            )
         if parts[1] in found:
             raise BylotError(f"{what} is the same key as keys.{found[parts[1]].label}")
         row = ApiKey(parts[1], digest, label, entry.scopes, entry.routers, 0, None)

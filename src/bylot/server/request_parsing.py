@@ -102,8 +102,12 @@ async def read_body(receive: AsgiReceive, headers: Mapping[bytes, bytes], max_by
         size += len(parts[-1])
         too_large, has_more = size > max_bytes, message.get("more_body", False)
     if too_large:  # the rest is not read
-        text = f"body too large: expected at most {max_bytes} bytes; send less per request"
-        raise ApiError(413, "too_large", text, headers=((b"connection", b"close"),))
+        raise ApiError(
+            413,
+            "too_large",
+            f"body too large: expected at most {max_bytes} bytes; send less per request",
+            headers=((b"connection", b"close"),),
+        )
     return b"".join(parts)
 
 

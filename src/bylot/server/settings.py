@@ -246,9 +246,11 @@ def check_cluster(settings: ServerSettings) -> None:
     if not settings.cluster_key:
         raise BylotError("advertise without a cluster key", remedy=CLUSTER_KEY_REMEDY)
     if len(settings.cluster_key) < MIN_CLUSTER_KEY_CHARS:
-        what = f"a cluster key of {len(settings.cluster_key)} characters"
-        expected = f"at least {MIN_CLUSTER_KEY_CHARS}, as it gives access to all routers"
-        raise BylotError(what, expected=expected, remedy="use a long random secret")
+        raise BylotError(
+            f"a cluster key of {len(settings.cluster_key)} characters",
+            expected=f"at least {MIN_CLUSTER_KEY_CHARS}, as it gives access to all routers",
+            remedy="use a long random secret",
+        )
     if not settings.advertise.startswith(("http://", "https://")):
         raise BylotError("advertise", got=settings.advertise, expected="http://HOST:PORT")
 

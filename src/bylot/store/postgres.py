@@ -378,9 +378,9 @@ def parse_postgres_url(address: str) -> dict[str, Any]:
         said = {"port": "none"}
     host = str(said.get("host") or "")  # with an @ in it: the end of a password, not encoded
     if "@" in host[1:] or not set(str(said.get("port", ""))) <= set("0123456789,"):
-        remedy = "use postgresql://user:password@host:port/database, with %40 for an @ and so on"
         raise errors.UnsupportedStore(
-            "the URL of the PostgreSQL store cannot be parsed", remedy=remedy
+            "the URL of the PostgreSQL store cannot be parsed",
+            remedy="use postgresql://user:password@host:port/database, with %40 for an @ and so on",
         )
     return said
 

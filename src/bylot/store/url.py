@@ -21,8 +21,10 @@ def open_store(address: str, *, read_only: bool = False) -> Store:
         try:
             from bylot.store.postgres import PostgresStore
         except ImportError as error:
-            what = f"a store at {POSTGRES_PREFIXES[0]}… needs psycopg ({error})"
-            raise UnsupportedStore(what, remedy=install_command("postgres")) from None
+            raise UnsupportedStore(
+                f"a store at {POSTGRES_PREFIXES[0]}… needs psycopg ({error})",
+                remedy=install_command("postgres"),
+            ) from None
         return PostgresStore(address, read_only=read_only)
     raise make_unsupported_error(address)
 

@@ -81,8 +81,12 @@ class SignIn:
         if visitor is not None:
             self.take_token(visitor.id)
         elif request.url.path.endswith(".json"):
-            message = "no valid API key with scope read; send it as Authorization: Bearer …"
-            raise ApiError(401, "unauthorized", message, headers=AUTH_CHALLENGE)
+            raise ApiError(
+                401,
+                "unauthorized",
+                "no valid API key with scope read; send it as Authorization: Bearer …",
+                headers=AUTH_CHALLENGE,
+            )
         return visitor
 
     def routes(self) -> list[Route]:
