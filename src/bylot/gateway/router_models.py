@@ -64,8 +64,8 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
             raise document.error(
                 ("models", known.index(False)),
                 f"no price of {join_words(map(repr, names), 'and')}, and others have one",
-                remedy="give input_cost_per_token and output_cost_per_token in model_info, 0 if it is "
-                f"free; or write {{name: {names[0]}, {cost}: ...}} under models",
+                remedy="give input_cost_per_token and output_cost_per_token in model_info, 0 if it "
+                f"is free; or write {{name: {names[0]}, {cost}: ...}} under models",
             )
         entries = [
             {cost: average_typical_cost(prices[one["name"]], typical), **one} for one in entries
