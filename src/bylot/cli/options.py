@@ -332,7 +332,7 @@ def read_scenario(given: argparse.Namespace) -> tuple["ProblemFile", "Scenario"]
 
 def require_windows(file: "ProblemFile", remedy: str) -> None:
     """Refuse a traffic for a problem without limits of the calendar."""
-    if not file.problem.calendars:
+    if file.window is None:
         raise BylotError(
             f"--traffic is for limits per {WINDOW_WORDS}, and the problem has none", remedy=remedy
         )

@@ -227,8 +227,8 @@ def parse_traffic(file: "ProblemFile", text: str | None) -> "Traffic | None":
             return traffic_from_text(text)
         except BylotError as error:
             raise BylotError(f"--traffic: {error}") from None
-    if file.problem.calendars:
-        per, zone = file.problem.calendars[0]
+    if file.window is not None:
+        per, zone = file.window
         example = f"per_day={file.problem.traffic or 2_000:g},start=2026-03-01,zone={zone}"
         raise BylotError(
             f"the limits per {per} of {file.path} need to know when requests arrive",

@@ -268,11 +268,10 @@ def find_average_range(
     """Find the range of the average of a limit's cost under the *other* limits that count the same
     requests, None if empty.
     """
-    counted = limit.key.scope, limit.key.where
     others = [
         j
         for j, other in enumerate(problem.limits)
-        if other.key != limit.key and (other.key.scope, other.key.where) == counted
+        if other.key != limit.key and other.counted_words == limit.counted_words
     ]
     ends = [polytope.find_extreme(problem.costs[limit.name], s, others) for s in (UPPER, LOWER)]
     return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])

@@ -17,8 +17,8 @@ from bylot.policies.registry import check_panel_size
 from bylot.problem import Conflict, Problem
 from bylot.problem.feasibility import find_average_range, full_panels_polytope, round_outward
 from bylot.problem.limits import UPPER
-from bylot.problem_files.problem_file import REQUESTS_TOLERANCE, ProblemFile
-from bylot.problem_files.written_limit import WrittenLimit, format_entry
+from bylot.problem_files.problem_file import ProblemFile
+from bylot.problem_files.written_limit import REQUESTS_TOLERANCE, WrittenLimit, format_entry
 
 MARGINS_TRIED = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a proposed bound beyond a feasible one
 PROPOSED_DIGITS = 3  # significant digits of a proposed bound

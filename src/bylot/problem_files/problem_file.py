@@ -10,6 +10,7 @@ from typing import Any
 from bylot._text import format_number, join_words
 from bylot.errors import InfeasibleLimits, InfeasibleProblemFile, ProblemError, ProblemFileError
 from bylot.problem import Limit, Problem, Share, validation
+from bylot.problem.calendar import Calendar
 from bylot.problem.feasibility import REMEDY_DIGITS, round_outward
 from bylot.problem.limits import MAX_COST, list_contexts
 from bylot.problem.window_bounds import compute_request_bounds
@@ -19,7 +20,6 @@ from bylot.problem_files.schema import EXPERT_KEYS, NAME_RULE, SCHEMA, check_val
 from bylot.problem_files.written_limit import WrittenLimit, format_entry, read_limits
 
 MAX_LISTED_REMEDIES = 4
-REQUESTS_TOLERANCE = 1e-9  # relative: 0.3 pays for three panels of 0.1
 
 
 @dataclass(frozen=True)
@@ -89,21 +89,19 @@ class ProblemFile:
         restated = {(one.limit.words, one.limit.sign): one for one in self.limits}
         return f'"{restated[limit.name, limit.sign].words}"'  # its bound is per request
 
+    @property
+    def window(self) -> Calendar | None:
+        """The window of the first limit that has one."""
+        return next(iter(self.problem.calendars), None)
+
     def describe_request_bounds(self) -> list[str]:
         """What budgets of the calendar are per request at the traffic, for optima."""
-        parts = []
         bounds = compute_request_bounds(self.problem, one_tenant=True).tolist()
-        for written, bound in zip(self.limits, bounds, strict=True):
-            if written.requests is not None:
-                fair = written.limit.bound / written.requests
-                text = f'"{written.words}" is {format_number(fair)} per request'
-                text += ", if all are of one tenant" if written.limit.scope else ""
-                if bound > fair * (1 + REQUESTS_TOLERANCE):
-                    text += (
-                        ", less than the cheapest panels cost, so requests are refused: optima are "
-                        f"at {format_number(bound)}"
-                    )
-                parts.append(text)
+        parts = [
+            written.describe_per_request(bound)
+            for written, bound in zip(self.limits, bounds, strict=True)
+            if written.requests is not None
+        ]
         if not parts:
             return []
         return [f"At {format_number(self.problem.traffic)} requests per day, {'; '.join(parts)}."]

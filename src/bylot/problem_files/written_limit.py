@@ -22,6 +22,8 @@ from bylot.problem_files.document import Document, Keys
 from bylot.problem_files.experts import Entry, ExpertList, as_list, check_members
 from bylot.problem_files.schema import SCHEMA, check_value
 
+REQUESTS_TOLERANCE = 1e-9  # relative: 0.3 pays for three panels of 0.1
+
 
 class WrittenLimit(NamedTuple):
     """One side of a limit as the file writes it: the bound, and what it is per."""
@@ -56,9 +58,27 @@ class WrittenLimit(NamedTuple):
 
     def unit(self, draws: int) -> float:
         """What one of the unit of the bound is per request; NaN if the traffic is not known."""
-        if self.limit.is_total:
+        if self.counts_totals:
             return float("nan") if self.requests is None else 1.0 / self.requests
         return draws if self.per == "draw" else 1
+
+    @property
+    def counts_totals(self) -> bool:
+        """Whether the bound is for what a window costs in all."""
+        return self.limit.is_total
+
+    def describe_per_request(self, bound: float) -> str:
+        """Describe what a budget is per request; bound: the one that optima keep, per request."""
+        assert self.requests is not None
+        fair = self.limit.bound / self.requests
+        text = f'"{self.words}" is {format_number(fair)} per request'
+        text += ", if all are of one tenant" if self.limit.scope else ""
+        if bound > fair * (1 + REQUESTS_TOLERANCE):
+            text += (
+                ", less than the cheapest panels cost, so requests are refused: optima are "
+                f"at {format_number(bound)}"
+            )
+        return text
 
     @property
     def window_data(self) -> dict[str, Any] | None:

@@ -244,7 +244,7 @@ def format_limit_cell(plan: WhatifPlan, result: PolicyResult, n: int) -> str:
         count = sum(run.windows for run in found)
         bad = sum(run.bad for run in found)
         text = format_percent(result.window_use(n))
-        if not written.limit.is_total:
+        if not written.counts_totals:
             amounts = np.concatenate([run.amounts[run.judged] for run in found])
             text = f"{amounts.mean():.4g}" if amounts.size else "-"
     return f"{text} ✗ {bad}/{count}" if bad else text
