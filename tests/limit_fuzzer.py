@@ -249,23 +249,13 @@ class LimitFuzzer:
         raise AssertionError("a mistake was accepted")
 
     def cancel(self) -> None:
-        unreported = [
-            made
-            for made in self.waiting
-            if made.report is None and not self.was_bound_again(made.decision)
-        ]
+        unreported = [made for made in self.waiting if made.report is None]
         if unreported:
             made = self.rng.choice(unreported)
             if self.router.cancel(made.decision.id):
                 self.waiting.remove(made)
                 self.cancelled.append(made)
                 self.ledger.cancel(made.call)
-
-    def was_bound_again(self, decision: bylot.Decision) -> bool:
-        """Whether a cancelled decision would stay in its period: see `test_router_and_log`."""
-        made = self.counts["decided"]
-        checked = any(decision.t <= check < made for check in TRAFFIC_CHECKS)
-        return checked and self.has_periods_and_windows
 
     @property
     def has_periods_and_windows(self) -> bool:

@@ -164,10 +164,15 @@ class LimitLedger:
         self.missed = {place: miss for place, miss in self.missed.items() if place[0] != j}
 
     def restart_period(self, j: int, played: int) -> None:
-        """Continue a period in which so many requests were made, of which nothing is known."""
+        """Continue a period in which so many requests count, of whose costs nothing is known."""
         windows = self.windows[j, None]
+        before = self.accounts[j, None, windows[-1]] if windows else Account()
+        kept = before.counted[-played:] if played else []
+        before.calls = [call for call in before.calls if call not in kept]
         windows.append(windows[-1] + 1 if windows else 0)
-        self.accounts[j, None, windows[-1]].counted = [Call(0.0, None, {}) for _ in range(played)]
+        account = self.accounts[j, None, windows[-1]]
+        account.counted = [Call(0.0, None, {}) for _ in range(played - len(kept))] + kept
+        account.calls = list(kept)
 
     def forget_before(self, j: int, key: Key) -> None:
         """Judge no window before the current one any more."""
