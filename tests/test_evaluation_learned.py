@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
 
 from bylot import Problem, Router
 from bylot.errors import InsufficientOverlap
@@ -175,7 +174,9 @@ def test_a_period_does_not_start_with_the_tight_bounds_at_the_end_of_the_last_on
         play(router, 1_000, 1_000 + seed, answer)
         first = make_router_target(problem, router).distribution(None, ALL_AVAILABLE)
         spent.append(float(first.inclusion @ problem.costs["usd"]))
-    assert_allclose(spent, 3.0 - 7.0 / 1_000, atol=1e-6)  # the budget, less the reserve of pacing
+    reserves = 1_000 * (3.0 - np.array(spent))  # of pacing: what a panel in use costs at most
+    assert reserves.min() > 5.0 - 1e-3
+    assert reserves.max() < 7.0, "by how much any two panels can differ"
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose
 from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
-from bylot.limits.ledger import EVERYBODY
 from bylot.limits.records import point_to_limits
 from bylot.limits.request import admit, compute_least_costs, open_request
 from bylot.limits.rows import ConstraintRows
@@ -64,7 +63,6 @@ def test_fewer_members_earn_more_under_a_tight_budget(seed: int) -> None:
     )
     assert best > best_full + 0.05
     assert fewer.rewards.mean() > best_full > full.rewards.mean()
-    assert fewer.rewards.mean() > best - 0.04
     sizes = count_panel_members(fewer.draws)
     assert set(sizes) == {1, 2, 3}
     assert (count_panel_members(full.draws) == 3).all()
@@ -120,6 +118,15 @@ def test_without_guard_and_pacing_some_periods_break_the_budget() -> None:
     assert any(spend[:, 0].mean() > 2.6 for spend in np.split(trace.spend, 20))
 
 
+def test_fewer_members_earn_nearly_the_most_under_a_tight_budget() -> None:
+    lost = []
+    for seed in range(8):
+        upto, answers = make_problem(3.9), Given(make_answers(seed))
+        fewer = simulate(upto, answers, "noisy-or", rounds=4_000, seed=seed, horizon=4_000)
+        lost.append(optimum(upto, answers.values, fewer=True).value - fewer.rewards.mean())
+    assert np.mean(lost) < 0.04
+
+
 def test_exploration_draws_panels_of_the_largest_size_that_keeps_the_limits() -> None:
     for budget, size in [(3.9, 3), (3.0, 2), (1.3, 1)]:
         one_size = find_problem_of_one_size(make_problem(budget))
@@ -132,7 +139,7 @@ def test_exploration_draws_panels_of_the_largest_size_that_keeps_the_limits() ->
     count, expected = np.zeros(8), np.zeros(8)
     answers = make_answers(3, 2_000)
     for t in range(2_000):
-        view = open_request(limits, 0, EVERYBODY, 0, 0, ALL_AVAILABLE)
+        view = open_request(limits, 0, 0, ALL_AVAILABLE)
         ticket = admit(limits, view, propose(rule, state, view, RngKey(3, t)), t)
         note_played(rule, state, view, ticket)
         members = sorted(set(ticket.draws.tolist()))

@@ -18,6 +18,7 @@ from bylot.environments.call_costs import (
 )
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
+from bylot.limits.forecast import HOUR_US
 from bylot.limits.request import Ticket, admit, find_spent, note_refused, open_request
 from bylot.limits.windows import check_times
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
@@ -58,9 +59,7 @@ class Arrivals(NamedTuple):
 
     times: Ints
     until: int  # the decision before which to stop, as the policy may be bound again
-
-
-NO_ARRIVALS = Arrivals(np.empty(0, np.int64), 0)
+    refused: Ints  # (2,) the hour of those refused since the last decision, and how many there were
 
 
 class LateRewards(NamedTuple):
@@ -190,7 +189,7 @@ def play_rounds(
             at = times[n]
             number = find_number(numbers, t)
             if find_spent(limits, context, at, everyone) >= 0:
-                note_refused(limits, at, 1)
+                note_refusal(limits, arrivals.refused, at)
                 numbers[t], rewards[t], visited[t] = -1 - number, low, context
                 feasible[t] = False
                 draws[t, :] = -1
@@ -201,6 +200,7 @@ def play_rounds(
                 if distributions.shape[0] > 0:
                     distributions[t, :] = 0.0
                 continue
+            count_refusals(limits, arrivals.refused)
             if number == arrivals.until:
                 late.arrived[0] = arrived
                 return n
@@ -250,6 +250,24 @@ def play_rounds(
                 distributions[t, i] = now[i]
     late.arrived[0] = arrived
     return int(values.shape[0])
+
+
+@jit
+def note_refusal(limits: Any, refused: Ints, at: int) -> None:
+    """Note that a request was refused; as in a router, it counts before the next decision."""
+    hour = at - at % HOUR_US
+    if hour != refused[0]:
+        count_refusals(limits, refused)
+    refused[0] = hour
+    refused[1] += 1
+
+
+@jit
+def count_refusals(limits: Any, refused: Ints) -> None:
+    """Count the requests that were refused since the last decision as traffic of their hour."""
+    if refused[1] > 0:
+        note_refused(limits, refused[0], refused[1])
+        refused[1] = 0
 
 
 @jit
@@ -356,6 +374,7 @@ def simulate(
     rows = np.array(problem.rows)  # writable: a read-only array would compile a second loop
     low, high, start = terms.low, terms.high, 0
     checked = 0  # the last decision before which the traffic was looked at
+    refused = np.zeros(2, np.int64)
     while start < rounds:
         stop, until = min((start // CHUNK_ROUNDS + 1) * CHUNK_ROUNDS, rounds), rounds
         if arrivals.size:
@@ -364,7 +383,7 @@ def simulate(
         values, contexts = read_rounds(environment, start, stop, seed)
         chunk = rows, values, contexts, seed, start, low, high - low, mail, table
         with announce_compilation(settings.name):
-            when = Arrivals(arrivals[start:stop], until)
+            when = Arrivals(arrivals[start:stop], until, refused)
             play = choose_runner(play_rounds, rule)
             pointer = point_to(bound.limits, problem)
             stop = start + play(bound.rule, bound.state, pointer, *chunk, when, record)

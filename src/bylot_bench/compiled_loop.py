@@ -8,7 +8,7 @@ from bylot.numerics.jit import Floats
 from bylot.policies import Policy
 from bylot.policies.binding import bind_policy, point_to, start_policy
 from bylot.problem import Problem
-from bylot.simulation import NO_ARRIVALS, make_late_rewards, play_rounds
+from bylot.simulation import Arrivals, make_late_rewards, play_rounds
 from bylot.trace import make_play_record
 
 
@@ -57,6 +57,6 @@ class CompiledLoop:
             self.high,
             make_late_rewards(self.problem, NO_DELAY, len(self.values), seed),
             make_declared_costs(self.problem),
-            NO_ARRIVALS,
+            Arrivals(np.empty(0, np.int64), 0, np.zeros(2, np.int64)),
             self.record,
         )

@@ -192,7 +192,7 @@ def find_nothing_spent(limits: Unlimited, context: int, at: int, available: Bool
 
 def note_refused_requests(limits: Limits, at: int, requests: int) -> None:
     """Count requests that were refused, which are traffic too."""
-    count_requests(limits, at, float(requests))
+    count_requests(limits, max(at, limits.clock[0].now), float(requests))
 
 
 def ignore_refused(limits: Unlimited, at: int, requests: int) -> None:

@@ -7,7 +7,7 @@ an error and has changed nothing; times are microseconds since 1970.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bylot import errors
 from bylot.limits.keys import NO_KEYS, KeyNames
@@ -29,7 +29,9 @@ from bylot.router.decision import DecisionState
 from bylot.router.feedback import RewardReport, SpendReport
 from bylot.router.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.router.reward_rules import RewardTerms
-from bylot.router.tally import Tally
+
+if TYPE_CHECKING:
+    from bylot.router.tally import Tally
 
 US_PER_S = 1_000_000
 
