@@ -166,7 +166,7 @@ class RewardRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     value: a number, or true for 1 and false for 0; if omitted, the best of the scores of members;
     spend: the actual costs by name, each a total of the panel or a cost for every member; without
-    value, members and winner, the costs are booked and the decision still waits for its reward;
+    value, members and winner, the costs are booked, and a reward may still come;
     key: identifies one of several reports; members: scores of members by name, of which some may be
     missing, if the feedback of the router is members; winner: the member that earned the reward, if
     it is winner

@@ -274,8 +274,8 @@ class RouterCalls:
             The member that earned the reward, if the feedback of the router is 'winner'.
         spend : mapping, optional
             Actual costs by name, each a total of the panel or a cost for every member; omitted
-            costs stay as stated. Without value, members and winner, they are booked, and the
-            decision still waits for its reward; give them a key of their own then.
+            costs stay as stated. Without value, members and winner, they are booked, and a
+            reward may still come; a key has one reward and one report of costs alone.
         key : str, optional
             Identifies one of several reports about the decision.
 

@@ -2,8 +2,7 @@
 
 Each event carries a seal, a hash of itself and of the seal of its predecessor.
 
-A new kind of event is a body here, a method of the aggregate that makes it and a case of
-`replay_inputs`, a command, its handler and an endpoint.
+CONTRIBUTING.md says how an event is added.
 """
 
 import time

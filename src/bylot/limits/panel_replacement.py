@@ -1,6 +1,6 @@
 """What limits a panel would miss, and which panel to play in its place.
 
-`guard` asks before every round.
+`guard` asks for the second if a proposed panel would miss a limit.
 """
 
 from typing import NamedTuple

@@ -16,7 +16,7 @@ PromiseName = Literal["certain", "declared", "reserve", "broken"]
 """What the guard promises for the end of a period: that a limit holds whatever calls cost, up to
 their largest costs; that it holds if calls cost what is declared, as nothing else was reported; or
 that 3 standard errors of what calls were reported to cost are kept in reserve. Or that one of the
-first two promises was broken (`bylot.router.status`).
+first two promises was broken (`make_limit_status`).
 """
 
 
@@ -50,7 +50,7 @@ def name_promise(row: Any, reports: int = 0) -> PromiseName:
 
 
 class LimitInPeriod(Struct, frozen=True):
-    """One limit in the current period or window, at whose end the guard enforces it."""
+    """One limit in the current period or window, at whose end it is to hold."""
 
     mean: float | None  # over the decisions of it; None before the first
     in_force: float  # the bound that panels are drawn under now

@@ -1,6 +1,6 @@
 """A fallback schedule computed while a router runs, when costs turned out other than declared.
 
-`constraint_rows.find_slater_point` solves a linear program for the schedule of declared costs. This
+`rows.find_slater_point` solves a linear program for the schedule of declared costs. This
 is compiled: it bisects the margin by which maximum-entropy panels keep the limits.
 """
 

@@ -1,7 +1,7 @@
 """Windows of the calendar: which limits are for one, where it stands, and what is still to come.
 
 The compiled code knows windows by their edges, instants in a table that the router fills from the
-calendar. What was spent in a window is in the budget, as that of a period is.
+calendar. What was spent in a window is in its ledger (`ledger.py`).
 """
 
 from collections.abc import Sequence

@@ -47,11 +47,12 @@ class Decision(Struct, frozen=True):
         Whether the guard replaced the panel that was drawn, to protect a limit.
     keys
         Whose limits count the request too, by scope: ``{"tenant": "acme"}``.
-    router, version, at, deferred, key, failed
+    router, version, at, deferred, key
         For stored routers: its name, the version of its configuration, the time (RFC 3339, UTC),
-        whether it was made with `defer` (it counts after `activate`), its idempotency key, and the
-        members that failed and were replaced. Panel and cost are then as they are now, and their
-        probabilities None.
+        whether it was made with `defer` (it counts after `activate`), and its idempotency key.
+    failed
+        The members that failed and were replaced. Panel and cost are then as they are now, and
+        their probabilities None.
     """
 
     id: str
@@ -76,12 +77,12 @@ class Decision(Struct, frozen=True):
 
 
 class Receipt(StrEnum):
-    """What happened to a report; PENDING and NOTED occur on a server only."""
+    """What happened to a report; PENDING occurs on a server only."""
 
     LEARNED = "learned"  # the policy has learned from it
     PENDING = "pending"  # it counts at the deadline of the decision
     NOTED = "noted"  # stored, not learned: another reward counts, or the pool has changed since
-    SETTLED = "settled"  # costs without a reward, booked; the decision still waits for its reward
+    SETTLED = "settled"  # costs without a reward, booked; a reward may still come
     DUPLICATE = "duplicate"  # the decision already has this report; nothing was changed
     LATE = "late"  # the decision is no longer held, or its deadline has passed; not learned
     UNKNOWN = "unknown"  # there is no such decision; nothing was changed

@@ -1,7 +1,7 @@
 """Reports about a decision: the reward, scores of members or the winner, and actual costs.
 
 Reports are checked here, where they enter, and arranged for the policy. Which of several reports
-counts is left to the callers.
+counts is left to `reward_rules`.
 """
 
 import math

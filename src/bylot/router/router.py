@@ -256,8 +256,8 @@ class Router:
         spend : mapping, optional
             Actual costs by name, each a total of the panel or a cost for every member:
             ``{"usd": 1.5}`` or ``{"usd": {"ann": 1.2, "bob": 0.3}}``; others are as stated.
-            Without value, members and winner, they are booked, and the decision still waits for
-            its reward; costs that come with that correct them.
+            Without value, members and winner, they are booked, and a reward may still come; costs
+            that come with it correct them.
         key : str, optional
             Identifies one of several reports about the decision.
 
