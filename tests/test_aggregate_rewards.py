@@ -483,3 +483,13 @@ def test_pending_rewards_survive_an_edit_of_their_aggregation() -> None:
     logged.edit(aggregate="earliest")
     assert logged.reward(one, 0.1, key="z") == "noted"
     assert logged.close(2 * SECOND) == ((one, 0.5),)
+
+
+def test_a_pending_reward_from_before_a_change_of_the_pool_is_noted() -> None:
+    logged = LoggedRouter(wait=1.0, aggregate="last")
+    one = logged.decide(0)
+    assert logged.reward(one, 0.5, 1) == "pending"
+    logged.edit(make_problem_with_frank(3.0), 2)
+    assert logged.close(3 * SECOND) == ((one, None),)
+    assert list_nonzero_counters(logged) == {"noted": 1}
+    assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()

@@ -273,13 +273,5 @@ def begin_period(limits: Limits) -> None:
     clock.first_before = clock.first
     clock.first = clock.rounds
     for j in range(limits.rows.size):
-        row = limits.rows[j]
-        if not row.planned:
-            continue
-        ledger = limits.ledgers[j]
-        limits.learned[j].missed += ledger.spent > compute_allowance(limits.period, row.bound)
-        ledger.before = ledger.spent
-        ledger.spent = 0.0
-        ledger.reserved = 0.0
-        for i in range(limits.waiting.shape[1]):
-            limits.waiting[j, i] = 0
+        if limits.rows[j].planned:
+            close_window(limits, j, j)

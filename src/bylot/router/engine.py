@@ -158,9 +158,9 @@ class RouterEngine:
         if len(self.remembered) > self.max_recent:
             self.recent.pop(self.remembered.popleft(), None)
 
-    def is_learnable(self, decision: OpenDecision) -> bool:
-        """Return whether the policy can learn from a decision: it is of this pool, and was used."""
-        return decision.t >= self.pool_since and not decision.is_cancelled
+    def is_of_pool(self, decision: OpenDecision) -> bool:
+        """Return whether a decision was made from this pool, so that a policy can learn from it."""
+        return decision.t >= self.pool_since
 
     def report(
         self,
@@ -215,7 +215,7 @@ class RouterEngine:
         if is_callers:  # whose rewards, and edits of costs, must not keep the holder from settling
             reward_rules.check_reward_count(decision, id)
             feedback.check_spend_range(report.spend, core.problem)
-        same_pool = decision.t >= self.pool_since
+        same_pool = self.is_of_pool(decision)
         receipt = reward_rules.choose_receipt(
             decision, report, opened is not None, now, terms.aggregate, same_pool, id
         )
@@ -242,7 +242,7 @@ class RouterEngine:
 
     def is_first_report(self, opened: OpenDecision) -> bool:
         """Return whether a report is the first one about a decision, which a reward closes."""
-        waits = opened.due == NO_DEADLINE and opened.t >= self.pool_since
+        waits = opened.due == NO_DEADLINE and self.is_of_pool(opened)
         return waits and opened.holder is None and not opened.rewards
 
     def learn_score(self, place: int, opened: OpenDecision, score: float) -> RewardReceived:
@@ -282,6 +282,7 @@ class RouterEngine:
     ) -> None:
         """Book costs that were reported; the first report of a cost teaches what calls cost."""
         made = decision.known
+        teaches = self.is_of_pool(decision) and not decision.is_cancelled
         reports = decision.rewards.values()
         corrections = reward_rules.compute_cost_corrections(spend, decision.booked, reports)
         known = reward_rules.collect_costs(reports)
@@ -289,7 +290,7 @@ class RouterEngine:
         again = {name: more for name, more in corrections.items() if name in known}
         if new:
             self.core.settle(
-                decision.ticket if self.is_learnable(decision) else None,
+                decision.ticket if teaches else None,
                 new,
                 by_member,
                 t=decision.t,
@@ -341,7 +342,7 @@ class RouterEngine:
         if decision.is_deferred or not self.is_unreported(place):
             raise self.make_state_error(place, id, "; its panel cannot be changed")
         made = decision.known
-        if decision.t < self.pool_since:
+        if not self.is_of_pool(decision):
             raise errors.NoSubstitute(
                 f"experts were added or removed since decision {id} was made",
                 remedy=substitution.GO_ON,
@@ -427,7 +428,7 @@ class RouterEngine:
         decision = self.open.by_place[place]
         pending = decision.pending
         change = DecisionClosed(None)
-        same_pool = decision.t >= self.pool_since
+        same_pool = self.is_of_pool(decision)
         if pending:
             decision = self.find(place)
             if self.tally is not None:
@@ -444,6 +445,7 @@ class RouterEngine:
             counters = self.tally.counters
             counters.learned += bool(pending) and change.learned is not None
             counters.defaulted += not pending and change.learned is not None
+            counters.noted += len(pending) * (change.learned is None)
             counters.missing += not pending and change.learned is None
         self.open.close(place)
         return place, change

@@ -276,8 +276,7 @@ class Router:
         """
         if not isinstance(id, str):
             raise RewardError("decision id", got=id, expected="a string", remedy="pass decision.id")
-        t = t_from_decision_id(id)
-        place = -1 if t is None else t
+        place = t_from_decision_id(id)
         with self._lock:
             try:
                 change = self.engine.report(0, place, id, value, members, winner, spend, key)
@@ -301,7 +300,7 @@ class Router:
             If something was reported about it.
         """
         with self._lock:
-            self.engine.cancel(self._find_place(id), id)
+            self.engine.cancel(t_from_decision_id(id), id)
 
     def replace(self, id: str, failed: str, available: Iterable[str] | None = None) -> Decision:
         """Let another expert take the place of a member that failed.
@@ -328,18 +327,11 @@ class Router:
             If its panel cannot be changed any more, or nobody can take the place.
         """
         with self._lock:
-            place = self._find_place(id)
+            place = t_from_decision_id(id)
             named = None if available is None else tuple(available)
             self.engine.replace(place, id, failed, named)
             decision = self.engine.find(place)
             return decision.known.show(id, decision.failed)
-
-    def _find_place(self, id: str) -> int:
-        """Return the number of a decision that is remembered, or raise an error."""
-        t = t_from_decision_id(id)
-        place = -1 if t is None else t
-        self.engine.find(place)
-        return place
 
     def change(self, problem: Problem) -> None:
         """Continue under another problem, with all that was learned.
@@ -468,10 +460,10 @@ def check_clock(clock: Callable[[], float]) -> Callable[[], float]:
     return clock
 
 
-def t_from_decision_id(id: str) -> int | None:
-    """The t of a decision's id, or None if no decision can have it."""
+def t_from_decision_id(id: str) -> int:
+    """Return the t of a decision's id, or -1 if no decision can have it."""
     try:
         t = int(id[1:])
-    except ValueError:
-        return None
-    return t if 0 <= t < 10**18 and id == f"d{t}" else None
+    except (TypeError, ValueError):
+        return -1
+    return t if 0 <= t < 10**18 and id == f"d{t}" else -1

@@ -61,8 +61,8 @@ def make_engine(core: RouterCore, terms: RewardTerms) -> RouterEngine:
 def refuse_forgotten(place: int) -> OpenDecision:
     """Raise the error of a decision that the router does not have, or no longer."""
     raise DecisionNotFound(
-        f"no decision has id 'd{place}'",
-        remedy="use the id that `decide` returned, sooner, or a larger `memory`",
+        "no decision has this id, or it is no longer remembered",
+        remedy="use the id that `decide` returned, or create the router with a larger `memory`",
     )
 
 
