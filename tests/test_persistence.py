@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -388,3 +389,26 @@ def test_a_changed_file_is_refused_and_never_crashes_with_a_valid_checksum(
     elif rehashed:
         with contextlib.suppress(SavedFileError):
             assert_router_works(Router.load(path))
+
+
+def test_a_panel_that_costs_nothing_after_exchanges_can_be_loaded(tmp_path: Path) -> None:
+    costs = {"usd": [0.1, 0.7, 0.0, 0.0]}  # 0.1 + 0.7 - 0.7 - 0.1 is less than 0, as rounded
+    problem = Problem(["ann", "bob", "eve", "dan"], costs, [at_most("usd", 2)], draws=2)
+    router = Router(problem, seed=1)
+    decision = router.decide(available=["ann", "bob"])
+    router.replace(decision.id, "bob")
+    assert router.replace(decision.id, "ann").spend == {"usd": 0.0}
+    router.save(tmp_path / "router.json")
+    assert Router.load(tmp_path / "router.json").reward(decision.id, 0.5) == "learned"
+
+
+def test_names_from_numpy_can_be_saved(tmp_path: Path) -> None:
+    limits = [at_most("usd", 50, per="day", scope="tenant")]
+    router = Router(Problem(["ann", "bob"], {"usd": [1, 2]}, limits, draws=1, traffic=5))
+    decision = router.decide(np.str_("icu"), tenant=np.str_("acme"))
+    router.set_tenant(np.str_("acme"), [limits[0].at(60)])
+    router.reward(decision.id, 0.5, key=np.str_("k"))
+    router.save(tmp_path / "router.json")
+    loaded = Router.load(tmp_path / "router.json")
+    assert loaded.tenant("acme")[0].bound == 60.0
+    assert loaded.reward(decision.id, 0.5, key="k") == "duplicate"

@@ -1,7 +1,10 @@
 """A router in memory and one with a log answer the same commands alike, errors included."""
 
+import copy
 import os
+import pickle
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 import bylot
-from bylot.errors import BudgetSpent, BylotError
+from bylot.errors import BudgetSpent, BylotError, DecisionError, DecisionNotFound, RewardError
 from bylot.problem import Limit
 from bylot.router.status import RouterStatus
 from limit_fuzzer import SETUPS, LimitFuzzer
@@ -196,3 +199,89 @@ def test_refused_requests_are_forecast_alike() -> None:
         except BudgetSpent:
             continue
         pair.status()
+
+
+@pytest.mark.parametrize("kind", ROUTER_KINDS)
+def test_a_member_booked_at_costs_that_were_edited_since_is_not_replaced(kind: Any) -> None:
+    def price(usd: float) -> bylot.Problem:
+        costs = {"usd": [usd, 1.0, 1.0]}
+        limits = [bylot.at_most("usd", 10.0, per="day")]
+        return bylot.Problem(["a", "b", "c"], costs, limits, draws=1, traffic=10.0)
+
+    router = kind(price(1.0), "distinct")
+    made = [router.decide(available=["a"]) for _ in range(5)]
+    router.edit(price(5.0))
+    assert [router.replace(decision.id, "a") for decision in made] == [None] * 5
+    for _ in range(5):
+        router.decide(available=["b", "c"])
+    with pytest.raises(BudgetSpent):
+        router.decide(available=["b", "c"])
+
+
+@pytest.mark.parametrize("kind", ROUTER_KINDS)
+@pytest.mark.parametrize("policy", ["distinct", "noisy-or"])
+def test_cancelled_decisions_from_before_an_edit_refund_no_more_than_was_counted(
+    kind: Any, policy: str
+) -> None:
+    def bound(usd: float) -> bylot.Problem:
+        limits = [bylot.at_most("usd", usd)]
+        return bylot.Problem(["a", "b"], {"usd": [10.0, 0.0]}, limits, draws=1, period=100)
+
+    router = kind(bound(10.0), policy)
+    made = [router.decide(available=["a"]) for _ in range(90)]
+    router.edit(bound(1.0))
+    assert all(router.cancel(decision.id) for decision in made)
+    spent = 0.0
+    for _ in range(100):
+        decision = router.decide()
+        spent += decision.spend["usd"]
+        router.report(decision.id, float(decision.subset == ("a",)))
+    assert spent <= 100.0
+
+
+@pytest.mark.parametrize("kind", ROUTER_KINDS)
+def test_a_total_bill_at_edited_costs_teaches_nothing_wrong(kind: Any) -> None:
+    def price(usd: float) -> bylot.Problem:
+        limits = [bylot.at_most("usd", 4.0)]
+        return bylot.Problem(["a", "b"], {"usd": [usd, 1.0]}, limits, draws=1)
+
+    router = kind(price(1.0), "distinct")
+    made = [router.decide(available=["a"]) for _ in range(20)]
+    router.edit(price(5.0))
+    for decision in made:
+        router.report(decision.id, 0.5, 2.0)
+    core = router.router.core if kind is MemoryRouter else router.logged.aggregate.core
+    assert core.totals.spent[0] == pytest.approx(40.0)
+    assert core.limits.state.means[0, 0] * 4.0 == pytest.approx(5.0)  # as declared
+
+
+@pytest.mark.parametrize("key", [5, b"x", [], 1.5])
+def test_a_key_of_the_wrong_type_gets_a_clear_error(key: Any) -> None:
+    router = bylot.Router(make_problem(), "distinct")
+    decision = router.decide()
+    with pytest.raises(RewardError, match="expected a text or None"):
+        router.reward(decision.id, 0.5, key=key)
+    wrong: Any
+    for wrong in (None, key, "d7"):
+        with pytest.raises(DecisionNotFound):
+            router.cancel(wrong)
+    with pytest.raises(DecisionError, match="a list of names"):
+        router.decide(available=5)  # type: ignore[arg-type]
+    with pytest.raises(DecisionError, match="a list of names"):
+        router.replace(decision.id, decision.subset[0], "abc")
+
+
+def test_a_router_can_be_copied_while_it_decides() -> None:
+    router = bylot.Router(make_problem(), "distinct")
+
+    def decide() -> None:
+        for _ in range(1_500):
+            router.reward(router.decide().id, 0.5)
+
+    thread = threading.Thread(target=decide)
+    thread.start()
+    while thread.is_alive():
+        assert copy.copy(router).t <= router.t
+        assert pickle.loads(pickle.dumps(router)).t <= router.t
+    thread.join()
+    assert router.t == 1_500

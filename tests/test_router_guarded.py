@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 
 from bylot import Decision, Problem, Router
 from bylot.errors import PolicyError
-from bylot.limits.report import compute_min_panel_costs
+from bylot.limits.pacing import compute_cheapest_panel
 from bylot.limits.rows import compute_row_units
 from bylot.numerics.jit import Floats
 from bylot.policies import POLICIES, Distinct, Tangent
@@ -275,8 +275,8 @@ def test_the_minimum_cost_of_a_panel_depends_on_the_fewest_members_it_may_have()
         (1, 3, [1, -5]),
         (2, 3, [3, -5]),
     ]:
-        assert compute_min_panel_costs(rows, fewest, draws).tolist() == least
-    assert compute_min_panel_costs(rows, 3, 3).tolist() == [6.0, -4.0]
+        assert compute_cheapest_panel(rows, fewest, draws).tolist() == least
+    assert compute_cheapest_panel(rows, 3, 3).tolist() == [6.0, -4.0]
 
 
 def test_a_limit_that_no_panel_can_keep_at_learned_costs_is_lost() -> None:

@@ -4,12 +4,11 @@ The language models, their prices and their scores are invented; router, limits 
 """
 
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from itertools import combinations
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from bylot._text import format_number, format_percent, format_table, join_words,
 from bylot.environments import Noisy
 from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import (
-    Command,
     CreateRouter,
     DeleteRouter,
     GetRouter,
@@ -107,22 +105,19 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
     )
     store = open_store(f"sqlite:///{folder / 'bylot.db'}")
 
-    def perform(commands: Iterable[Command]) -> list[Any]:
-        """Run commands in one commit, and return their answers; an error is raised."""
-        answers = handler.perform([*commands], now_us())
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers
-
     def route(batch: slice) -> None:
         """Ask for the panels of some requests, and report their rewards."""
-        made = perform(MakeDecision(DEMO_ROUTER, kinds[number]) for number in contexts[batch])
+        made = handler.perform_all(
+            [MakeDecision(DEMO_ROUTER, kinds[number]) for number in contexts[batch]], now_us()
+        )
         asked[batch] = [[name in panel.subset for name in problem.experts] for panel in made]
         rewards[batch] = np.where(asked[batch], values[batch, 0], 0.0).max(axis=1)
-        perform(
-            RecordReward(decision.id, reward)
-            for decision, reward in zip(made, rewards[batch].tolist(), strict=True)
+        handler.perform_all(
+            [
+                RecordReward(decision.id, reward)
+                for decision, reward in zip(made, rewards[batch].tolist(), strict=True)
+            ],
+            now_us(),
         )
 
     with closing(CommandHandler(RouterRepository(store, make_owner_name()))) as handler:
@@ -132,15 +127,15 @@ def run_demo(folder: Path, rounds: int, seed: int) -> DemoRun:
         )
         start_s = time.process_time()
         if store.find(DEMO_ROUTER) is not None:
-            perform([DeleteRouter(DEMO_ROUTER)])
-        perform([CreateRouter(DEMO_ROUTER, config)])
+            handler.perform_all([DeleteRouter(DEMO_ROUTER)], now_us())
+        handler.perform_all([CreateRouter(DEMO_ROUTER, config)], now_us())
         route(slice(0, BATCH_REQUESTS))
         compile_s = time.process_time() - start_s
         with show_progress(rounds, BATCH_REQUESTS, "request") as advance:
             for start in range(BATCH_REQUESTS, rounds, BATCH_REQUESTS):
                 route(slice(start, start + BATCH_REQUESTS))
                 advance(BATCH_REQUESTS)
-        status = perform([GetRouter(DEMO_ROUTER)])[0].status
+        status = handler.perform_all([GetRouter(DEMO_ROUTER)], now_us())[0].status
     late = find_late(rounds)
     of_kind = np.equal(contexts[late], np.arange(len(kinds))[:, None]).astype(np.float64)
     panels = combinations(range(problem.size), problem.draws)

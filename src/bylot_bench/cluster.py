@@ -275,7 +275,7 @@ def format_load(load: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """The cells of a load."""
     postgres = load["postgres_us"]
     return (
-        f"{1e6 / load['cpu_us']:,.0f}",
+        f"{1e6 / max(load['cpu_us'], 1.0):,.0f}",
         f"{load['cpu_us']:.0f}",
         "not measured" if postgres is None else f"{postgres:.0f}",
         f"{load['p50_ms']:.2f}",

@@ -1,7 +1,5 @@
 """The router that benchmarks of the service play with, and stores with a long log of it."""
 
-from typing import Any
-
 import numpy as np
 
 from bylot._text import print_progress
@@ -44,22 +42,13 @@ def fill_store(url: str, routers: int, decisions: int, days: int = 0) -> None:
     batches = max(1, decisions // routers // FILL_BATCH_DECISIONS)
     for n in range(routers):
         created = CreateRouter(f"r{n}", RouterConfig(problem=problem, policy=policy, seed=n))
-        perform_all(handler, [created], start)
+        handler.perform_all([created], start)
         for batch in range(batches):
             at = start + batch * days * DAY_US // batches
-            made = perform_all(handler, [MakeDecision(f"r{n}")] * FILL_BATCH_DECISIONS, at)
+            made = handler.perform_all([MakeDecision(f"r{n}")] * FILL_BATCH_DECISIONS, at)
             if days:
                 rewards = zip(made, rng.random(len(made)).tolist(), strict=True)
-                perform_all(handler, [RecordReward(one.id, x) for one, x in rewards], at)
+                handler.perform_all([RecordReward(one.id, x) for one, x in rewards], at)
         if n % PROGRESS_ROUTERS == PROGRESS_ROUTERS - 1 or n == routers - 1:
             print_progress(f"... {n + 1:,} of {routers:,} routers")
     handler.close()
-
-
-def perform_all(handler: CommandHandler, commands: list[Any], at: int) -> list[Any]:
-    """Perform commands at an instant and return their answers; raise the first error."""
-    answers = handler.perform(commands, at)
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer
-    return answers

@@ -73,6 +73,14 @@ class CommandHandler:
         self.commit(answers, names, final)
         return answers
 
+    def perform_all(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
+        """Return the answers to commands (`perform`), or raise the first error among them."""
+        answers = self.perform(batch, at)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
     def commit(self, answers: list[Any], names: list[str], start: int) -> int:
         """Write uncommitted events; returns how many answers are final. If that fails, the failure
         replaces the answer, also an error: it may depend on an event that was never written.

@@ -109,7 +109,7 @@ def bind_limits(
         A=rows.A,
         worst=largest.worst,
         scale=np.maximum(np.maximum(np.abs(rows.A), least), MIN_COST_SCALE),
-        excess=np.where(np.isfinite(caps), caps - rows.A, 0.0),
+        excess=np.where(np.isfinite(caps), np.maximum(caps - rows.A, 0.0), 0.0),
         schedule=plan,
         on=on,
         fewest=fewest,

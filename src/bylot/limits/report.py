@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from bylot.limits.costs import compute_open_cost
 from bylot.limits.ledger import bound_schedule_cost, compute_allowance, compute_later_cost
+from bylot.limits.pacing import compute_cheapest_panel
 from bylot.limits.records import LimitTables, point_to_limits
 from bylot.limits.rows import compute_row_units
-from bylot.numerics.jit import Floats
 from bylot.problem import Problem
 
 PromiseName = Literal["certain", "declared", "reserve", "broken"]
@@ -87,7 +87,7 @@ def report_budget(problem: Problem, tables: LimitTables | None) -> BudgetReport 
     left = int(clock["left"])
     place = int(clock["place"])
     played = rule.period - left
-    least = compute_min_panel_costs(state.means, rule.fewest, problem.draws)
+    least = compute_cheapest_panel(state.means, rule.fewest, problem.draws)
     bounds = state.bounds if played else rule.rows["bound"]  # a new period has none in force yet
     no_members = np.empty(0, np.int64)
     found = []
@@ -114,10 +114,3 @@ def report_budget(problem: Problem, tables: LimitTables | None) -> BudgetReport 
             lost = not reach and bool(spent + left * least[j] > most)
         found.append(LimitInPeriod(mean, in_force, reach, short, lost, missed, promise))
     return BudgetReport(rule.period, played, int(clock["replaced"]), found)
-
-
-def compute_min_panel_costs(A: Floats, fewest: int, draws: int) -> Floats:
-    """The cost of the cheapest panel of at most so many members under each row."""
-    ranked = np.sort(A, axis=1)[:, :draws]
-    ranked[:, fewest:] = np.minimum(ranked[:, fewest:], 0.0)
-    return np.asarray(ranked.sum(axis=1))

@@ -70,12 +70,12 @@ class PeriodStart(NamedTuple):
     first:  decisions with smaller numbers are of earlier periods
     offset: decisions so far minus rounds played in this period. It is constant within a period,
             unless decisions are cancelled: if it differs, a new period has begun.
-    edited: was the problem changed in this period?
+    edited: decisions of this period with smaller numbers are from before its last edit
     """
 
     first: int
     offset: int
-    edited: bool = False
+    edited: int = 0
 
 
 class RouterCore:
@@ -494,6 +494,9 @@ class RouterCore:
             reserve = settlement.scale_reserve(self.problem, held or {})
             negated = {name: -cost for name, cost in spend.items()}
             less = settlement.scale_corrections(self.problem, negated)
+            if t < period.edited:  # an edit has counted it as `bound`, and kept what is beyond
+                rows = self.limits.rule.rows
+                less = np.where(rows["planned"], np.maximum(less, -rows["bound"]), less)
             self._find_places(labels)
             entries.cancel_round(self.pointer, t, less, members, reserve, in_period)
         if in_period:
@@ -615,7 +618,7 @@ class RouterCore:
         self.skipped = (self.state.visits[: visits.size] - visits).tolist()
         offset = t - self.played_rounds
         first = period.first if offset == period.offset else max(period.first, offset)
-        self.period = PeriodStart(first, offset, edited or period.edited)
+        self.period = PeriodStart(first, offset, t if edited else period.edited)
         for name in problem.costs.keys() - old.costs.keys():
             self.before_period.pop(name, None)
         return has_same_pool(old, problem)
@@ -646,7 +649,7 @@ class RouterCore:
         """A mask of the available experts without the paused ones; an empty mask means all."""
         if available is None:
             return active
-        if isinstance(available, str):
+        if isinstance(available, str) or not isinstance(available, Iterable):
             raise DecisionError(
                 "available",
                 got=available,

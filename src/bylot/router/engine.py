@@ -29,6 +29,7 @@ from bylot.router.decision import DecisionState
 from bylot.router.feedback import RewardReport, SpendReport
 from bylot.router.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.router.reward_rules import RewardTerms
+from bylot.router.substitution import has_current_costs
 
 if TYPE_CHECKING:
     from bylot.router.tally import Tally
@@ -283,6 +284,8 @@ class RouterEngine:
         """Book costs that were reported; the first report of a cost teaches what calls cost."""
         made = decision.known
         teaches = self.is_of_pool(decision) and not decision.is_cancelled
+        if made.version != self.version:  # by declared costs that may have been edited since
+            teaches = teaches and has_current_costs(self.core.problem, made)
         reports = decision.rewards.values()
         corrections = reward_rules.compute_cost_corrections(spend, decision.booked, reports)
         known = reward_rules.collect_costs(reports)
@@ -347,7 +350,8 @@ class RouterEngine:
                 f"experts were added or removed since decision {id} was made",
                 remedy=substitution.GO_ON,
             )
-        if made.held and made.version != self.version:  # at costs that may differ from these
+        is_edited = made.version != self.version
+        if is_edited and (made.held or not has_current_costs(core.problem, made)):
             raise errors.NoSubstitute(
                 f"the router was edited since decision {id} was made", remedy=substitution.GO_ON
             )

@@ -121,7 +121,8 @@ class Router:
         return f"<Router of {self.problem.size} experts after {self.t} decisions>"
 
     def __getstate__(self) -> RouterEngine:
-        return self.engine
+        with self._lock:
+            return copy.deepcopy(self.engine)
 
     def __setstate__(self, engine: RouterEngine) -> None:
         self.engine = engine
@@ -134,7 +135,7 @@ class Router:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Router":
         made = Router.__new__(Router)
-        made.__setstate__(copy.deepcopy(self.engine, memo))
+        made.__setstate__(self.__getstate__())
         made.clock = self.clock
         return made
 
@@ -276,6 +277,8 @@ class Router:
         """
         if not isinstance(id, str):
             raise RewardError("decision id", got=id, expected="a string", remedy="pass decision.id")
+        if key is not None and not isinstance(key, str):
+            raise RewardError("key", got=key, expected="a text or None")
         place = t_from_decision_id(id)
         with self._lock:
             try:
@@ -327,9 +330,10 @@ class Router:
             If its panel cannot be changed any more, or nobody can take the place.
         """
         with self._lock:
+            if isinstance(available, Iterable) and not isinstance(available, str):
+                available = tuple(available)
             place = t_from_decision_id(id)
-            named = None if available is None else tuple(available)
-            self.engine.replace(place, id, failed, named)
+            self.engine.replace(place, id, failed, available)
             decision = self.engine.find(place)
             return decision.known.show(id, decision.failed)
 

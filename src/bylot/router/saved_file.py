@@ -85,7 +85,7 @@ def engine_to_data(engine: RouterEngine) -> dict[str, Any]:
         "pool_since": engine.pool_since,
         "edits": engine.version,
         "refused": list(engine.refused.items()),
-        **msgspec.to_builtins(core_to_data(core)),
+        **msgspec.to_builtins(core_to_data(core), enc_hook=str),
         "open": decisions,
     }
 
@@ -137,7 +137,7 @@ def decision_to_data(decision: OpenDecision, is_open: bool) -> dict[str, Any]:
         failed=decision.failed,
         is_cancelled=decision.is_cancelled,
     )
-    return {**ticket, "propensity": propensity, **msgspec.to_builtins(saved)}
+    return {**ticket, "propensity": propensity, **msgspec.to_builtins(saved, enc_hook=str)}
 
 
 def decision_from_data(data: dict[str, Any], engine: RouterEngine) -> tuple[OpenDecision, bool]:
@@ -203,17 +203,27 @@ def ticket_from_data(t: int, data: dict[str, Any], core: RouterCore, is_of_pool:
         raise SavedFileError(f"decision {t} has the unknown context {context!r}")
     if not (math.isnan(propensity) or 0 < propensity <= most) or not 0 <= weight < 1e6:
         raise SavedFileError(f"decision {t} has propensity {propensity} and weight {weight}")
-    feasible, replaced = bool(data["feasible"]), bool(data["replaced"])
     return Ticket(
-        t, context, draws, q, inclusion, available, share, feasible, propensity, weight, replaced
+        t,
+        context,
+        draws,
+        q,
+        inclusion,
+        available,
+        share,
+        bool(data["feasible"]),
+        propensity,
+        weight,
+        bool(data["replaced"]),
     )
 
 
 def compute_checksum(data: Mapping[str, Any]) -> str:
     """A checksum of everything in a file but itself."""
     content = {key: value for key, value in data.items() if key != "checksum"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def write_saved_file(path: Path, data: Mapping[str, Any]) -> None:

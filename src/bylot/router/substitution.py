@@ -1,5 +1,6 @@
 """Substitution: whether a member of a decision can be replaced, and by whom."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -7,6 +8,7 @@ from msgspec import structs
 
 from bylot.errors import DecisionError, NoSubstitute
 from bylot.numerics.jit import Bools
+from bylot.problem import Problem
 from bylot.router.changes import DecisionMade, MemberReplaced
 from bylot.router.core import NO_FLOATS, RouterCore
 from bylot.router.open_decisions import OpenDecision
@@ -66,8 +68,18 @@ def mark_candidates(
 
 
 def add_costs(costs: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """Return costs by name, changed by as much as is given."""
-    return {name: cost + more.get(name, 0.0) for name, cost in costs.items()}
+    """Return costs by name, changed by as much as is given, but not below 0."""
+    return {name: max(cost + more.get(name, 0.0), 0.0) for name, cost in costs.items()}
+
+
+def has_current_costs(problem: Problem, made: DecisionMade) -> bool:
+    """Return whether a panel is booked at what it would cost now: costs may have been edited."""
+    members = np.unique(made.ticket.draws)
+    return all(
+        math.isclose(row[members].sum(), made.spend.get(name, 0.0), abs_tol=1e-12)
+        for name, row in problem.costs.items()
+        if name in made.spend
+    )
 
 
 def exchange_member(decision: OpenDecision, change: MemberReplaced) -> None:
