@@ -47,7 +47,7 @@ from bylot.router import price_average
 from bylot.router.changes import DecisionMade, RequestLabels, Tables
 from bylot.router.price_average import PriceAverage
 
-OF_HANDLE = ("_handle", "_entries", "pointer")  # what `_set_state` makes of the state
+OF_HANDLE = ("_handle", "_entries", "_left", "pointer")  # what `_set_state` makes of the state
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 NO_FLOATS: Floats = np.empty(0)
 CostsByName = Mapping[str, float]
@@ -147,6 +147,7 @@ class RouterCore:
         self.limits = limits
         self.follows_clock = limits is not None and limits.follows_clock
         self.reads_labels = limits is not None and limits.reads_labels
+        self._left: Any = None if limits is None else limits.state.clock["left"]
         self.pointer: Any = point_to(limits, self.problem)
         self._handle = compiled.make_handle(
             self.rule, state, self.pointer, self.totals, self._costs
@@ -362,7 +363,9 @@ class RouterCore:
 
     def _hold(self, draws: Ints) -> dict[str, float]:
         """Return what a panel can cost beyond what is declared, by name of the cost."""
-        members = dict.fromkeys(draws.tolist()) if self._excess else ()
+        if not self._excess:
+            return {}
+        members = dict.fromkeys(draws.tolist())
         return {name: sum([row[i] for i in members]) for name, row in self._excess.items()}
 
     @property
@@ -370,7 +373,7 @@ class RouterCore:
         """Rounds of the current period so far; 0 where no limits are kept."""
         if self.limits is None:
             return 0
-        return int(self.limits.rule.period - self.limits.state.clock["left"].item(0))
+        return int(self.limits.rule.period - self._left.item(0))
 
     def find_period(self) -> PeriodStart:
         """Return where the current period began, which may have begun since that was noted."""
@@ -379,7 +382,7 @@ class RouterCore:
 
     def _note_draw(self, t: int) -> None:
         """Note where a period ends, and the prices from time to time, after decision t."""
-        if self.played_rounds == 0 and self.limits is not None:  # a period has ended
+        if self.limits is not None and self.played_rounds == 0:  # a period has ended
             sums = self.name_costs(self.totals.spent)
             self.before_period = {name: (self.count_decisions(name), sums[name]) for name in sums}
         if (t + 1) % price_average.READING_DECISIONS == 0:

@@ -113,7 +113,9 @@ class RouterEngine:
             made.holder = holder
         made.version = self.version
         t = made.ticket.t
-        due = NOT_STARTED if defer else self.find_deadline(now)
+        due = NO_DEADLINE
+        if defer or self.terms.wait is not None:
+            due = NOT_STARTED if defer else self.find_deadline(now)
         self.open.add(t if place is None else place, OpenDecision(t, due, made, holder, now))
         first = t - self.terms.memory + 1
         dropped = self.open.drop_before(first) if first > 0 else ()
@@ -183,12 +185,13 @@ class RouterEngine:
         replayed: rewards of older logs may be more, and costs higher, than new ones
         """
         core = self.core
-        terms = self.terms
-        if members is None and winner is None and spend is None and self.tally is None:
-            opened = self.open.get(place)
-            if opened is not None and key is None and self.is_first_report(opened):
-                score = feedback.check_score(core.run, value, id)
+        opened = self.open.by_place.get(place)
+        is_plain = members is None and winner is None and spend is None and key is None
+        if is_plain and opened is not None and self.tally is None and not opened.rewards:
+            score = feedback.check_score(core.run, value, id)
+            if opened.due == NO_DEADLINE and opened.t >= self.pool_since and holder is None:
                 return self.learn_score(place, opened, score)
+        terms = self.terms
         is_callers = holder is None and not replayed
         if holder is not None and spend is not None:  # an edit may have removed a cost
             known_costs = core.problem.costs
@@ -197,7 +200,6 @@ class RouterEngine:
         report = RewardReport(None)  # the holder may report only that it has settled the decision
         if is_callers or any(part is not None for part in given):
             report = feedback.check_report(core.problem, core.run, id, *given)
-        opened = self.open.get(place)
         decision = self.find(place)
         if is_callers:
             reward_rules.check_callers_key(decision, key, id)
@@ -241,18 +243,13 @@ class RouterEngine:
             self.tally.arrivals.add_reward(now, decision.at)
         return change
 
-    def is_first_report(self, opened: OpenDecision) -> bool:
-        """Return whether a report is the first one about a decision, which a reward closes."""
-        waits = opened.due == NO_DEADLINE and self.is_of_pool(opened)
-        return waits and opened.holder is None and not opened.rewards
-
     def learn_score(self, place: int, opened: OpenDecision, score: float) -> RewardReceived:
         """Learn from a reward alone, the first report about a decision, where nobody counts: what
         `report` would do, in half the time.
         """
         self.core.learn(opened.ticket, score)
         change = RewardReceived(value=score, receipt="learned")
-        opened.rewards[None, False] = change
+        opened.rewards = {(None, False): change}
         self.close(place, opened)
         return change
 
