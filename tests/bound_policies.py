@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from bylot.limits.records import LimitTables
-from bylot.limits.request import Ticket, View
+from bylot.limits.request import Ticket, View, point_to
 from bylot.numerics.jit import Bools, Ints
 from bylot.numerics.philox import RngKey
 from bylot.policies import Policy
 from bylot.policies import compiled_handle as compiled
 from bylot.policies.base import NO_SCORES, NO_WINNER
-from bylot.policies.binding import bind_policy, point_to, start_policy
+from bylot.policies.binding import bind_policy, start_policy
 from bylot.problem import Problem
 from bylot.router.core import iterate_arrays
 

@@ -67,5 +67,5 @@ def iterate_numbers(tables: LimitTables | None) -> Iterator[Any]:
 
 def get_limits(core: RouterCore) -> LimitTables:
     """Return the limits of a router that keeps some."""
-    assert core.limits is not None
-    return core.limits
+    assert core.book.tables is not None
+    return core.book.tables

@@ -120,7 +120,9 @@ class PlayedRouter:
                     context,
                     int(core.state.visits[i]),
                     compute_distribution(
-                        core.rule, core.state, View(core.pointer, i, all_available, False, False)
+                        core.rule,
+                        core.state,
+                        View(core.book.pointer, i, all_available, False, False),
                     ).tolist(),
                 )
                 for context, i in list(core.contexts.items())[:12]

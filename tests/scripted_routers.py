@@ -124,7 +124,7 @@ class StoredRouter:
         return self.logged.aggregate.status(self.at)
 
     def measure_tenant(self, tenant: str) -> Any:
-        return self.logged.aggregate.core.measure_key("tenant", tenant, self.at)
+        return self.logged.aggregate.core.book.measure_key("tenant", tenant, self.at)
 
     def reopen(self, path: Path) -> None:
         self.logged.reopen()

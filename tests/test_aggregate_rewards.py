@@ -23,7 +23,7 @@ from sample_problem import make_five_expert_problem
 def compute_first_distribution(logged: LoggedRouter) -> Any:
     """The distribution of the first context."""
     router = logged.aggregate.core
-    view = View(router.pointer, 0, router.mask_available(None), False, False)
+    view = View(router.book.pointer, 0, router.mask_available(None), False, False)
     return compute_distribution(router.rule, router.state, view)
 
 
@@ -261,8 +261,8 @@ def test_a_cancelled_decision_costs_nothing_and_takes_no_reward(defer: bool) -> 
     logged = LoggedRouter()
     logged.reward(logged.decide(), 0.5)
     router = logged.aggregate.core
-    assert router.limits is not None
-    ledgers = router.limits.state.ledgers
+    assert router.book.tables is not None
+    ledgers = router.book.tables.state.ledgers
     spent, booked = router.totals.spent.copy(), ledgers["spent"].copy()
     assert booked.any()
     one = logged.decide(defer=defer)

@@ -11,6 +11,7 @@ from bylot.environments import Given
 from bylot.errors import PolicyError, SmallerPanelsWarning
 from bylot.policies import Auto, Distinct, NoisyOr, Policy, Tangent, noisy_or, registry
 from bylot.problem import Problem, at_most
+from bylot.router.edits import change_problem
 from sample_problem import make_five_expert_problem
 from stored_router import StoredRouter
 
@@ -126,7 +127,7 @@ def test_policies_that_draw_with_replacement_refuse_a_minimum_of_members(policy:
     assert str(refusal.value) == expected
     router = Router(problem.replace(min_draws=1), policy)
     with pytest.raises(PolicyError, match="one member only; loosen the limits or change"):
-        router.core.change_problem(problem)
+        change_problem(router.core, problem)
 
 
 def test_distinct_asks_full_panels_or_names_the_policy_to_take() -> None:

@@ -193,7 +193,7 @@ import bylot
 limits = [bylot.at_most("usd", 1.5)]
 router = bylot.Router(bylot.Problem(["a", "b"], {"usd": [1, 2]}, limits, draws=1))
 for hour in range(9):
-    router.core.count_refused(1_790_000_000_000_000 + hour * 3_600_000_000, 1_000_000)
+    router.core.book.count_refused(1_790_000_000_000_000 + hour * 3_600_000_000, 1_000_000)
     router.reward(router.decide().id, 0.5)
 print(router.status().decisions)
 """

@@ -217,7 +217,7 @@ def test_whatever_happens_windows_agree_with_what_was_paid(seed: int) -> None:
             logged.edit(bylot.Problem(EXPERTS, COSTS, limits, draws=2), at)
         core = logged.aggregate.core
         assert core.policy.is_valid_state(core.rule, core.state)
-        assert is_possible(core.limits)
+        assert is_possible(core.book.tables)
         for one in logged.aggregate.status(at).limits:
             if one.window is not None and one.cost == "usd":
                 assert one.window.starts <= at < one.window.ends

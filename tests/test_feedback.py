@@ -160,7 +160,7 @@ def test_costs_are_settled_against_what_was_booked_after_a_change_of_costs() -> 
     limits = [at_most("usd", 40.0), *POOL.limits[1:]]
     router.change(POOL.replace(costs=costs, limits=limits))
     router.reward("d0", 0.5, spend={"usd": 2.5, "ms": 3.0})
-    spent = router.core.name_costs(router.core.totals.spent)
+    spent = router.core.sums.list_spent()
     assert spent["usd"] == pytest.approx(2.5, abs=1e-12)
     assert spent["ms"] == 3.0
 

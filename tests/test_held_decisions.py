@@ -33,7 +33,7 @@ def assert_log_gives_the_state(logged: LoggedRouter) -> None:
     assert replayed.fingerprint() == logged.aggregate.fingerprint()
     costs = LoggedCosts()
     for event in logged.log:
-        costs.add(event, replayed.core.uncounted.since)
+        costs.add(event, replayed.core.sums.uncounted.since)
     for key, booked in book_totals(replayed).items():
         assert_allclose(booked, costs.all_totals(replayed.core)[key], atol=1e-9)
 

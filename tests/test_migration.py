@@ -85,13 +85,13 @@ def compute_distributions(router: Router) -> Floats:
     """The distributions of the three contexts."""
     core = router.core
     available = core.mask_available(None)
-    views = [View(core.pointer, x, available, False, False) for x in range(3)]
+    views = [View(core.book.pointer, x, available, False, False) for x in range(3)]
     return np.array([compute_distribution(core.rule, core.state, view) for view in views])
 
 
 def assert_migrated_limits(router: Router) -> None:
     """Require a state of limits, if there is any, that fits the problem."""
-    tables = router.core.limits
+    tables = router.core.book.tables
     assert is_possible(tables)
     if tables is None:
         return
@@ -122,7 +122,7 @@ def test_every_policy_continues_after_every_change(
         decision = router.decide("wxyz"[n % 4], problem.experts[:2] if n % 9 == 5 else None)
         assert router.reward(decision.id, 0.5) is Receipt.LEARNED
     assert router.policy.is_valid_state(router.core.rule, router.core.state)
-    assert is_possible(router.core.limits)
+    assert is_possible(router.core.book.tables)
     assert router.status().decisions == 197
 
 
@@ -286,7 +286,7 @@ def test_overspending_that_cannot_be_compensated_counts_as_a_missed_period(polic
 
 def list_numbers(router: Router) -> list[Any]:
     """All arrays of the states of policy and limits."""
-    return [*iterate_arrays(router.core.state), *iterate_numbers(router.core.limits)]
+    return [*iterate_arrays(router.core.state), *iterate_numbers(router.core.book.tables)]
 
 
 def test_infeasible_limits_are_refused_and_change_nothing() -> None:

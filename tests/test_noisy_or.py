@@ -282,8 +282,8 @@ def test_contexts_share_a_belief_prices_and_the_budget_and_add_deviations() -> N
     assert (belief.deviations.moment[0] != 0).all()
     assert_array_equal(belief.deviations.moment[1:], 0.0)
     assert router.core.state.dual_prices.price.shape == (3,)
-    assert router.core.limits is not None
-    assert router.core.limits.state.clock["left"][0] == 5_000 - 80
+    assert router.core.book.tables is not None
+    assert router.core.book.tables.state.clock["left"][0] == 5_000 - 80
 
 
 def test_one_context_adds_no_deviations() -> None:

@@ -12,7 +12,7 @@ from bylot import Problem, Router, at_least, at_most, simulate
 from bylot.environments import Given
 from bylot.errors import PolicyError
 from bylot.limits.records import point_to_limits
-from bylot.limits.request import admit, compute_least_costs, open_request
+from bylot.limits.request import admit, compute_least_costs, open_request, point_to
 from bylot.limits.rows import ConstraintRows
 from bylot.limits.schedule import make_fallback_schedule
 from bylot.numerics.jit import Floats
@@ -20,8 +20,9 @@ from bylot.numerics.philox import RngKey
 from bylot.optima import optimum
 from bylot.policies import NoisyOr
 from bylot.policies.base import learn, note_played, propose
-from bylot.policies.binding import bind_policy, point_to, start_policy
+from bylot.policies.binding import bind_policy, start_policy
 from bylot.policies.panel_sizes import find_problem_of_one_size
+from bylot.router.edits import change_problem
 from limit_tables import open_rows
 from sample_problem import make_reward_feedback
 from test_distributions import ALL_AVAILABLE
@@ -220,7 +221,7 @@ def test_a_running_router_may_get_another_minimum() -> None:
     for t in range(1_000):
         if t == 400:
             drawn = router.core.state.drawn.copy()
-            router.core.change_problem(problem.replace(min_draws=1))
+            change_problem(router.core, problem.replace(min_draws=1))
             assert_allclose(router.core.state.drawn, drawn)
         decision = router.decide()
         places = [problem.experts.index(name) for name in decision.subset]

@@ -9,6 +9,7 @@ import bylot
 from bylot.optima import ValueStack, optimum
 from bylot.problem import Problem, at_most
 from bylot.router.core_status import report_status
+from bylot.router.edits import change_problem
 from bylot.router.price_average import MEMORY_READINGS, PriceAverage
 from bylot.server.metrics import ServerMetrics
 from played_routers import PlayedRouter
@@ -80,7 +81,7 @@ def test_averages_of_a_saved_router_continue_bit_for_bit(tmp_path: Path) -> None
 def test_a_change_of_a_bound_starts_its_average_anew_and_no_other() -> None:
     core, old = play_some(2, 400).core, make_five_expert_problem().replace(period=PERIOD)
     before = core.prices
-    core.change_problem(old.replace(limits=[at_most("usd", 2.5), *old.limits[1:]]))
+    change_problem(core, old.replace(limits=[at_most("usd", 2.5), *old.limits[1:]]))
     assert [one.readings for one in core.prices] == [0, *(one.readings for one in before[1:])]
     assert report_status(core).limits[0].price_spread is None
 

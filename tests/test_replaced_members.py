@@ -72,7 +72,7 @@ class PanelRouter(LoggedRouter):
             others = np.ones(len(NAMES), np.bool_)
             seats = made.ticket.draws.tolist()
             others[seats] = False
-            able = [(self.aggregate.core.mark_substitutes(i) & others).any() for i in seats]
+            able = [(self.aggregate.core.book.mark_substitutes(i) & others).any() for i in seats]
             if any(able) and not made.ticket.replaced:
                 return of
         raise AssertionError("nobody can be replaced")
@@ -99,9 +99,9 @@ def assert_log_gives_the_state(logged: LoggedRouter) -> None:
     assert logged.replay_log().fingerprint() == aggregate.fingerprint()
     costs, core = LoggedCosts(), aggregate.core
     for event in logged.log:
-        costs.add(event, core.uncounted.since)
-    for name, settled in core.name_costs(core.totals.spent).items():
-        sums = costs.totals(name, core.uncounted.since.get(name, 0))
+        costs.add(event, core.sums.uncounted.since)
+    for name, settled in core.sums.list_spent().items():
+        sums = costs.totals(name, core.sums.uncounted.since.get(name, 0))
         assert_allclose((aggregate.tally.stated[name], settled), sums, rtol=1e-9, atol=1e-9)
         counters, spent = aggregate.tally.counters, sum(aggregate.tally.timeline.spent[name])
         assert_allclose(spent, sums[1], rtol=1e-9, atol=1e-9)
@@ -280,13 +280,13 @@ def test_a_substitute_is_not_worse_under_any_limit_as_declared_at_most_or_learne
     assert {NAMES[i] for i in np.flatnonzero(free)} == {"ann", "bob", "cat", "eve", "gus"}
     logged = make_logged(problem=make_pool())
     core = logged.aggregate.core
-    assert core.mark_substitutes(0)[NAMES.index("bob")]
+    assert core.book.mark_substitutes(0)[NAMES.index("bob")]
     for _ in range(5):
         of = logged.decide(available=("bob", "dan", "fay"))
         paid = {"bob": 2.5, "dan": 1.0, "fay": 3.0}
         logged.reward(of, spend={"usd": paid}, key="gateway")
-    assert not core.mark_substitutes(0)[NAMES.index("bob")], "bob was dearer than declared"
-    assert core.mark_substitutes(1)[0]
+    assert not core.book.mark_substitutes(0)[NAMES.index("bob")], "bob was dearer than declared"
+    assert core.book.mark_substitutes(1)[0]
 
 
 def test_the_state_of_a_decision_decides_whether_it_can_be_changed() -> None:
@@ -367,7 +367,7 @@ def test_a_router_draws_from_the_distribution_of_the_context() -> None:
     only_a = np.eye(1, 1)[0]
     q = average_distribution(core._handle, only_a, np.empty(0, np.bool_))
     of = logged.decide(context="a", available=DEAR)
-    candidates = core.mark_substitutes(NAMES.index("ann"))
+    candidates = core.book.mark_substitutes(NAMES.index("ann"))
     candidates[[0, 1, 5]] = False
     made = logged.aggregate.read(of).known
     added = logged.replace(of, "ann").added

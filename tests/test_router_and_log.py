@@ -252,7 +252,7 @@ def test_a_total_bill_at_edited_costs_teaches_nothing_wrong(kind: Any) -> None:
         router.report(decision.id, 0.5, 2.0)
     core = router.router.core if kind is MemoryRouter else router.logged.aggregate.core
     assert core.totals.spent[0] == pytest.approx(40.0)
-    assert core.limits.state.means[0, 0] * 4.0 == pytest.approx(5.0)  # as declared
+    assert core.book.tables.state.means[0, 0] * 4.0 == pytest.approx(5.0)  # as declared
 
 
 @pytest.mark.parametrize("key", [5, b"x", [], 1.5])

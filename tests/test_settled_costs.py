@@ -281,8 +281,8 @@ def test_after_any_steps_the_ledger_is_the_sum_of_the_log(steps: Any) -> None:
             continue
     costs, core = LoggedCosts(), logged.aggregate.core
     for event in logged.log:
-        costs.add(event, core.uncounted.since)
-    for name, settled in core.name_costs(core.totals.spent).items():
+        costs.add(event, core.sums.uncounted.since)
+    for name, settled in core.sums.list_spent().items():
         sums = logged.aggregate.tally.stated[name], settled
         assert_allclose(sums, costs.totals(name, 0), rtol=1e-9, atol=1e-9)
     assert logged.replay_log().fingerprint() == logged.aggregate.fingerprint()

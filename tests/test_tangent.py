@@ -355,7 +355,7 @@ def test_a_new_context_starts_from_the_maximum_entropy_distribution() -> None:
         decision = router.decide("old")
         router.reward(decision.id, float(values[:, n % 5].sum()))
     router.decide("new")
-    state, limits = router.core.state, router.core.limits
+    state, limits = router.core.state, router.core.book.tables
     assert np.abs(state.theta[0] - state.theta[1]).max() > 0.1
     assert limits is not None
     assert limits.state.clock["left"][0] == limits.rule.period - 201

@@ -243,5 +243,6 @@ def test_a_member_of_a_tenants_panel_can_be_replaced() -> None:
     failed = decode_decision(logged.log[seq]).draws[1]
     command = ReplaceMember(f"triage.1.{seq}", failed)
     assert logged.append(logged.aggregate.replace(START, seq, command)) is not None
-    assert logged.aggregate.core.measure_key("tenant", "x", START)[0].spent == pytest.approx(2.0)
+    window = logged.aggregate.core.book.measure_key("tenant", "x", START)[0]
+    assert window.spent == pytest.approx(2.0)
     check_replay(logged)

@@ -132,7 +132,7 @@ def test_tenants_are_archived_and_their_slots_used_again() -> None:
     for n in range(30 * FIRST_SLOTS):
         clock.at = START + n * DAY_US // 40
         router.decide(tenant=f"t{n}")
-    known = router.core.get_keyed()
+    known = router.core.book.get_keyed()
     assert len(known.keys) <= 4 * FIRST_SLOTS, "about 80 are of the last two days"
     assert len(known.slots) + len(known.free) == len(known.keys)
     assert ("tenant", "t5") not in known.slots
@@ -256,7 +256,7 @@ def test_a_refused_request_leaves_no_trace_not_even_of_a_new_tenant() -> None:
     with pytest.raises(BudgetSpent, match="for tenant 'new'"):
         logged.decide(at, tenant="new")
     assert logged.aggregate.fingerprint() == before
-    logged.aggregate.core.get_keyed().set_bounds(("tenant", "new"), (PER_DAY.at(50.0),))
+    logged.aggregate.core.book.get_keyed().set_bounds(("tenant", "new"), (PER_DAY.at(50.0),))
     logged.decide(at, tenant="new")
 
 
@@ -282,7 +282,7 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
         at += int(rng.choice([60, 1_800, 20_000, 100_000], p=[0.6, 0.3, 0.08, 0.02])) * 1_000_000
         what, core = rng.random(), logged.aggregate.core
         if what < 0.8:
-            tenant = f"t{int(rng.integers(6))}" if core.keyed else None
+            tenant = f"t{int(rng.integers(6))}" if core.book.keyed else None
             try:
                 seq = logged.decide(at, defer=what < 0.1, tenant=tenant)
             except BudgetSpent:
@@ -297,8 +297,8 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
                 cost = float(made.spend["usd"] * rng.uniform(0.2, 1.0))
                 logged.reward(seq, 0.5, at, spend={"usd": cost})
                 paid[seq] = tenant or "", at, cost
-        elif what < 0.84 and core.keyed:
-            limits = tuple(core.keyed.limits.values())[:1]
+        elif what < 0.84 and core.book.keyed:
+            limits = tuple(core.book.keyed.limits.values())[:1]
             own = () if what < 0.81 else tuple(one.at(30.0) for one in limits)
             command = SetTenant("triage", "t1", own)
             logged.append(logged.aggregate.set_tenant(at, command))
@@ -310,9 +310,9 @@ def test_whatever_happens_ledgers_agree_with_what_was_paid(seed: int) -> None:
                 edited = at
         core = logged.aggregate.core
         assert core.policy.is_valid_state(core.rule, core.state)
-        assert is_possible(core.limits)
+        assert is_possible(core.book.tables)
         for tenant in (f"t{n}" for n in range(6)):
-            for now in core.measure_key("tenant", tenant, at) if core.keyed else ():
+            for now in core.book.measure_key("tenant", tenant, at) if core.book.keyed else ():
                 since = max(now.starts, edited)
                 least, most = (
                     sum(cost for whose, when, cost in paid.values() if whose == tenant and when > x)

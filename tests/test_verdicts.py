@@ -8,6 +8,7 @@ import pytest
 
 from bylot import Problem, Router, at_least, at_most, share
 from bylot.errors import BudgetSpent
+from bylot.limits.book import ALL_AVAILABLE
 from bylot.limits.keys import TenantsSummary, TenantUse
 from bylot.limits.report import LimitInPeriod
 from bylot.limits.status import LimitStatus
@@ -19,7 +20,6 @@ from bylot.limits.verdict import (
     judge_tenants,
 )
 from bylot.problem import Limit
-from bylot.router.core import ALL_AVAILABLE
 
 USD, JUNIOR = at_most("usd", 1.0), at_least("junior", 0.3)
 

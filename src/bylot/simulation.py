@@ -19,7 +19,7 @@ from bylot.environments.call_costs import (
 from bylot.environments.delays import NEVER_DUE
 from bylot.errors import ValuesError
 from bylot.limits.forecast import HOUR_US
-from bylot.limits.request import Ticket, admit, find_spent, note_refused, open_request
+from bylot.limits.request import Ticket, admit, find_spent, note_refused, open_request, point_to
 from bylot.limits.windows import check_times
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation, jit, jit_entry, jit_inline
 from bylot.numerics.philox import LoopKey, RngKey, draw_uniform
@@ -37,7 +37,7 @@ from bylot.policies.base import (
     note_played,
     propose,
 )
-from bylot.policies.binding import bind_policy, point_to, start_policy
+from bylot.policies.binding import bind_policy, start_policy
 from bylot.policies.compiled_handle import scale_scores
 from bylot.policies.registry import check_panel_size
 from bylot.policies.retargeting import fill_due_tables, find_next_check, find_stop, retarget

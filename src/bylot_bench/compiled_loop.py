@@ -4,9 +4,10 @@ import numpy as np
 
 from bylot.environments import NO_DELAY
 from bylot.environments.call_costs import make_declared_costs
+from bylot.limits.request import point_to
 from bylot.numerics.jit import Floats
 from bylot.policies import Policy
-from bylot.policies.binding import bind_policy, point_to, start_policy
+from bylot.policies.binding import bind_policy, start_policy
 from bylot.problem import Problem
 from bylot.simulation import Arrivals, make_late_rewards, play_rounds
 from bylot.trace import make_play_record

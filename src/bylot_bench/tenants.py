@@ -106,7 +106,7 @@ def measure_archive() -> dict[str, Any]:
     return {
         "bytes_at_half": sizes[0],
         "bytes_at_end": sizes[1],
-        "slots_at_end": len(player.router.core.get_keyed().keys),
+        "slots_at_end": len(player.router.core.book.get_keyed().keys),
     }
 
 

@@ -88,7 +88,7 @@ def make_router_target(problem: Problem, router: Router, name: str = "now") -> E
             )
         return found
 
-    limits = router.core.limits
+    limits = router.core.book.tables
     caveats = (GUARD_CAVEAT,) if limits is not None and limits.rule.on else ()
     return EvaluationTarget(name, find_distribution, caveats, router)
 

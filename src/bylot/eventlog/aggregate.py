@@ -28,6 +28,7 @@ from bylot.router.changes import (
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.core_status import list_distributions, report_status
+from bylot.router.edits import keep_traffic
 from bylot.router.engine import RouterEngine
 from bylot.router.open_decisions import MAX_CACHED_BYTES, OpenDecision
 from bylot.router.status import RouterStatus
@@ -244,7 +245,7 @@ class RouterAggregate:
             except errors.InfeasibleLimits as error:
                 raise error.for_running_router() from None
             rules = None
-        at_traffic = self.core.keep_traffic(problem)
+        at_traffic = keep_traffic(self.core, problem)
         if at_traffic != problem:
             problem, rules = at_traffic, None
         config = structs.replace(config, version=self.config.version + 1)
@@ -255,7 +256,8 @@ class RouterAggregate:
         self.engine.edit(self.local_time(at), problem, rules, tables)
         self.core.max_contexts = config.max_contexts
         self.adopt(config)
-        return self.append(at, events.ConfigChanged(config, tables=self.core.tables, by=command.by))
+        tables = self.core.book.filled
+        return self.append(at, events.ConfigChanged(config, tables=tables, by=command.by))
 
     def adopt(self, config: RouterConfig) -> None:
         """Let a configuration be in force, whose problem is that of the core."""
@@ -268,7 +270,7 @@ class RouterAggregate:
         """Give a tenant bounds of its own."""
         commands.check_storable_text("tenant", command.tenant)
         key = "tenant", command.tenant
-        self.core.get_keyed().set_bounds(key, command.limits)
+        self.core.book.get_keyed().set_bounds(key, command.limits)
         limits = tuple(limit.to_data() for limit in command.limits)
         return self.append(at, events.KeyChanged(*key, limits, by=command.by))
 

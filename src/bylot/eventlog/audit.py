@@ -96,7 +96,7 @@ class LoggedCosts:
 
     def all_totals(self, core: RouterCore) -> dict[tuple[str, int], tuple[float, float]]:
         """The sums of all costs of a router, by name and the decisions before its introduction."""
-        since = {name: core.uncounted.since.get(name, 0) for name in core.problem.costs}
+        since = {name: core.sums.uncounted.since.get(name, 0) for name in core.problem.costs}
         return {one: self.totals(*one) for one in since.items()}
 
 
@@ -137,7 +137,7 @@ def find_fault(
         if event.kind == "sealed":
             check_segment(store, aggregate, segments.get(event.seq - 1))
         aggregate.replay(event)
-        costs.add(event, aggregate.core.uncounted.since)
+        costs.add(event, aggregate.core.sums.uncounted.since)
         if snapshot is not None and snapshot.seq == event.seq:
             same = aggregate.take_snapshot() == snapshot
     if snapshot is not None and snapshot.seq > aggregate.seq:
@@ -172,8 +172,8 @@ def check_segment(store: Store, aggregate: RouterAggregate, stored: Segment | No
 def book_totals(aggregate: RouterAggregate) -> dict[tuple[str, int], tuple[float, float]]:
     """The sums of stated and settled costs that a router has booked, as `all_totals` of its log."""
     core = aggregate.core
-    settled = core.name_costs(core.totals.spent)
-    since = core.uncounted.since
+    settled = core.sums.list_spent()
+    since = core.sums.uncounted.since
     stated = aggregate.tally.stated
     return {(name, since.get(name, 0)): (stated[name], cost) for name, cost in settled.items()}
 
@@ -187,6 +187,6 @@ def read_without_replay(
     log = takewhile(lambda event: event.seq <= aggregate.seq, iterate_events(store, row.number))
     for event in verify_chain(log, seal, first, row.name):
         seal = event.seal
-        costs.add(event, aggregate.core.uncounted.since)
+        costs.add(event, aggregate.core.sums.uncounted.since)
     if seal != aggregate.seal:
         raise StoreCorrupted(f"router {row.name!r}: its log and its oldest snapshot differ")

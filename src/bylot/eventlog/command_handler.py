@@ -294,7 +294,7 @@ class CommandHandler:
     def list_tenants(self, command: commands.ListTenants) -> TenantList:
         """Tenants after a name: those with bounds of their own or a ledger."""
         router = self.repository.get(command.name, self.at)
-        known = router.core.get_keyed()
+        known = router.core.book.get_keyed()
         keys = {*known.slots, *known.own}
         names = (name for scope, name in keys if scope == "tenant" and name > command.after)
         found = heapq.nsmallest(command.limit + 1, names)
@@ -303,7 +303,7 @@ class CommandHandler:
 
     def view_tenant(self, router: RouterAggregate, tenant: str) -> TenantView:
         """A tenant of a router."""
-        windows = router.core.measure_key("tenant", tenant, router.local_time(self.at))
+        windows = router.core.book.measure_key("tenant", tenant, router.local_time(self.at))
         return TenantView(router=router.name, tenant=tenant, windows=tuple(windows))
 
     def find_decision(self, id: str) -> tuple[RouterAggregate, int]:

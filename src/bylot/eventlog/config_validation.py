@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import structs
 
 from bylot import errors, policies
+from bylot.limits.book import ALL_AVAILABLE
 from bylot.numerics.jit import Bools
 from bylot.policies.registry import fill_auto_contexts
 from bylot.policies.validation import RunConfig, check_at_least_one, is_reward_in_range
@@ -15,7 +16,7 @@ from bylot.problem import Limit, Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.problem.window_bounds import mark_totals
 from bylot.router.config import RouterConfig
-from bylot.router.core import ALL_AVAILABLE, RouterCore
+from bylot.router.core import RouterCore
 from bylot.router.core_status import report_status
 from bylot.router.persistence import problem_to_data
 

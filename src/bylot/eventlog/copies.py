@@ -40,7 +40,7 @@ def import_router(path: Path, target: Store, name: str) -> RouterRow:
     core = engine.core
     check_max_contexts(core.policy, core.problem.size, core.max_contexts)
     check_snapshot_size(core, core.max_contexts)
-    run, spent = core.run, core.name_costs(core.totals.spent)
+    run, spent = core.run, core.sums.list_spent()
     config = RouterConfig(
         problem=problem_to_data(core.problem),
         policy=policy_to_data(core.policy),

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import msgpack
 
 from bylot.errors import StoreCorrupted
+from bylot.limits.book import Tables
 from bylot.problem.instants import LAST_SECOND
 from bylot.router.changes import (
     Change,
@@ -24,7 +25,6 @@ from bylot.router.changes import (
     MemberReplaced,
     PackedDecision,
     RewardReceived,
-    Tables,
 )
 from bylot.router.config import RouterConfig
 from bylot.store import DecisionEvents, Event, Store

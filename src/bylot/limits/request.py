@@ -19,19 +19,25 @@ from numba.extending import overload
 from bylot.limits.guard import clear_shortfall, find_spent_limit, forecast_shortfall, guard_panel
 from bylot.limits.ledger import advance_windows, begin_key_windows, find_places
 from bylot.limits.pacing import fill_key_bounds, fill_paced_bounds
-from bylot.limits.records import Limits, LimitsType
+from bylot.limits.records import Limits, LimitsType, LimitTables, point_to_limits
 from bylot.limits.settlement import settle_calls
 from bylot.limits.windows import count_requests
 from bylot.numerics.embedded import jit_embedded
 from bylot.numerics.jit import LINKED_OPTIONS, Bools, Floats, Ints, jit
 from bylot.numerics.scratch_arrays import INLINED, no_floats
 from bylot.numerics.set_selection import choose_top_m, count_available, fill_draws_from_set
+from bylot.problem import Problem
 
 
 class Unlimited(NamedTuple):
     """Limits that are not kept."""
 
     draws: int
+
+
+def point_to(tables: LimitTables | None, problem: Problem) -> Limits | Unlimited:
+    """Return what compiled code takes for limits."""
+    return Unlimited(problem.draws) if tables is None else point_to_limits(*tables)
 
 
 class View(NamedTuple):

@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 from bylot.limits.binding import start_limits
 from bylot.limits.migrate import migrate_limits
-from bylot.limits.records import LimitRule, Limits, LimitTables, point_to_limits
-from bylot.limits.request import Unlimited
+from bylot.limits.records import LimitRule, LimitTables
 from bylot.policies.base import BoundPolicy, FeedbackKind, Policy
 from bylot.problem import Problem
 from bylot.problem.change import ProblemChange
@@ -55,8 +54,3 @@ def migrate_policy(
     change = ProblemChange(old.problem, problem, old.state.visits > 0)
     migrate_limits(change, *old.limits, *tables)
     return BoundPolicy(problem, rule, state, tables)
-
-
-def point_to(limits: LimitTables | None, problem: Problem) -> Limits | Unlimited:
-    """Return what compiled code takes for limits."""
-    return Unlimited(problem.draws) if limits is None else point_to_limits(*limits)

@@ -2,25 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
+from bylot.limits.book import RequestLabels, Tables
 from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.limits.request import Ticket
 from bylot.numerics.jit import Floats
 from bylot.router.decision import Decision, ReceiptName
-
-Tables = tuple[tuple[int, ...], ...]
-"""Edges of windows of each calendar, and offsets of local time: `windows.list_tables`."""
-
-
-class RequestLabels(NamedTuple):
-    """What a request says about itself, by which limits count it or not."""
-
-    context: str | None = None
-    keys: KeyNames = NO_KEYS
 
 
 class DecisionMade(Struct, gc=False):
@@ -74,25 +64,27 @@ class DecisionMade(Struct, gc=False):
 
         failed: members that were replaced; the rest is known of stored decisions only
         """
+        ticket = self.ticket
         panel = self.panel
-        p = self.inclusion
-        # Of one length each: to check that would take half as long again.
-        members: dict[str, Any] = dict.fromkeys(panel)
-        if p is not None:
-            members = dict(zip(panel, p))  # noqa: B905
+        inclusion: dict[str, float] | None = None
+        if self.inclusion is None:
+            subset = tuple(dict.fromkeys(panel))
+        else:  # of one length: to check that would take half as long again
+            inclusion = dict(zip(panel, self.inclusion))  # noqa: B905
+            subset = panel if len(inclusion) == len(panel) else tuple(inclusion)
         return Decision(
             id,
-            self.ticket.t,
+            ticket.t,
             self.context,
             panel,
-            panel if len(members) == len(panel) else tuple(members),
+            subset,
             self.spend.copy(),
             self.expected.copy(),
-            self.ticket.feasible,
-            tuple(self.ticket.draw_probabilities.tolist()) or None,
-            None if p is None else members,
+            ticket.feasible,
+            tuple(ticket.draw_probabilities.tolist()) or None,
+            inclusion,
             self.propensity,
-            self.ticket.replaced,
+            ticket.replaced,
             dict(self.keys) if self.keys else {},
             router,
             None if router is None else self.version,

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import structs
 
 from bylot.limits import report as limit_report
+from bylot.limits.book import ALL_AVAILABLE
 from bylot.limits.keys import TenantsSummary
 from bylot.limits.rows import compute_row_units
 from bylot.limits.status import CostStatus, make_limit_status
@@ -13,7 +14,7 @@ from bylot.limits.verdict import AVERAGE_TOLERANCE, PeriodPosition
 from bylot.limits.window_status import WindowStatus, measure_cheapest_panel, measure_window
 from bylot.numerics.jit import Bools
 from bylot.router import status as statuses
-from bylot.router.core import ALL_AVAILABLE, RouterCore
+from bylot.router.core import RouterCore
 
 MAX_STATUS_CONTEXTS = 12  # contexts whose distributions a status contains, the most visited
 
@@ -26,22 +27,22 @@ def report_status(
     rewards, sums = int(totals.rewards[0]), (totals.spent.tolist(), totals.expected.tolist())
     costs = {}
     for name, spent, expected in zip(problem.costs, *sums, strict=True):
-        costs[name] = CostStatus(spent, expected, spent, core.count_decisions(name))
+        costs[name] = CostStatus(spent, expected, spent, core.sums.count_decisions(name))
     span = core.run.high - core.run.low
     prices = [
         average.summarize(price, span)
         for average, price in zip(core.prices, core.read_prices(), strict=True)
     ]
-    core.look_at_everybody()
-    now = limit_report.report_budget(problem, core.limits)
+    core.book.look_at_everybody()
+    now = limit_report.report_budget(problem, core.book.tables)
     limits = tuple(
         make_limit_status(
             limit,
             costs[limit.name],
             price,
             now and measure_period(core, now, j),
-            *measure_limit_window(core, j, costs[limit.name], max(at, core.at), available),
-            summarize_tenants(core, j, max(at, core.at)),
+            *measure_limit_window(core, j, costs[limit.name], max(at, core.book.at), available),
+            summarize_tenants(core, j, max(at, core.book.at)),
             find_dear_experts(core, j),
         )
         for j, (limit, price) in enumerate(zip(problem.limits, prices, strict=True))
@@ -83,28 +84,28 @@ def measure_limit_window(
     core: RouterCore, j: int, cost: CostStatus, at: int, available: Bools
 ) -> tuple[WindowStatus | None, bool]:
     """Limit j in its window of the calendar, and whether that is spent."""
-    if core.limits is None or core.at == 0:
+    if core.book.tables is None or core.book.at == 0:
         return None, False
     usual = cost.settled / max(cost.decisions, 1)
-    found = measure_window(core.problem, core.limits, j, at, usual)
-    return found, found is not None and core.is_spent(j, at, available)
+    found = measure_window(core.problem, core.book.tables, j, at, usual)
+    return found, found is not None and core.book.is_spent(j, at, available)
 
 
 def summarize_tenants(core: RouterCore, j: int, at: int) -> TenantsSummary | None:
     """Return all keys under limit j at this time, if it is for each of them."""
     problem = core.problem
-    if core.limits is None or core.keyed is None or j not in core.keyed.limits:
+    if core.book.tables is None or core.book.keyed is None or j not in core.book.keyed.limits:
         return None
-    cheapest = measure_cheapest_panel(problem, core.limits, j, problem.smallest_panel)
-    return core.keyed.summarize(j, at, cheapest)
+    cheapest = measure_cheapest_panel(problem, core.book.tables, j, problem.smallest_panel)
+    return core.book.keyed.summarize(j, at, cheapest)
 
 
 def find_dear_experts(core: RouterCore, j: int) -> tuple[str, ...]:
     """The experts whose calls cost more on average than the most that limit j counts on."""
-    if core.limits is None or not core.limits.rule.rows["certain"][j]:
+    if core.book.tables is None or not core.book.tables.rule.rows["certain"][j]:
         return ()
-    most = core.limits.rule.worst[j] * (1.0 + AVERAGE_TOLERANCE)
-    over = core.limits.state.means[j] > most
+    most = core.book.tables.rule.worst[j] * (1.0 + AVERAGE_TOLERANCE)
+    over = core.book.tables.state.means[j] > most
     return tuple(np.array(core.problem.experts)[over].tolist())
 
 
@@ -120,19 +121,19 @@ def measure_period(core: RouterCore, report: limit_report.BudgetReport, j: int) 
     if not limit.averages_all:
         return PeriodPosition(now, now.mean, 0, False)
     contested = any(not other.within_reach for other in report.limits)  # by another, if not by j
-    if not core.find_period().edited:
+    if not core.sums.find_period(core.book.played_rounds).edited:
         final = core.run.horizon is not None and report.played == 0 < core.t
         end = offset + (0 if final else report.period)
         return PeriodPosition(now, now.mean, end, final, contested)
-    n, spent = core.before_period.get(limit.name, (0, 0.0))
-    decisions = core.count_decisions(limit.name) - n
+    n, spent = core.sums.before.get(limit.name, (0, 0.0))
+    decisions = core.sums.count_decisions(limit.name) - n
     measured = None
     counted = None
-    if decisions > 0 and core.limits is not None:
-        rule, state = core.limits
+    if decisions > 0 and core.book.tables is not None:
+        rule, state = core.book.tables
         over = state.ledgers["spent"][j] - report.played * rule.rows["bound"][j]
         unit = -limit.sign * compute_row_units(core.problem)[j]
-        measured = (core.name_costs(core.totals.spent)[limit.name] - spent) / decisions
+        measured = (core.sums.list_spent()[limit.name] - spent) / decisions
         counted = float(limit.bound + over * unit / decisions)
         counted = measured if math.isclose(measured, counted) else counted
     now = structs.replace(now, mean=measured)

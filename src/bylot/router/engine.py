@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bylot import errors
+from bylot.limits.book import ALL_AVAILABLE, RequestLabels, Tables
 from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.numerics.jit import Bools
 from bylot.problem import Problem
@@ -22,10 +23,10 @@ from bylot.router.changes import (
     DecisionMade,
     MemberReplaced,
     RewardReceived,
-    Tables,
 )
-from bylot.router.core import ALL_AVAILABLE, RouterCore
+from bylot.router.core import RouterCore
 from bylot.router.decision import DecisionState
+from bylot.router.edits import change_problem
 from bylot.router.feedback import RewardReport, SpendReport
 from bylot.router.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
 from bylot.router.reward_rules import RewardTerms
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from bylot.router.tally import Tally
 
 US_PER_S = 1_000_000
+PLAIN_REWARD = (None, False)  # the key of a reward without one
 
 
 class RouterEngine:
@@ -106,8 +108,8 @@ class RouterEngine:
         if refused:
             self.refused.clear()
             made.refused = refused
-        if core.tables is not None:
-            made.tables = core.tables
+        if core.book.filled is not None:
+            made.tables = core.book.filled
         if defer or holder is not None:
             made.defer = defer
             made.holder = holder
@@ -128,7 +130,7 @@ class RouterEngine:
     ) -> None:
         """Refuse a request, and count it by the hour, if a budget leaves no panel."""
         try:
-            self.core.check_budgets(now, available, context, keys)
+            self.core.book.check_budgets(now, available, RequestLabels(context, keys))
         except errors.BudgetSpent:
             hour = now - now % FULL_HOUR_US
             self.refused[hour] = self.refused.get(hour, 0) + 1
@@ -226,7 +228,7 @@ class RouterEngine:
             reward_rules.check_reward_sum(decision, report, core.run, id)
         if not replayed and report.spend:
             costs = reward_rules.collect_costs(decision.rewards.values())
-            feedback.check_corrections(report.spend, costs, core.list_certain_costs(), id)
+            feedback.check_corrections(report.spend, costs, core.book.list_certain_costs(), id)
         change = RewardReceived(
             receipt=receipt,
             key=key,
@@ -249,7 +251,7 @@ class RouterEngine:
         """
         self.core.learn(opened.ticket, score)
         change = RewardReceived(value=score, receipt="learned")
-        opened.rewards = {(None, False): change}
+        opened.rewards = {PLAIN_REWARD: change}
         self.close(place, opened)
         return change
 
@@ -456,7 +458,7 @@ class RouterEngine:
     ) -> None:
         """Continue under another problem; what was learned is kept."""
         old = self.core.problem
-        same_pool = self.core.change_problem(problem, rules, at=now, tables=tables)
+        same_pool = change_problem(self.core, problem, rules, at=now, tables=tables)
         self.version += 1
         if not same_pool:
             self.pool_since = self.core.t

@@ -18,7 +18,8 @@ from bylot.policies.base import Policy
 from bylot.policies.binding import BoundRules
 from bylot.policies.validation import RunConfig
 from bylot.problem import Limit, Problem
-from bylot.router.core import PeriodStart, RouterCore, UncountedDecisions
+from bylot.router.core import RouterCore
+from bylot.router.cost_sums import PeriodStart, UncountedDecisions
 from bylot.router.price_average import PriceAverage
 
 DERIVED_LIMITS = ("sets", "mean", "ahead", "quota", "place", "keys", "counts")
@@ -51,18 +52,18 @@ def core_to_data(
     return CoreData(
         rows=len(core.state.visits),
         state=arrays_to_data(core.state, encode, core.policy.derived),
-        limits=core.limits and limits_to_data(core.limits.state, encode),
+        limits=core.book.tables and limits_to_data(core.book.tables.state, encode),
         totals=arrays_to_data(core.totals, encode),
         contexts=list(core.contexts),
-        costs=core.uncounted,
-        period=core.period,
+        costs=core.sums.uncounted,
+        period=core.sums.period,
         skipped=core.skipped,
         rule=rule,
-        before_period=core.before_period,
+        before_period=core.sums.before,
         prices=core.prices,
-        at=core.at,
+        at=core.book.at,
         traffic=core.problem.traffic,
-        keyed=None if core.keyed is None else core.keyed.to_data(encode),
+        keyed=None if core.book.keyed is None else core.book.keyed.to_data(encode),
     )
 
 
@@ -80,23 +81,23 @@ def core_from_data(
     if data.traffic is not None:
         problem = problem.replace(traffic=data.traffic)
     core = RouterCore(problem, policy, run, max_contexts, rules=rules, rows=data.rows)
-    core.contexts = {label: n for n, label in enumerate(data.contexts)}
-    core.uncounted, core.period, core.skipped = data.costs, data.period, data.skipped
-    core.before_period, core.prices, core.at = data.before_period, data.prices, data.at
+    core.contexts.update((label, n) for n, label in enumerate(data.contexts))
+    core.sums.uncounted, core.sums.period, core.skipped = data.costs, data.period, data.skipped
+    core.sums.before, core.prices, core.book.at = data.before_period, data.prices, data.at
     fill_arrays_from_data(data.totals, core.totals)
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)
-    if (core.limits is None) != (data.limits is None):
+    if (core.book.tables is None) != (data.limits is None):
         raise SavedFileError("there is a state of limits that are not kept, or none of such")
-    if core.limits is not None and data.limits is not None:
-        fill_limits_from_data(data.limits, core.limits)
-    if (core.keyed is None) != (data.keyed is None):
+    if core.book.tables is not None and data.limits is not None:
+        fill_limits_from_data(data.limits, core.book.tables)
+    if (core.book.keyed is None) != (data.keyed is None):
         raise SavedFileError("there are keys without limits for each, or none for such")
-    if core.keyed is not None and data.keyed is not None:
-        core.keyed.fill_from_data(data.keyed, fill_array)
+    if core.book.keyed is not None and data.keyed is not None:
+        core.book.keyed.fill_from_data(data.keyed, fill_array)
     core.refresh()
     priced = len(data.prices) == len(problem.limits) and all(one.is_valid() for one in data.prices)
-    possible = policy.is_valid_state(core.rule, core.state) and is_possible(core.limits)
+    possible = policy.is_valid_state(core.rule, core.state) and is_possible(core.book.tables)
     if core.t < 0 or not priced or not possible:
         raise SavedFileError("no router can be in this state")
     return core

@@ -28,6 +28,7 @@ from bylot.router import saved_file
 from bylot.router.core import RouterCore
 from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
+from bylot.router.edits import keep_traffic
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
 from bylot.router.reward_rules import RewardTerms
@@ -208,7 +209,7 @@ class Router:
         keys = list_given_keys(names) if names else NO_KEYS
         with self._lock:
             try:
-                now = self._read_clock() if self.core.follows_clock else 0
+                now = self._read_clock() if self.core.book.follows_clock else 0
                 made = self.engine.decide(now, None, context, available, keys)
             except BudgetSpent as error:
                 reset = describe_reset(error.resets_at, error.limit.zone)
@@ -218,7 +219,7 @@ class Router:
 
     def _read_clock(self) -> int:
         """Microseconds since 1970, if any limit needs the time."""
-        if not self.core.follows_clock:
+        if not self.core.book.follows_clock:
             return 0
         given = self.clock()
         now = float_from_real(given)
@@ -355,7 +356,7 @@ class Router:
             If the limits cannot be kept; nothing was changed.
         """
         with self._lock:
-            self.engine.edit(self._read_clock(), self.core.keep_traffic(problem))
+            self.engine.edit(self._read_clock(), keep_traffic(self.core, problem))
 
     def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> None:
         """Give a tenant bounds of its own.
@@ -376,7 +377,7 @@ class Router:
         """
         own = check_limit_list(limits)
         with self._lock:
-            self.core.get_keyed().set_bounds(("tenant", tenant), own)
+            self.core.book.get_keyed().set_bounds(("tenant", tenant), own)
 
     def tenant(self, tenant: str) -> list[TenantWindow]:
         """Say what a tenant has spent in the current windows.
@@ -392,7 +393,7 @@ class Router:
             One for each limit with scope='tenant'.
         """
         with self._lock:
-            return self.core.measure_key("tenant", tenant, self._read_clock())
+            return self.core.book.measure_key("tenant", tenant, self._read_clock())
 
     def status(self) -> RouterStatus:
         """Summarise the router.

@@ -7,10 +7,13 @@ import numpy as np
 from msgspec import structs
 
 from bylot.errors import DecisionError, NoSubstitute
-from bylot.numerics.jit import Bools
+from bylot.limits.book import NO_FLOATS
+from bylot.limits.substitutes import draw_substitute
+from bylot.numerics.jit import Bools, announce_compilation
+from bylot.numerics.philox import RngKey
 from bylot.problem import Problem
 from bylot.router.changes import DecisionMade, MemberReplaced
-from bylot.router.core import NO_FLOATS, RouterCore
+from bylot.router.core import RouterCore
 from bylot.router.open_decisions import OpenDecision
 
 GO_ON = "go on with the other members"
@@ -38,7 +41,7 @@ def choose_substitute(
     """Return the number of an expert who can take the place of a member, drawn from those."""
     made = decision.known
     candidates = mark_candidates(core, active, decision, available)
-    candidates &= core.mark_substitutes(failed)
+    candidates &= core.book.mark_substitutes(failed)
     if not candidates.any():
         raise NoSubstitute(
             f"nobody can take the place of {core.problem.experts[failed]!r} in decision {id}",
@@ -47,8 +50,19 @@ def choose_substitute(
             remedy=f"{GO_ON}; nothing was changed",
         )
     context = core.contexts[made.context]
-    number = len(decision.failed)
-    return core.draw_substitute(context, decision.t, number, candidates, active)
+    return draw_expert(core, context, decision.t, len(decision.failed), candidates, active)
+
+
+def draw_expert(
+    core: RouterCore, context: int, t: int, number: int, candidates: Bools, active: Bools
+) -> int:
+    """Draw one of the candidates from the distribution of a context as it is now.
+
+    number: of exchanges in decision t so far
+    """
+    with announce_compilation(f"the distributions of {core.policy.name}"):
+        q = core.read_distribution(context, active)
+    return draw_substitute(q, candidates, RngKey(core.run.seed, t), number)
 
 
 def mark_candidates(
