@@ -12,7 +12,7 @@ from aiohttp import web
 
 from bylot.gateway.config import GatewayEntry, ModelEntry
 from bylot.problem import Problem
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import problem_to_data
 from bylot.server.settings import RouterEntry
 from live_server import ServerClient, live_server
 

@@ -39,8 +39,7 @@ from bylot.gateway.gateway import Gateway, RouterGateway
 from bylot.gateway.health import HealthTable
 from bylot.problem import Limit, Problem, at_least, at_most, share
 from bylot.problem.calendar import Calendar, find_window
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.server.auth import Caller
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ServerSource
@@ -92,9 +91,7 @@ class StateServer(DirectServer):
             max_costs=changes.pop("max_costs", {}),
         )
         data = policies.policy_to_data(policies.find_policy(policy))
-        config = RouterConfig(
-            problem=persistence.problem_to_data(problem), policy=data, wait=3600.0, **changes
-        )
+        config = RouterConfig(problem=problem_to_data(problem), policy=data, wait=3600.0, **changes)
         self.check(self.do(CreateRouter(name, config, by="root")))
         self.clocks[name] = self.at
 

@@ -368,7 +368,7 @@ class RouterPlay:
                 self.router.set_tenant(*self.scene.own[step])
             if step == STEPS // 2:
                 with TemporaryDirectory() as folder:
-                    self.router.reopen(Path(folder) / "router.json")
+                    self.router.reopen(Path(folder) / "router.bylot")
             self.decide()
             if self.scene.exchanges:
                 self.exchange()

@@ -14,8 +14,7 @@ import httpx
 from bylot.eventlog.commands import CreateRouter
 from bylot.policies import find_policy, policy_to_data
 from bylot.problem import Problem
-from bylot.router.config import RouterConfig
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.server.app import ServerApp
 from bylot.server.lifecycle import HttpServer, open_listening_socket
 from bylot.server.settings import ServerSettings

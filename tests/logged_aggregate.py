@@ -19,9 +19,8 @@ from bylot.eventlog.events import (
 )
 from bylot.eventlog.history import record_decision
 from bylot.problem import Problem, at_least, at_most
-from bylot.router import persistence
 from bylot.router.changes import Change, DecisionClosed, PackedDecision, RewardReceived
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.store.rows import (
     DecisionEvents,
     Event,
@@ -34,7 +33,7 @@ SECOND = 1_000_000
 def make_config(problem: Problem, policy: str = "distinct", **options: Any) -> RouterConfig:
     """The config of a router for this problem."""
     settings = policies.policy_to_data(policies.find_policy(policy))
-    return RouterConfig(problem=persistence.problem_to_data(problem), policy=settings, **options)
+    return RouterConfig(problem=problem_to_data(problem), policy=settings, **options)
 
 
 class LoggedRouter:
@@ -90,7 +89,7 @@ class LoggedRouter:
             name: getattr(self.aggregate.config, name) for name in RouterConfig.__struct_fields__
         }
         if problem is not None:
-            old["problem"] = persistence.problem_to_data(problem)
+            old["problem"] = problem_to_data(problem)
         self.append(
             self.aggregate.edit(at, EditRouter("triage", RouterConfig(**{**old, **changes})))
         )

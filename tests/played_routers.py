@@ -15,8 +15,7 @@ from bylot.gateway.gateway import Gateway
 from bylot.limits.request import View
 from bylot.policies.base import compute_distribution
 from bylot.problem import Problem
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.status import ContextDistribution, Counters, RouterStatus
 from bylot.router.timeline import Timeline
 from bylot.server.dashboard.source import ConfigChange, ListedRouters, RecentLog, ServerSource
@@ -39,7 +38,7 @@ class PlayedRouter:
         self.counts = collections.Counter[str]()
         self.records: list[DecisionRecord] = []
         self.config = RouterConfig(
-            problem=persistence.problem_to_data(problem),
+            problem=problem_to_data(problem),
             policy=policies.policy_to_data(policies.find_policy("distinct")),
             wait=600.0,
         )

@@ -10,9 +10,8 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.repository import RouterRepository, make_owner_name, release_dead_leases
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
-from bylot.router.config import RouterConfig, choose_max_contexts
+from bylot.router.config import RouterConfig, choose_max_contexts, problem_to_data
 from bylot.router.decision import Decision
-from bylot.router.persistence import problem_to_data
 from bylot.router.status import RouterStatus
 from bylot.store import open_store
 

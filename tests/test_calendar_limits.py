@@ -225,8 +225,8 @@ def test_a_router_plays_as_the_simulator_does_also_when_saved_half_way(
     for t, at in enumerate(times.tolist()):
         now[0] = at / 1e6
         if t == 700:
-            router.save(tmp_path / "router.json")
-            router = bylot.Router.load(tmp_path / "router.json")
+            router.save(tmp_path / "router.bylot")
+            router = bylot.Router.load(tmp_path / "router.bylot")
             router.clock = lambda: now[0]
         if trace.refused[t]:
             with pytest.raises(BudgetSpent):

@@ -60,7 +60,7 @@ def test_refused_requests_are_in_the_next_decision_and_in_the_forecast() -> None
     refused = play(logged, times)
     decided = [decode_decision(one) for one in logged.log if one.kind == "decided"]
     counted = [requests for one in decided for _, requests in one.refused]
-    waiting = sum(logged.aggregate.engine.refused.values())
+    waiting = sum(logged.aggregate.core.book.refused.values())
     assert sum(counted) + waiting == refused > 100
     assert logged.aggregate.tally.counters.refused == sum(counted)
     known = get_limits(logged.aggregate.core).state.hours["before"]
@@ -72,11 +72,14 @@ def test_a_refused_request_changes_nothing_but_a_count() -> None:
     at = 1_777_000_000_000_000
     while play(logged, [at]) == 0:
         at += 1
-    before, counted = logged.aggregate.fingerprint(), sum(logged.aggregate.engine.refused.values())
+    before, counted = (
+        logged.aggregate.fingerprint(),
+        sum(logged.aggregate.core.book.refused.values()),
+    )
     with pytest.raises(BudgetSpent) as spent:
         logged.decide(at + 200)
     assert logged.aggregate.fingerprint() == before
-    assert sum(logged.aggregate.engine.refused.values()) == counted + 1 == 2
+    assert sum(logged.aggregate.core.book.refused.values()) == counted + 1 == 2
     event = logged.decide(spent.value.resets_at)
     assert sum(n for _, n in decode_decision(logged.log[event]).refused) == 2
 

@@ -38,8 +38,7 @@ from bylot.eventlog.commands import (
 )
 from bylot.eventlog.repository import RouterRepository
 from bylot.problem import Limit, Problem, at_least, at_most, share
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.store import Event, Store, open_store
 from stores import Opener
 
@@ -51,7 +50,7 @@ def make_config(limits: Sequence[Limit] = (), **options: Any) -> RouterConfig:
     bounds = [at_most("usd", 4.5), *limits]
     pool = Problem(["ann", "bob", "eve"], {"usd": [1.0, 2.0, 4.0]}, bounds, draws=2)
     policy = policies.policy_to_data(policies.find_policy("distinct"))
-    return RouterConfig(problem=persistence.problem_to_data(pool), policy=policy, **options)
+    return RouterConfig(problem=problem_to_data(pool), policy=policy, **options)
 
 
 def perform(handler: CommandHandler, *batch: Any, at: int = SECOND) -> Any:

@@ -104,8 +104,8 @@ def test_a_router_in_memory_is_imported(
     rng = random.Random(1)
     for _ in range(decisions):
         router.reward(router.decide().id, rng.random())
-    router.save(tmp_path / "router.json")
-    file = str(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    file = str(tmp_path / "router.bylot")
     assert main(["router", "import", "served", file, "--store", address]) == 0
     handler = make_handler(store)
     view = perform_now(handler, GetRouter("served"))

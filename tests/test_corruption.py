@@ -22,8 +22,7 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, MakeDecision, RecordReward
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.store import Store, open_store
 from bylot.store.rows import ApiKey, Segment, ServerRow
 from handlers import perform_now
@@ -124,7 +123,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write-ahead log) and, in the folder `closed`, after it.
     """
     folder, running = tmp_path_factory.mktemp("intact"), tmp_path_factory.mktemp("running")
-    problem = persistence.problem_to_data(make_five_expert_problem())
+    problem = problem_to_data(make_five_expert_problem())
     policy = policies.policy_to_data(policies.find_policy("distinct"))
     config = RouterConfig(problem=problem, policy=policy)
     rng = random.Random(5)

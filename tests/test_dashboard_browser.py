@@ -16,7 +16,7 @@ import bylot
 from browsers import CHROMIUM, launch_chromium, run_uvicorn
 from bylot._text import format_number
 from bylot.errors import StoreCorrupted
-from bylot.router import persistence
+from bylot.router.config import problem_to_data
 from bylot.server.app import ServerApp
 from bylot.server.auth import Caller
 from bylot.server.dashboard import formatting, router_view
@@ -426,7 +426,7 @@ def test_the_dashboard_shows_a_running_server(chromium: Any, tmp_path: Path) -> 
         run_uvicorn(HttpServer(ServerApp(settings))) as address,
         httpx.Client(base_url=address) as client,
     ):
-        problem = persistence.problem_to_data(make_five_expert_problem())
+        problem = problem_to_data(make_five_expert_problem())
         body = {"name": "triage", "problem": problem}
         while is_compiling(client.post("/v1/routers", json=body, timeout=120.0)):
             time.sleep(0.1)

@@ -17,8 +17,7 @@ from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import CreateRouter, EditRouter, GetRouter, MakeDecision, RecordReward
 from bylot.eventlog.repository import RouterRepository
 from bylot.gateway.gateway import Gateway
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.server.auth import Caller
 from bylot.server.dashboard import source
 from bylot.server.dashboard.router_view import build_overview, build_router_page
@@ -30,7 +29,7 @@ from page_client import PageClient
 from sample_problem import make_five_expert_problem
 
 CONFIG = RouterConfig(
-    problem=persistence.problem_to_data(make_five_expert_problem()),
+    problem=problem_to_data(make_five_expert_problem()),
     policy=policies.policy_to_data(policies.find_policy("distinct")),
     wait=60.0,
 )

@@ -12,8 +12,8 @@ import yaml
 from packaging.requirements import Requirement
 
 from bylot.cli import make_parser
-from bylot.eventlog.snapshot import SNAPSHOT_VERSION
-from bylot.router.saved_file import SAVED_FILE_VERSION
+from bylot.eventlog.events import LOG_VERSION
+from bylot.router.snapshot import SNAPSHOT_VERSION
 from bylot.server.routes import ROUTES
 from bylot.server.settings import CONFIG_VARIABLE, SETTINGS, ServerSettings, load_settings
 from bylot.store.schema import STORE_VERSION
@@ -165,11 +165,12 @@ def test_the_page_on_upgrades_has_the_versions_of_this_bylot() -> None:
     assert list(map(int, versions.values())) == [
         STORE_VERSION,
         SNAPSHOT_VERSION,
-        SAVED_FILE_VERSION,
+        SNAPSHOT_VERSION,
+        LOG_VERSION,
         RUN_FORMAT_VERSION,
     ]
     assert f"this bylot supports version {STORE_VERSION}`" in page
-    assert f"this bylot reads version {SAVED_FILE_VERSION}`" in page
+    assert f"this bylot reads version {SNAPSHOT_VERSION}`" in page
 
 
 def test_the_pages_on_running_have_no_block_that_is_not_checked() -> None:

@@ -15,7 +15,7 @@ from bylot.environments import Noisy
 from bylot.errors import PolicyError, ProblemError
 from bylot.harness import play_cell
 from bylot.problem_files.document import Document, parse_document
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import problem_to_data
 from bylot.server import config_requests
 from live_server import ServerClient, assert_error
 

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         reward = float(np.clip(mean + 0.1 * rng.normal(), 0, 1))
         router.reward(decision.id, reward)
         log.append(entry_from_decision(decision, reward, router.policy))
-    router.save(folder / "router.json")
+    router.save(folder / "router.bylot")
     write_log(folder / "log.jsonl", log)
     write_log(
         folder / "plain.jsonl",
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_evaluate(folder: Path, *options: str, log: str = "log.jsonl") -> int:
     """Run `bylot evaluate` and return its exit code."""
     return main(
-        ["evaluate", str(folder / log), "--problem-from", str(folder / "router.json"), *options]
+        ["evaluate", str(folder / log), "--problem-from", str(folder / "router.bylot"), *options]
     )
 
 
@@ -189,7 +189,7 @@ def test_a_router_without_a_distribution_is_not_a_default_target(
 ) -> None:
     router = Router(make_five_expert_problem(), "greedy")
     write_log(tmp_path / "log.jsonl", [entry_from_decision(router.decide(), 0.5, router.policy)])
-    router.save(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
     assert run_evaluate(tmp_path) == 1
     assert "bylot: uniform: none of 1 rounds can be used" in capsys.readouterr().err
     assert run_evaluate(tmp_path, "--target", "now") == 1
@@ -287,7 +287,7 @@ def test_a_departed_expert_is_named_as_such_and_not_as_a_typo(
 
 
 def test_another_router_can_be_the_target(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = f"router:{folder / 'router.json'}"
+    spec = f"router:{folder / 'router.bylot'}"
     assert run_evaluate(folder, "--json", "--target", spec, "--target", "now") == 0
     one, other = json.loads(capsys.readouterr().out)["targets"]
     assert one["estimates"] == other["estimates"]
@@ -324,8 +324,8 @@ def test_the_problem_can_come_from_a_problem_file(
     assert run_evaluate(folder, "--json", "--target", "uniform", "--rewards", "0", "2") == 0
     assert json.loads(capsys.readouterr().out)["targets"] == [one]
     assert main([*arguments, "--target", "now"]) == 1
-    assert "use --problem-from ROUTER.json" in capsys.readouterr().err
-    assert main([*arguments, "--target", f"router:{folder / 'router.json'}"]) == 0
+    assert "use --problem-from ROUTER.bylot" in capsys.readouterr().err
+    assert main([*arguments, "--target", f"router:{folder / 'router.bylot'}"]) == 0
 
 
 def test_numbers_that_are_not_finite_are_null_in_json(

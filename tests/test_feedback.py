@@ -169,7 +169,7 @@ def test_costs_are_settled_against_what_was_booked_after_a_change_of_costs() -> 
 def test_a_saved_router_with_open_and_reported_decisions_continues_bit_for_bit(
     feedback: FeedbackKind, tmp_path: Path
 ) -> None:
-    router, path = make_router(feedback), tmp_path / "router.json"
+    router, path = make_router(feedback), tmp_path / "router.bylot"
 
     def report(one: Router, decision: Decision) -> Receipt:
         first = decision.subset[0]

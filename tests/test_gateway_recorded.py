@@ -16,7 +16,7 @@ import pytest
 
 from bylot.gateway.config import ScorerEntry
 from bylot.numerics.jit import Floats
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import problem_to_data
 from gateway_target import RunningGateway, start_gateway, wait_for_quiet
 from recorded_answers import EXTRACT, PRICES, Question, find_recorded_file
 from recorded_optima import RecordedTable, References, read_recorded_table

@@ -17,8 +17,7 @@ from bylot.eventlog.commands import (
     format_decision_id,
 )
 from bylot.eventlog.repository import RouterRepository
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.store import Event, Store
 from bylot.store.sqlite import SqliteStore
 from sample_problem import make_five_expert_problem
@@ -41,9 +40,7 @@ def handler(tmp_path: Path) -> Iterator[CommandHandler]:
     """A handler with a router whose first decision is closed and has many rewards."""
     new_handler = CommandHandler(RouterRepository(CountingStore(tmp_path / "bylot.db"), "test"))
     policy = policies.policy_to_data(policies.find_policy("distinct"))
-    config = RouterConfig(
-        problem=persistence.problem_to_data(make_five_expert_problem()), policy=policy
-    )
+    config = RouterConfig(problem=problem_to_data(make_five_expert_problem()), policy=policy)
     _, decision = new_handler.perform([CreateRouter("r", config), MakeDecision("r")], 1)
     rewards = [RecordReward(decision.id, 0.5, key=f"k{n}") for n in range(REWARDS)]
     assert {one.receipt for one in new_handler.perform(rewards, 2)} == {"learned", "noted"}
@@ -64,7 +61,7 @@ def test_a_decision_with_many_rewards_takes_as_few_queries_as_any(
 ) -> None:
     store = handler.store
     assert isinstance(store, CountingStore)
-    handler.repository.get("r", 3).engine.recent.clear()  # as after a restart
+    handler.repository.get("r", 3).engine.open.recent.clear()  # as after a restart
     id = find_decision_id(store)
     command = GetDecision(id) if kind is GetDecision else RecordReward(id, 0.5, key="one more")
     store.query_count = 0

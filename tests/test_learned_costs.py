@@ -323,8 +323,8 @@ def test_spend_that_is_reported_keeps_the_budget_and_spend_that_is_not_breaks_it
 
 def test_a_saved_router_continues_with_what_it_learned(tmp_path: Path) -> None:
     router, _ = play_router(WRONG, 250)
-    router.save(tmp_path / "router.json")
-    loaded = bylot.Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    loaded = bylot.Router.load(tmp_path / "router.bylot")
     pairs = zip(*(iterate_arrays(one.core.state) for one in (router, loaded)), strict=True)
     for was, now in pairs:
         assert_array_equal(was, now)

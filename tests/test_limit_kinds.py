@@ -68,8 +68,8 @@ def test_a_kind_of_limit_that_a_problem_file_cannot_hold_is_refused() -> None:
 def test_a_router_under_a_new_kind_of_limit_can_be_saved_and_loaded(tmp_path: Path) -> None:
     router = Router(make_problem(), "random", seed=1)
     decisions = [router.decide() for _ in range(3)]
-    router.save(tmp_path / "router.json")
-    loaded = Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    loaded = Router.load(tmp_path / "router.bylot")
     assert loaded.problem == router.problem
     assert loaded.problem.limits == (LIMIT,)
     assert loaded.decide().subset == router.decide().subset

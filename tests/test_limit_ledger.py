@@ -18,7 +18,7 @@ STEPS = 250
 def test_the_status_of_limits_is_that_of_the_ledger(kind: Any, setup: str, tmp_path: Path) -> None:
     missed = 0
     for seed in range(SEEDS):
-        fuzzer = LimitFuzzer(kind, SETUPS[setup], seed, tmp_path / "router.json")
+        fuzzer = LimitFuzzer(kind, SETUPS[setup], seed, tmp_path / "router.bylot")
         for _ in range(STEPS):
             fuzzer.step()
             fuzzer.check()

@@ -26,8 +26,7 @@ from bylot.eventlog.commands import (
 )
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.store import open_store
 from bylot.store.log_ends import LOG_END_RECORD_BYTES, LogEnd, LogEndsFile
 from bylot.store.sqlite import SqliteStore
@@ -37,7 +36,7 @@ from sample_problem import make_five_expert_problem
 from stores import create_router, execute_statements, make_event, read_log
 
 POLICY = policies.policy_to_data(policies.find_policy("distinct"))
-PROBLEM = persistence.problem_to_data(make_five_expert_problem())
+PROBLEM = problem_to_data(make_five_expert_problem())
 CONFIG = RouterConfig(problem=PROBLEM, policy=POLICY)
 OPEN_AND_CLOSE = "import sys; from bylot.store import open_store; open_store(sys.argv[1]).close()"
 
@@ -294,7 +293,7 @@ def test_exchanged_names_of_routers_are_noticed(address: str, snapshots: bool) -
 def test_a_saved_file_is_synced_before_and_its_folder_after_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, synced, sync = tmp_path / "router.json", [], os.fsync
+    path, synced, sync = tmp_path / "router.bylot", [], os.fsync
 
     def record_and_sync(file: int) -> None:
         synced.append((Path(os.readlink(f"/proc/self/fd/{file}")), path.exists()))
@@ -305,7 +304,7 @@ def test_a_saved_file_is_synced_before_and_its_folder_after_it_is_renamed(
     (part, before), folder = synced
     assert (part.parent, part.suffix, before) == (tmp_path, ".bylot-part", False)
     assert folder == (tmp_path, True)
-    assert [one.name for one in tmp_path.iterdir()] == ["router.json"]
+    assert [one.name for one in tmp_path.iterdir()] == ["router.bylot"]
 
 
 def test_a_file_whose_folder_cannot_be_synced_is_written(

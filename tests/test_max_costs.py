@@ -9,7 +9,7 @@ from bylot.errors import ProblemFileError
 from bylot.problem import Problem, at_most
 from bylot.problem_files.check import check_problem
 from bylot.problem_files.check_report import render_check
-from bylot.router.persistence import problem_from_data, problem_to_data
+from bylot.router.config import problem_from_data, problem_to_data
 
 BESIDE = """
 draws: 1

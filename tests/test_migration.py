@@ -334,8 +334,8 @@ def test_a_changed_router_can_be_saved(tmp_path: object) -> None:
     router = make_trained_router("distinct")
     router.change(make_problem_with_newcomer())
     router.decide("x")
-    router.save(f"{tmp_path}/router.json")
-    loaded = Router.load(f"{tmp_path}/router.json")
+    router.save(f"{tmp_path}/router.bylot")
+    loaded = Router.load(f"{tmp_path}/router.bylot")
     assert str(loaded.status()) == str(router.status())
     assert loaded.decide("x") == router.decide("x")
     assert loaded.status().mean_cost["ms"] >= 2.0, "which counts only decisions since the change"

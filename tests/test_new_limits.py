@@ -52,8 +52,8 @@ for n in range(400):
     asked.setdefault(quarter, []).append({"ann": 2.0, "bob": 0.0, "eve": 0.5}[decision.subset[0]])
 assert len(spent) == 3 and max(spent.values()) <= 500, spent
 assert all(sum(efforts) <= len(efforts) for efforts in asked.values()), asked
-router.save("router.json")
-assert Router.load("router.json").problem == problem
+router.save("router.bylot")
+assert Router.load("router.bylot").problem == problem
 
 # The contract of a policy, without the tests that compile the simulator.
 kinds = "tenant or contexts or nested or request or averages"

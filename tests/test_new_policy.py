@@ -54,8 +54,8 @@ assert traces_are_equal(trace, simulated)
 # It is saved and continues where it stopped.
 decision = router.decide()
 assert decision.propensity is None
-router.save("router.json")
-loaded = Router.load("router.json")
+router.save("router.bylot")
+loaded = Router.load("router.bylot")
 assert policies.policy_to_data(loaded.policy) == {"name": "sampler"}
 assert loaded.reward(decision.id, 0.5) == "learned"
 assert [loaded.decide() for _ in range(5)] == [router.decide() for _ in range(5)]

@@ -319,8 +319,8 @@ def test_a_saved_router_continues_with_both_kinds_of_rounds(tmp_path: Path) -> N
     waiting = [
         router.decide(f"x{n % 3}", None if n % 2 else ["ann", "cat", "eve"]).id for n in range(40)
     ]
-    router.save(tmp_path / "router.json")
-    alone_state = Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    alone_state = Router.load(tmp_path / "router.bylot")
     for one, other in itertools.product((router, alone_state), waiting):
         one.reward(other, 0.7)
     assert [router.decide("x1") for _ in range(40)] == [alone_state.decide("x1") for _ in range(40)]

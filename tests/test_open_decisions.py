@@ -21,9 +21,17 @@ ACTIONS = st.one_of(
 )
 
 
+def read_nothing(place: int) -> OpenDecision:
+    """Say that no decision is anywhere else."""
+    raise LookupError(place)
+
+
 @given(st.lists(ACTIONS, max_size=200))
 def test_open_decisions_behave_like_a_dictionary(actions: list[tuple[str, int]]) -> None:
-    open_decisions, reference = OpenDecisions(), dict[int, tuple[int, int]]()  # seq: t, due
+    open_decisions, reference = (
+        OpenDecisions(read_nothing),
+        dict[int, tuple[int, int]](),
+    )  # seq: t, due
     for n, (verb, number) in enumerate(actions):
         seq = sorted(reference)[number % len(reference)] if reference else None
         if verb == "add":
@@ -43,7 +51,7 @@ def test_open_decisions_behave_like_a_dictionary(actions: list[tuple[str, int]])
             reference = {seq: one for seq, one in reference.items() if one[0] >= number}
         elif verb == "reload":
             columns = open_decisions.to_columns()
-            open_decisions = OpenDecisions()
+            open_decisions = OpenDecisions(read_nothing)
             open_decisions.fill_from_columns(columns)
     assert {seq: (decision.t, decision.due) for seq, decision in open_decisions} == reference
     dues = sorted((due, seq) for seq, (_, due) in reference.items() if due >= 0)
@@ -54,7 +62,7 @@ def test_open_decisions_behave_like_a_dictionary(actions: list[tuple[str, int]])
 
 
 def test_deadlines_of_closed_decisions_are_removed() -> None:
-    open_decisions = OpenDecisions()
+    open_decisions = OpenDecisions(read_nothing)
     for n in range(10_000):
         open_decisions.add(n, OpenDecision(n, 10**9 + n))
         open_decisions.close(n)
@@ -62,12 +70,12 @@ def test_deadlines_of_closed_decisions_are_removed() -> None:
 
 
 def test_received_rewards_are_kept_in_order() -> None:
-    open_decisions = OpenDecisions()
+    open_decisions = OpenDecisions(read_nothing)
     given = {"b": 0.5, "a": 0.25}
     reports = [RewardReceived(value=given[key], receipt="pending", key=key) for key in given]
     rewards = index_reports(reports)
     open_decisions.add(3, OpenDecision(0, NO_DEADLINE, rewards=rewards))
-    copied = OpenDecisions()
+    copied = OpenDecisions(read_nothing)
     copied.fill_from_columns(open_decisions.to_columns())
     loaded = copied.get(3)
     assert loaded is not None

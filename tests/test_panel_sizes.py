@@ -209,8 +209,8 @@ def test_a_saved_router_with_small_panels_continues_bit_for_bit(tmp_path: Path) 
 
     for t in range(150):
         play(router, t)
-    router.save(tmp_path / "router.json")
-    again = Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    again = Router.load(tmp_path / "router.bylot")
     assert again.problem.min_draws == 1
     assert [play(router, t) for t in range(150, 300)] == [play(again, t) for t in range(150, 300)]
 

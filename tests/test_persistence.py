@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import msgpack
 
 from bylot import Problem, Router, at_least, at_most, policies, share
 from bylot.errors import PolicyError, RewardConflict, SavedFileError
 from bylot.limits.records import CLOCK, LEARNED, LEDGER
 from bylot.policies import POLICIES, Omd, Policy
-from bylot.router.persistence import problem_from_data, problem_to_data
-from bylot.router.saved_file import compute_checksum, write_saved_file
+from bylot.router.config import problem_from_data, problem_to_data
+from bylot.router.saved_file import hash_body
 from sample_problem import make_five_expert_problem, make_recorded_environment
 from test_router import play_router, snapshot_router
 
@@ -34,8 +36,8 @@ def test_save_load_continue_equals_one_long_run(policy: str, cut: int, tmp_path:
     play_router(long_run, environment, 0, 250)
     first = Router(make_five_expert_problem(), SAVED_POLICIES[policy], seed=3)
     play_router(first, environment, 0, cut)
-    first.save(tmp_path / "router.json")
-    second = Router.load(tmp_path / "router.json")
+    first.save(tmp_path / "router.bylot")
+    second = Router.load(tmp_path / "router.bylot")
     assert snapshot_router(second) == snapshot_router(first)
     play_router(second, environment, cut, 250)
     assert snapshot_router(second) == snapshot_router(long_run)
@@ -47,8 +49,8 @@ def test_open_decisions_and_old_rewards_survive_saving(policy: str, tmp_path: Pa
     router = Router(make_five_expert_problem(), SAVED_POLICIES[policy], seed=3)
     rewarded, unrewarded = router.decide(), router.decide("other")
     router.reward(rewarded.id, 0.5)
-    router.save(tmp_path / "router.json")
-    loaded = Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    loaded = Router.load(tmp_path / "router.bylot")
     assert loaded.reward(rewarded.id, 0.5) == "duplicate"
     assert loaded.reward(unrewarded.id, 0.25) == "learned"
     assert router.reward(unrewarded.id, 0.25) == "learned"
@@ -95,30 +97,34 @@ def test_a_share_keeps_its_members() -> None:
 
 
 def test_a_later_version_is_refused_by_number(tmp_path: Path) -> None:
-    path = tmp_path / "router.json"
+    path = tmp_path / "router.bylot"
     Router(make_five_expert_problem()).save(path)
-    path.write_text(path.read_text().replace('"version":9', '"version":10'))
-    with pytest.raises(SavedFileError, match="has version 10; this bylot reads version 9"):
+    path.write_bytes(path.read_bytes().replace(b'"version": 12', b'"version": 13', 1))
+    with pytest.raises(SavedFileError, match="has version 13; this bylot reads version 12"):
         Router.load(path)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is not JSON"),
-        ("{", "is not JSON"),
-        ("[]", "not a bylot-router file"),
-        ('{"format": "bylot-router", "version": 9}', "was changed"),
+        ("", "is not a bylot-router file"),
+        ("{", "is not a bylot-router file"),
+        ("[]", "is not a bylot-router file"),
+        ('{"format": "bylot-router", "version": 12}', "was changed"),
         (
             '{"form": "bylot-router", "version": 1}',
-            "has version 1; this bylot reads version 9; use the bylot that wrote it",
+            "has version 1; this bylot reads version 12; use the bylot that wrote it",
         ),
-        ("[" * 100_000, "is not JSON"),
-        ("\x00\x01", "is not JSON"),
+        (
+            '{"format":"bylot-router","version":9,"problem":{"experts":["ann"]}}',  # all one line
+            "has version 9; this bylot reads version 12; use the bylot that wrote it",
+        ),
+        ("[" * 100_000, "is not a bylot-router file"),
+        ("\x00\x01", "is not a bylot-router file"),
     ],
 )
 def test_a_file_that_is_not_a_router_is_refused(text: str, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "router.json"
+    path = tmp_path / "router.bylot"
     path.write_text(text)
     with pytest.raises(SavedFileError, match=words):
         Router.load(path)
@@ -133,19 +139,40 @@ def test_a_missing_file_or_a_folder_is_named_with_the_remedy(tmp_path: Path) -> 
     assert not isinstance(other.value, FileNotFoundError)
 
 
-def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "router.json"
-    Router(make_five_expert_problem()).save(path)
+def test_a_save_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "router.bylot"
+    router = Router(make_five_expert_problem())
+    router.save(path)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_saved_file(path, {"bad": float("nan")})
+    router.decide()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(SavedFileError, match="cannot be written: No space left on device"):
+        router.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
+@contextlib.contextmanager
+def edit_saved_file(path: Path, *, resealed: bool = True) -> Iterator[dict[str, Any]]:
+    """Give the content of a saved file as plain data, and write it again."""
+    head, _, body = path.read_bytes().partition(b"\n")
+    content = msgpack.decode(body, strict=False)
+    yield content
+    header, body = json.loads(head), msgpack.encode(content)
+    if resealed:
+        header["seal"] = hash_body(body)
+    path.write_bytes(json.dumps(header).encode() + b"\n" + body)
+
+
 def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path in (tmp_path / "no folder" / "router.json", tmp_path / "file" / "router.json"):
+    for path in (tmp_path / "no folder" / "router.bylot", tmp_path / "file" / "router.bylot"):
         with pytest.raises(SavedFileError, match=f"{path} cannot be written"):
             Router(make_five_expert_problem()).save(path)
 
@@ -153,52 +180,63 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        {"state": {"visits": [-10, 0]}},
-        {"state": {"q": [[0.0, 0.25, 0.25, 0.25, 0.25]] * 2}},
-        {"state": {"q": [[1e308] * 5] * 2}},
-        {"state": {"q": [0.2] * 10}},
-        {"state": {"visits": [1.9, 1]}},
-        {"open": [{"t": 1, "context": True}]},
-        {"problem": {"draws": 2**63}},
-        {"policy": {"batch": 2**63}},
-        {"policy": {"baseline": {}}},
-        {"contexts": [], "state": {"q": [], "mass": [], "u": [], "g": []}},
+        {"core.state.visits": np.array([-10, 0]).tobytes()},
+        {"core.state.q": np.array([[0.0, 0.25, 0.25, 0.25, 0.25]] * 2).tobytes()},
+        {"core.state.q": np.full((2, 5), 1e308).tobytes()},
+        {"core.state.q": np.full((2, 5), np.nan).tobytes()},
+        {"core.state.q": np.full(9, 0.2).tobytes()},
+        {"core.state.q": [0.2] * 10},
+        {"core.contexts": []},
+        {"core.contexts": ["a", "a"]},
+        {"config.problem.draws": 2**63},
+        {"config.policy.batch": 2**63},
+        {"config.policy.baseline": {}},
+        {"config.memory": 0},
+        {"decisions.1.made.context": "c"},
+        {"decisions.1.made.t": 2},
+        {"decisions.1.made.seats": [0, 5]},
+        {"decisions.1.made.seats": [0, 1, 2]},
+        {"decisions.1.made.share": 0.0},
+        {"decisions.1.made.weight": -1.0},
+        {"decisions.1.made.draw_probabilities": np.full(2, 2.0).tobytes()},
+        {"decisions.1.made.learned_inclusion": np.full(5, 0.5).tobytes()},
+        {"decisions.1.made.available_mask": b"\x01"},
+        {"decisions.1.made.spend": {"usd": -1.0}},
+        {"decisions.1.is_cancelled": True},
     ],
     ids=str,
 )
-def test_an_invalid_file_with_a_valid_checksum_is_refused(
-    edit: dict[str, Any], tmp_path: Path
-) -> None:
-    path = tmp_path / "router.json"
+def test_an_invalid_file_with_a_valid_hash_is_refused(edit: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "router.bylot"
     router = Router(make_five_expert_problem(), "omd")
     router.decide("a")
     router.decide("b")
     router.save(path)
-    data = json.loads(path.read_text())
-    for key, value in edit.items():
-        if isinstance(value, dict):
-            data[key].update(value)
-        elif value and isinstance(value[0], dict):
-            data[key][value[0]["t"]].update(value[0])
-        else:
-            data[key] = value
-    if not data["contexts"]:
-        for name in ("feasible", "visits", "rewards", "total"):
-            data["state"][name] = []
-        data["open"] = []
-    data["checksum"] = compute_checksum(data)
-    path.write_text(json.dumps(data))
+    with edit_saved_file(path) as data:
+        for place, value in edit.items():
+            target, last = find_place(data, place.split("."))
+            assert target[last] != value
+            target[last] = value
     with pytest.raises(SavedFileError, match="is damaged"):
         Router.load(path)
 
 
-def replace_fields(state: dict[str, Any], edit: dict[str, Any]) -> None:
-    """Replace some fields of a state, also of its parts."""
+def find_place(data: Any, place: list[str]) -> tuple[Any, Any]:
+    """Return the container of a value in nested data, and its key there."""
+    keys = [int(key) if key.isdecimal() else key for key in place]
+    for key in keys[:-1]:
+        data = data[key]
+    return data, keys[-1]
+
+
+def replace_arrays(data: dict[str, Any], arrays: Any, edit: dict[str, Any]) -> None:
+    """Replace some arrays of a saved state, also of its parts, by others of their types."""
     for name, value in edit.items():
+        array = getattr(arrays, name)
         if isinstance(value, dict):
-            replace_fields(state[name], value)
+            replace_arrays(data[name], array, value)
         else:
-            state[name] = value
+            data[name] = np.array(value, array.dtype).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -237,12 +275,12 @@ def replace_fields(state: dict[str, Any], edit: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_an_invalid_state_with_a_valid_checksum_is_refused(
+def test_an_invalid_state_with_a_valid_hash_is_refused(
     policy: str, edit: dict[str, Any], tmp_path: Path
 ) -> None:
-    save_edited_router(tmp_path / "router.json", policy, "state", edit)
+    save_edited_router(tmp_path / "router.bylot", policy, "state", edit)
     with pytest.raises(SavedFileError, match="no router can be in this state"):
-        Router.load(tmp_path / "router.json")
+        Router.load(tmp_path / "router.bylot")
 
 
 @pytest.mark.parametrize(
@@ -267,22 +305,20 @@ def test_an_invalid_state_with_a_valid_checksum_is_refused(
     ],
     ids=str,
 )
-def test_an_impossible_state_of_limits_with_a_valid_checksum_is_refused(
+def test_an_impossible_state_of_limits_with_a_valid_hash_is_refused(
     policy: str, edit: dict[str, Any], tmp_path: Path
 ) -> None:
-    save_edited_router(tmp_path / "router.json", policy, "limits", dict(edit))
+    save_edited_router(tmp_path / "router.bylot", policy, "limits", dict(edit))
     with pytest.raises(SavedFileError, match="no router can be in this state"):
-        Router.load(tmp_path / "router.json")
+        Router.load(tmp_path / "router.bylot")
 
 
 def test_a_state_of_limits_is_needed_where_they_are_kept_and_only_there(tmp_path: Path) -> None:
     for policy, limits in (("distinct", None), ("random", {})):
-        path = save_edited_router(tmp_path / "router.json", policy, "limits", {})
-        data = json.loads(path.read_text())
-        assert (data["limits"] is None) == (policy == "random")
-        data["limits"] = limits
-        data["checksum"] = compute_checksum(data)
-        path.write_text(json.dumps(data))
+        path = save_edited_router(tmp_path / "router.bylot", policy, "limits", {})
+        with edit_saved_file(path) as data:
+            assert (data["core"]["limits"] is None) == (policy == "random")
+            data["core"]["limits"] = limits
         with pytest.raises(SavedFileError, match="a state of limits that are not kept, or none"):
             Router.load(path)
 
@@ -291,39 +327,39 @@ RECORDS: dict[str, Any] = {"clock": CLOCK, "ledgers": LEDGER, "learned": LEARNED
 
 
 def save_edited_router(path: Path, policy: str, part: str, edit: dict[str, Any]) -> Path:
-    """Save a router of two decisions with some fields replaced in one part of the file."""
+    """Save a router of two decisions with some arrays replaced in one part of the file."""
     router = Router(make_five_expert_problem(), policy)
     router.decide("a")
     router.decide("b")
     router.save(path)
-    data = json.loads(path.read_text())
-    for name, dtype in RECORDS.items() if part == "limits" else ():
-        for field, column in edit.pop(name, {}).items():
-            data[part][name][dtype.names.index(field)] = column
-    replace_fields(data[part] or {}, edit)
-    data["checksum"] = compute_checksum(data)
-    path.write_text(json.dumps(data))
+    arrays = router.core.state
+    if part == "limits" and router.core.book.tables is not None:
+        arrays = router.core.book.tables.state
+    with edit_saved_file(path) as data:
+        for name, dtype in RECORDS.items() if part == "limits" else ():
+            for field, column in edit.pop(name, {}).items():
+                raw = np.array(column, dtype[field]).tobytes()
+                data["core"][part][name][dtype.names.index(field)] = raw
+        replace_arrays(data["core"][part], arrays, edit)
     return path
 
 
 def test_unexpected_and_missing_draw_probabilities_are_refused(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "router.json"
+    path = tmp_path / "router.bylot"
     for policy, wrong in (("cucb", [0.5, 0.5]), ("omd", [])):
         router = Router(make_five_expert_problem(), policy)
         router.decide()
         router.save(path)
-        data = json.loads(path.read_text())
-        data["open"][0]["draw_probabilities"] = wrong
-        data["checksum"] = compute_checksum(data)
-        path.write_text(json.dumps(data))
-        with pytest.raises(SavedFileError, match="'draw_probabilities' is not float64"):
+        with edit_saved_file(path) as data:
+            data["decisions"][0]["made"]["draw_probabilities"] = np.array(wrong).tobytes()
+        with pytest.raises(SavedFileError, match="probabilities that this pool cannot have"):
             Router.load(path)
 
 
 def test_concurrent_saves_leave_a_complete_file(tmp_path: Path) -> None:
-    router, path = Router(make_five_expert_problem()), tmp_path / "router.json"
+    router, path = Router(make_five_expert_problem()), tmp_path / "router.bylot"
     router.save(path)
     with ThreadPoolExecutor(3) as pool:
         saves = [pool.submit(router.save, path) for _ in range(60)]
@@ -347,12 +383,14 @@ def assert_router_works(router: Router) -> None:
         assert all(0 < p <= 1 for p in decision.draw_probabilities or ())
         assert all(0 < p <= 1 for p in (decision.inclusion or {}).values())
         router.reward(decision.id, router.rewards[0])
-    for t in [*dict(router.engine.open), *router.engine.recent]:
+    for t in [*dict(router.engine.open), *router.engine.open.recent]:
         with contextlib.suppress(RewardConflict):
             router.reward(f"d{t}", router.rewards[1])
 
 
-JUNK_VALUES: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [], {}, [[0]], True])
+JUNK_VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [None, -1, 1e400, "x", [], {}, [[0]], True, b"", bytes(8), b"\xff" * 40]
+)
 
 
 @pytest.mark.parametrize(
@@ -365,24 +403,21 @@ JUNK_VALUES: st.SearchStrategy[Any] = st.sampled_from([None, -1, 1e400, "x", [],
     max_examples=400,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_a_changed_file_is_refused_and_never_crashes_with_a_valid_checksum(
+def test_a_changed_file_is_refused_and_never_crashes_with_a_valid_hash(
     policy: str, choice: int, value: Any, rehashed: bool, tmp_path: Path
 ) -> None:
-    path = tmp_path / "router.json"
+    path = tmp_path / "router.bylot"
     router = Router(make_five_expert_problem(), policy)
     router.reward(router.decide("a").id, 0.5)
     router.decide("b")
     router.save(path)
-    data = json.loads(path.read_text())
-    *parents, last = (places := list_paths(data)[1:])[choice % len(places)]
-    target = data
-    for key in parents:
-        target = target[key]
-    same = target[last] == value and type(target[last]) is type(value)
-    target[last] = value
-    if rehashed and value != 1e400:
-        data["checksum"] = compute_checksum(data)
-    path.write_text(json.dumps(data))
+    with edit_saved_file(path, resealed=rehashed) as data:
+        *parents, last = (places := list_paths(data)[1:])[choice % len(places)]
+        target = data
+        for key in parents:
+            target = target[key]
+        same = target[last] == value and type(target[last]) is type(value)
+        target[last] = value
     if not (rehashed or same):
         with pytest.raises(SavedFileError):
             Router.load(path)
@@ -398,8 +433,8 @@ def test_a_panel_that_costs_nothing_after_exchanges_can_be_loaded(tmp_path: Path
     decision = router.decide(available=["ann", "bob"])
     router.replace(decision.id, "bob")
     assert router.replace(decision.id, "ann").spend == {"usd": 0.0}
-    router.save(tmp_path / "router.json")
-    assert Router.load(tmp_path / "router.json").reward(decision.id, 0.5) == "learned"
+    router.save(tmp_path / "router.bylot")
+    assert Router.load(tmp_path / "router.bylot").reward(decision.id, 0.5) == "learned"
 
 
 def test_names_from_numpy_can_be_saved(tmp_path: Path) -> None:
@@ -408,7 +443,7 @@ def test_names_from_numpy_can_be_saved(tmp_path: Path) -> None:
     decision = router.decide(np.str_("icu"), tenant=np.str_("acme"))
     router.set_tenant(np.str_("acme"), [limits[0].at(60)])
     router.reward(decision.id, 0.5, key=np.str_("k"))
-    router.save(tmp_path / "router.json")
-    loaded = Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    loaded = Router.load(tmp_path / "router.bylot")
     assert loaded.tenant("acme")[0].bound == 60.0
     assert loaded.reward(decision.id, 0.5, key="k") == "duplicate"

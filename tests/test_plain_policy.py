@@ -157,7 +157,7 @@ def test_other_objects_are_refused(given: Any, words: str) -> None:
 def test_it_cannot_be_saved_served_or_moved_to_another_problem(tmp_path: Path) -> None:
     router = Router(PROBLEM, Noting())
     with pytest.raises(PolicyError, match="cannot be saved or served; write it as compiled steps"):
-        router.save(tmp_path / "router.json")
+        router.save(tmp_path / "router.bylot")
     with pytest.raises(PolicyError, match="cannot be saved or served"):
         policy_to_data(resolve_policy(Noting(), PROBLEM))
     with pytest.raises(PolicyError, match="make a new router"):

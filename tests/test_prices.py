@@ -69,8 +69,8 @@ def test_averages_weigh_readings_by_their_number_and_then_exponentially() -> Non
 
 def test_averages_of_a_saved_router_continue_bit_for_bit(tmp_path: Path) -> None:
     router, environment = play_some(1, 350), make_stationary_environment()
-    router.save(tmp_path / "router.json")
-    loaded = bylot.Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    loaded = bylot.Router.load(tmp_path / "router.bylot")
     assert loaded.core.prices == router.core.prices
     for one in (router, loaded):
         bylot.play(one, environment, 350)

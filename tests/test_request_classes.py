@@ -307,8 +307,8 @@ def test_a_saved_router_continues_bit_for_bit(feedback: FeedbackKind, tmp_path: 
     rng = np.random.default_rng(4)
     for _ in range(60):
         report(router, rng)
-    router.save(tmp_path / "router.json")
-    again = Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    again = Router.load(tmp_path / "router.bylot")
     for one in (router, again):
         rng = np.random.default_rng(5)
         for _ in range(30):

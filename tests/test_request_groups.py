@@ -142,7 +142,7 @@ def test_a_saved_router_and_a_log_go_on_with_groups(tmp_path: Path) -> None:
         bylot.at_most("usd", 3.0, where=ICU),
         bylot.at_most("usd", 900.0, per="day", where={"context": ["er", "lab"]}),
     )
-    clock, path = Clock(), tmp_path / "router.json"
+    clock, path = Clock(), tmp_path / "router.bylot"
     router = bylot.Router(problem, clock=clock)
     for n in range(80):
         decision = router.decide(context=("icu", "er", "lab", "ward")[n % 4])

@@ -252,7 +252,7 @@ class Fuzzer:
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("kind", ROUTER_KINDS)
 def test_edits_while_calls_are_out_break_no_budget(kind: Any, seed: int, tmp_path: Any) -> None:
-    fuzzer = Fuzzer(kind, seed, tmp_path / "router.json")
+    fuzzer = Fuzzer(kind, seed, tmp_path / "router.bylot")
     fuzzer.run()
     assert fuzzer.admitted > 20, "the test would pass if nothing were asked"
     if seed < 8:  # of more seeds, one in hundreds refuses nothing

@@ -99,9 +99,9 @@ class RouterPair:
         return here
 
     def reopen(self, path: Path) -> None:
-        refused = self.stored.logged.aggregate.engine.refused
+        refused = self.stored.logged.aggregate.core.book.refused
         self.ask_both(lambda router: router.reopen(path))
-        self.stored.logged.aggregate.engine.refused = refused  # a log has them after a decision
+        self.stored.logged.aggregate.core.book.refused = refused  # a log has them after a decision
 
     def check(self) -> None:
         self.stored.check()
@@ -125,7 +125,7 @@ def describe_error(answer: object) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("setup", SETUPS)
 def test_router_and_log_answer_random_commands_alike(setup: str, seed: int, tmp_path: Path) -> None:
-    fuzzer = LimitFuzzer(RouterPair, SETUPS[setup], seed, tmp_path / "router.json")
+    fuzzer = LimitFuzzer(RouterPair, SETUPS[setup], seed, tmp_path / "router.bylot")
     for _ in range(STEPS):
         fuzzer.router.status()
         fuzzer.step()

@@ -1,14 +1,13 @@
 """Routers that guard their limits: status, outages, saving and late rewards."""
 
 import copy
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import msgpack
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 
@@ -454,9 +453,9 @@ def test_a_killed_and_reloaded_router_continues_like_one_run(
     long_run, first = (Router(make_problem_with_period(60), policy, seed=5) for _ in range(2))
     play_with_outages(long_run, 0, 150)
     play_with_outages(first, 0, cut)
-    first.save(tmp_path / "router.json")
+    first.save(tmp_path / "router.bylot")
     first.decide()  # lost in the crash
-    second = Router.load(tmp_path / "router.json")
+    second = Router.load(tmp_path / "router.bylot")
     assert len(second.engine.open) > 0
     play_with_outages(second, cut, 150)
     assert snapshot_router(second) == snapshot_router(long_run)
@@ -464,16 +463,17 @@ def test_a_killed_and_reloaded_router_continues_like_one_run(
     assert str(second.status()) == str(long_run.status())
 
 
-def router_data(router: Router) -> dict[str, Any]:
+def router_data(router: Router) -> bytes:
     """The content of the saved file of a router."""
-    return saved_file.engine_to_data(router.engine)
+    return saved_file.encode_engine(router.engine)
 
 
 def test_derived_arrays_are_not_saved(tmp_path: Path) -> None:
     router = Router(make_five_expert_problem(), "distinct")
     play_with_outages(router, 0, 50)
-    router.save(tmp_path / "router.json")
-    data = json.loads((tmp_path / "router.json").read_text())
+    router.save(tmp_path / "router.bylot")
+    body = (tmp_path / "router.bylot").read_bytes().partition(b"\n")[2]
+    data = msgpack.decode(body)["core"]
     own = set(Distinct.derived)
     assert set(data["state"]) == set(router.core.state._fields) - own
     assert own < set(router.core.state._fields)
@@ -481,7 +481,7 @@ def test_derived_arrays_are_not_saved(tmp_path: Path) -> None:
     derived = {"sets", "mean", "ahead", "quota", "place", "keys", "counts"}
     assert set(data["limits"]) == set(limits.state._fields) - derived
     assert derived < set(limits.state._fields)
-    loaded = Router.load(tmp_path / "router.json")
+    loaded = Router.load(tmp_path / "router.bylot")
     for name in own:
         assert (getattr(loaded.core.state, name) == getattr(router.core.state, name)).all()
     restored = get_limits(loaded.core)

@@ -27,7 +27,7 @@ from bylot.gateway.gateway import RouterGateway
 from bylot.limits.verdict import LimitVerdict
 from bylot.problem import at_least, at_most
 from bylot.problem.calendar import Calendar, find_window
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import problem_to_data
 from bylot.router.state import (
     FIRST_OVERDUE_US,
     LEVELS,

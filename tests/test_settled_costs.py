@@ -184,7 +184,7 @@ def test_an_invalid_settlement_is_refused_and_changes_nothing(report: Any) -> No
         router.reward(decision.id, **report)
     assert logged.aggregate.fingerprint() == before
     assert pickle.dumps(router.core.totals) == state
-    assert not router.engine.find(0).rewards
+    assert not router.engine.open.find(0).rewards
 
 
 def test_pages_and_logs_show_settled_costs_and_no_reward() -> None:
@@ -211,8 +211,8 @@ def test_a_router_in_memory_settles_as_a_stored_one(tmp_path: Path) -> None:
         assert router.reward(decision.id, spend=spend) is Receipt.SETTLED
         logged.reward(seq, spend=spend, key="gateway")
         if n == 10:
-            router.save(tmp_path / "router.json")
-            router = copy.copy(Router.load(tmp_path / "router.json"))
+            router.save(tmp_path / "router.bylot")
+            router = copy.copy(Router.load(tmp_path / "router.bylot"))
         assert router.reward(decision.id, spend=spend) is Receipt.DUPLICATE
         with pytest.raises(RewardConflict, match="already has spend"):
             router.reward(decision.id, spend={"usd": 9.0})

@@ -147,8 +147,8 @@ def test_a_loaded_router_has_the_clock_that_it_is_given(tmp_path: Path) -> None:
     router.set_tenant("acme", [PER_DAY.at(0.0)])
     with pytest.raises(BudgetSpent, match=r"or raise the bound$") as refused:
         router.decide(tenant="acme")
-    router.save(tmp_path / "router.json")
-    loaded = bylot.Router.load(tmp_path / "router.json", clock=clock)
+    router.save(tmp_path / "router.bylot")
+    loaded = bylot.Router.load(tmp_path / "router.bylot", clock=clock)
     assert loaded.tenant("acme")[0].ends == refused.value.resets_at
     clock.at += 5 * DAY_US
     assert loaded.tenant("acme")[0].ends == refused.value.resets_at + 5 * DAY_US
@@ -201,7 +201,7 @@ def test_every_policy_with_a_guard_keeps_the_budget_of_each_tenant(policy: str) 
 
 
 def test_a_saved_router_goes_on_with_the_same_ledgers(tmp_path: Path) -> None:
-    clock, path = Clock(), tmp_path / "router.json"
+    clock, path = Clock(), tmp_path / "router.bylot"
     router = bylot.Router(
         make_problem(PER_DAY.at(900.0), max_costs={"usd": [9.0] * 6}), clock=clock
     )

@@ -125,8 +125,8 @@ def test_what_was_measured_survives_saving(tmp_path: Path) -> None:
     router = make_router()
     play(router, 150)
     edited = edit_bound(router, 2.5)
-    router.save(f"{tmp_path}/router.json")
-    assert Router.load(f"{tmp_path}/router.json").status().limits[0] == edited
+    router.save(f"{tmp_path}/router.bylot")
+    assert Router.load(f"{tmp_path}/router.bylot").status().limits[0] == edited
 
 
 def test_a_horizon_is_judged_at_its_end() -> None:

@@ -34,8 +34,7 @@ from bylot.problem_files.schema import packaged_text
 from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
 from bylot.reports.pages import write_pages
 from bylot.reports.style import BLUE, GREY, ORANGE, make_panels, save_figure
-from bylot.router.config import RouterConfig
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.status import RouterStatus
 from bylot.store import open_store
 

@@ -309,9 +309,9 @@ class PolicyContract:
         play.run(requests[: REQUESTS // 2])
         if play.router.policy.name == "plain":
             pytest.skip("a policy in plain Python cannot be saved")
-        play.router.save(tmp_path / "router.json")
+        play.router.save(tmp_path / "router.bylot")
         later = deepcopy(play)
-        later.router = Router.load(tmp_path / "router.json", clock=lambda: later.now)
+        later.router = Router.load(tmp_path / "router.bylot", clock=lambda: later.now)
         expected = play.run(deepcopy(requests[REQUESTS // 2 :]))
         assert later.run(requests[REQUESTS // 2 :]) == expected
 

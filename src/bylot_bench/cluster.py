@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from bylot._text import format_table, print_progress
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import problem_to_data
 from bylot.router.router import Router
 from bylot.server.cluster import list_moves
 from bylot.store import open_store

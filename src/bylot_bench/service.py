@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bylot._text import format_table, print_progress
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import problem_to_data
 from bylot.router.router import Router
 from bylot_bench import http_load
 from bylot_bench.http_load import (

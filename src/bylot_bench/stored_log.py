@@ -9,8 +9,7 @@ from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
 from bylot.policies import find_policy, policy_to_data
 from bylot.problem import Problem, at_most
-from bylot.router.config import RouterConfig
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.store import open_store
 
 DAY_US = 86_400_000_000

@@ -406,8 +406,8 @@ def test_a_guarded_baseline_counts_the_panels_that_are_played(name: str, tmp_pat
     if POLICIES[name].uses_limits and name != "c2mab-v":
         peak = tight.peaks[0]
         assert state.multipliers.spent[0] * peak == pytest.approx(usd.sum())
-    router.save(tmp_path / "router.json")
-    loaded = Router.load(tmp_path / "router.json")
+    router.save(tmp_path / "router.bylot")
+    loaded = Router.load(tmp_path / "router.bylot")
     assert [loaded.decide() for _ in range(5)] == [router.decide() for _ in range(5)]
 
 

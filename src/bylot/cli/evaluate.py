@@ -122,7 +122,7 @@ def case_from_server(given: argparse.Namespace) -> EvaluationCase:
     """Read the problem of a served router, and its log unless another one is given."""
     from bylot.evaluate.log import find_unknown_experts, log_from_entries, read_log
     from bylot.evaluate.targets import parse_target
-    from bylot.router.persistence import problem_from_data
+    from bylot.router.config import problem_from_data
 
     with connect_client(given) as client:
         from bylot.client.decision_log import read_entries

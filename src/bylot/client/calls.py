@@ -24,8 +24,7 @@ from bylot.policies.registry import describe_smaller_panels
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
 from bylot.problem.limits import check_limit_list
-from bylot.router import persistence
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.decision import Decision, Receipt
 from bylot.router.feedback import SpendReport
 from bylot.router.reward_rules import RewardAggregation
@@ -180,7 +179,7 @@ def create_router(
     if not isinstance(policy, str):
         data = policies.policy_to_data(policies.find_policy(policy))
         body["policy"] = {"name": data.pop("name"), "settings": data}
-    body["problem"] = persistence.problem_to_data(problem)
+    body["problem"] = problem_to_data(problem)
     return configure("POST", ROUTERS_PATH, body)
 
 

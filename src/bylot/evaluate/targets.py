@@ -239,7 +239,7 @@ def parse_target(
             raise TargetError(
                 "target 'now' is the distribution of a saved router, and none is given; that of a "
                 "served router is known to its server only",
-                remedy="use --problem-from ROUTER.json, or the target router:ROUTER.json",
+                remedy="use --problem-from ROUTER.bylot, or the target router:ROUTER.bylot",
             )
         return make_router_target(problem, router)
     if rest and kind == "router":

@@ -27,10 +27,9 @@ from bylot.router.changes import (
 )
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
-from bylot.router.core_status import list_distributions, report_status
-from bylot.router.edits import keep_traffic
 from bylot.router.engine import RouterEngine
 from bylot.router.open_decisions import MAX_CACHED_BYTES, OpenDecision
+from bylot.router.snapshot import SNAPSHOT_VERSION, core_from_data, core_to_data
 from bylot.router.status import RouterStatus
 from bylot.router.tally import Tally
 from bylot.store import DecisionEvents, Event, Segment, Snapshot
@@ -76,7 +75,8 @@ class RouterAggregate:
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         config = structs.replace(config, version=1)
         made = cls(number, command.name, config, core)
-        return made, made.append(at, events.RouterCreated(config, command.name, by=command.by))
+        created = events.RouterCreated(config, command.name, log=events.LOG_VERSION, by=command.by)
+        return made, made.append(at, created)
 
     @classmethod
     def from_first_event(cls, name: str, first: Event) -> "RouterAggregate":
@@ -84,8 +84,16 @@ class RouterAggregate:
             raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
         try:
             body = BODY_DECODERS["created"](first.body)
+            if body.log != events.LOG_VERSION:
+                raise errors.StoreCorrupted(
+                    f"router {name!r}: its log has version {body.log}; this bylot reads version "
+                    f"{events.LOG_VERSION}",
+                    remedy="`bylot store migrate` says what can be taken over",
+                )
             command = commands.CreateRouter(body.name, body.config, by=body.by)
             made, event = cls.create(first.router, first.at, command)
+        except errors.StoreCorrupted:
+            raise
         except (errors.BylotError, MsgspecError) as error:
             raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log: {error}") from error
         if event != first:
@@ -105,13 +113,14 @@ class RouterAggregate:
             raise errors.StoreCorrupted(f"router {name!r}: its snapshot was changed")
         try:
             content = snapshot.decode_snapshot(stored.body)
-            made = cls(content.router, name, content.config, snapshot.restore_core(content))
+            core = core_from_data(content.config, content.core)
+            made = cls(content.router, name, content.config, core)
         except (errors.BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
             raise errors.StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
         made.number = stored.router
         which = content.version, content.router, content.name, content.seq
         number = 0 if stored.seq < 0 else stored.router  # of a copy it was not known yet
-        if which != (snapshot.SNAPSHOT_VERSION, number, name, stored.seq):
+        if which != (SNAPSHOT_VERSION, number, name, stored.seq):
             raise errors.StoreCorrupted(
                 f"router {name!r}: its snapshot is of another version, or of another router"
             )
@@ -121,7 +130,7 @@ class RouterAggregate:
         made.engine.open.fill_from_columns(content.open)
         for field in snapshot.TALLY_FIELDS:
             setattr(made.tally, field, getattr(content, field))
-        made.segment = content.segment or snapshot.SegmentStart()
+        made.segment = content.segment
         return made
 
     def take_snapshot(self) -> Snapshot:
@@ -132,14 +141,14 @@ class RouterAggregate:
     def encode(self) -> bytes:
         """The body of a snapshot."""
         content = snapshot.SnapshotContent(
-            version=snapshot.SNAPSHOT_VERSION,
+            version=SNAPSHOT_VERSION,
             router=0 if self.seq < 0 else self.number,
             name=self.name,
             config=self.config,
-            core=snapshot.store_core(self.core),
+            core=core_to_data(self.core, with_rule=True),
             pool_since=self.engine.pool_since,
             open=self.engine.open.to_columns(),
-            segment=None if self.segment == snapshot.SegmentStart() else self.segment,
+            segment=self.segment,
             **{field: getattr(self, field) for field in PLAIN_FIELDS},
             **{field: getattr(self.tally, field) for field in snapshot.TALLY_FIELDS},
         )
@@ -245,15 +254,13 @@ class RouterAggregate:
             except errors.InfeasibleLimits as error:
                 raise error.for_running_router() from None
             rules = None
-        at_traffic = keep_traffic(self.core, problem)
-        if at_traffic != problem:
-            problem, rules = at_traffic, None
         config = structs.replace(config, version=self.config.version + 1)
         config_validation.check_config_edit(self.config, config)
-        if problem == self.core.problem:  # perhaps with its costs in another order
-            config = structs.replace(config, problem=self.config.problem)
         tables = None if replayed is None else replayed.tables
+        old = self.core.problem
         self.engine.edit(self.local_time(at), problem, rules, tables)
+        if self.core.problem == old:  # perhaps with its costs in another order
+            config = structs.replace(config, problem=self.config.problem)
         self.core.max_contexts = config.max_contexts
         self.adopt(config)
         tables = self.core.book.filled
@@ -374,24 +381,8 @@ class RouterAggregate:
         return None
 
     def status(self, at: int = 0) -> RouterStatus:
-        """The status of the router at this time, with what only its log knows."""
-        engine, tally = self.engine, self.tally
-        status = report_status(self.core, engine.active, at=at and self.local_time(at))
-        waiting = engine.count_waiting()
-        known = status.decisions, tally.counters.learned
-        return structs.replace(
-            status,
-            unrewarded=tally.arrivals.count_overdue(self.local_time(at), *known),
-            waiting=waiting,
-            deferred=len(engine.open) - waiting,
-            costs={
-                name: structs.replace(cost, stated=tally.stated[name])
-                for name, cost in status.costs.items()
-            },
-            counters=tally.count_with_refused(engine.refused),
-            distributions=list_distributions(self.core, engine.active),
-            timeline=tally.timeline.points(status.decisions),
-        ).judge()
+        """Return the status of the router at this time."""
+        return self.engine.report_status(at and self.local_time(at), self.local_time(at))
 
     def describe_place(self, seq: int) -> str:
         """Where an event is, for messages."""

@@ -23,7 +23,7 @@ from bylot.eventlog.retention import Retention
 from bylot.eventlog.snapshot import check_snapshot_size
 from bylot.policies.registry import check_max_contexts
 from bylot.router.decision import Decision
-from bylot.router.engine import make_cancelled_error
+from bylot.router.open_decisions import make_cancelled_error
 from bylot.store import DecisionEvents, Event
 
 MAX_CLOSES_PER_SWEEP = 1_000
@@ -324,7 +324,7 @@ class CommandHandler:
 
     def has_tag(self, router: RouterAggregate, which: commands.DecisionId) -> bool:
         """Whether an id has the tag of its event: it is not of a lost log with the same numbers."""
-        known = router.engine.open.get(which.seq) or router.engine.recent.get(which.seq)
+        known = router.engine.open.get(which.seq) or router.engine.open.recent.get(which.seq)
         if known is not None and known.seal:
             return known.seal.hex().startswith(which.tag)
         event = self.repository.find_event(router.number, which.seq)

@@ -15,10 +15,9 @@ from bylot.policies.validation import RunConfig, check_at_least_one, is_reward_i
 from bylot.problem import Limit, Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.problem.window_bounds import mark_totals
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.core import RouterCore
 from bylot.router.core_status import report_status
-from bylot.router.persistence import problem_to_data
 
 MAX_WAIT_S = 1e10
 IMMUTABLE_CONFIG_FIELDS = ("policy", "seed", "horizon", "rewards", "feedback")

@@ -13,11 +13,9 @@ from bylot.eventlog.commands import check_router_name
 from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import find_stored_router, load_aggregate
 from bylot.eventlog.snapshot import SegmentStart, check_snapshot_size
-from bylot.policies import policy_to_data
 from bylot.policies.registry import check_max_contexts
-from bylot.router.config import RouterConfig
+from bylot.router.memory_engine import make_config
 from bylot.router.open_decisions import OpenDecisions
-from bylot.router.persistence import problem_to_data
 from bylot.router.saved_file import load_engine
 from bylot.router.status import Counters
 from bylot.router.timeline import skip_decisions
@@ -40,20 +38,11 @@ def import_router(path: Path, target: Store, name: str) -> RouterRow:
     core = engine.core
     check_max_contexts(core.policy, core.problem.size, core.max_contexts)
     check_snapshot_size(core, core.max_contexts)
-    run, spent = core.run, core.sums.list_spent()
-    config = RouterConfig(
-        problem=problem_to_data(core.problem),
-        policy=policy_to_data(core.policy),
-        seed=run.seed,
-        horizon=run.horizon,
-        rewards=(run.low, run.high),
-        feedback=run.feedback,
-        max_contexts=core.max_contexts,
-        memory=engine.terms.memory,
-    )
+    spent = core.sums.list_spent()
+    config = structs.replace(make_config(engine), version=1)
     router = RouterAggregate(0, name, config, core)
     rewards, total = int(core.totals.rewards[0]), float(core.totals.total[0])
-    earned = max(0.0, total - rewards * run.low)
+    earned = max(0.0, total - rewards * core.run.low)
     router.tally.counters = Counters(
         learned=rewards, earned=earned, missing=engine.count_waiting(), booked=dict(spent)
     )
@@ -68,7 +57,7 @@ def start_copy(target: Store, router: RouterAggregate, name: str, origin: str) -
     router.name, router.number, router.seq, router.seal = name, 0, -1, b""
     router.at = at
     router.engine.pool_since = 0
-    router.engine.open = OpenDecisions()
+    router.engine.open = OpenDecisions(router.read)
     router.adopt(structs.replace(router.config, version=1))
     router.segment = SegmentStart()
     restored = RouterAggregate.from_snapshot(name, router.take_snapshot())  # as a replay begins

@@ -31,6 +31,7 @@ from bylot.store import DecisionEvents, Event, Store
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HASH_BYTES = 16
+LOG_VERSION = 2
 
 
 class ConfigRecorded(Change, frozen=True):
@@ -40,9 +41,10 @@ class ConfigRecorded(Change, frozen=True):
 
 
 class RouterCreated(ConfigRecorded, frozen=True):
-    """Event 0: the configuration of the router, and its name."""
+    """Event 0: the configuration of the router, its name, and the version of its log."""
 
     name: str
+    log: int = 1
 
 
 class RouterCopied(ConfigRecorded, frozen=True):

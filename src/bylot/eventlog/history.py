@@ -13,9 +13,8 @@ from bylot.eventlog.events import (
 )
 from bylot.router.changes import RewardReceived, unpack_decision
 from bylot.router.decision import Decision
-from bylot.router.engine import describe_state
 from bylot.router.feedback import SpendReport
-from bylot.router.open_decisions import OpenDecision
+from bylot.router.open_decisions import OpenDecision, describe_state
 from bylot.router.substitution import exchange_member
 from bylot.store import DecisionEvents, Event
 

@@ -28,6 +28,7 @@ from bylot.limits.window_status import make_spent_error
 from bylot.limits.windows import fill_tables, list_due_tables, note_context_label
 from bylot.numerics.jit import Bools, Floats, Ints
 from bylot.problem import Problem
+from bylot.problem.instants import FULL_HOUR_US
 
 ALL_AVAILABLE: Bools = np.empty(0, np.bool_)
 NO_FLOATS: Floats = np.empty(0)
@@ -55,6 +56,7 @@ class LimitBook:
     keyed:    the ledgers of all keys, if there are limits for each of them
     at:       the time of the last decision under limits of the calendar
     filled:   the windows that the last decision or edit had to fill in, if it had to
+    refused:  requests that were refused since the last decision, by the hour
     pointer:  `Limits` or `Unlimited`
     follows_clock: whether the time of a request matters
     reads_labels:  whether its context or its keys do
@@ -67,6 +69,7 @@ class LimitBook:
         self.keyed = continue_keys(None, problem, 0, 0)
         self.at = 0
         self.filled: Tables | None = None
+        self.refused: dict[int, int] = {}
 
     def bind(self, problem: Problem, tables: LimitTables | None) -> None:
         """Take the tables of a problem, and hand them to the compiled side."""
@@ -140,7 +143,10 @@ class LimitBook:
                 )
 
     def check_budgets(self, at: int, available: Bools, labels: RequestLabels = NO_LABELS) -> None:
-        """Raise BudgetSpent if a budget of the calendar leaves no panel now; nothing changes."""
+        """Raise BudgetSpent, and count it by the hour, if a budget of the calendar leaves no panel.
+
+        Nothing else changes until the next decision, which says how many requests were refused.
+        """
         self.check_keys(labels.keys)
         if not self.follows_clock:
             return
@@ -151,6 +157,8 @@ class LimitBook:
             limit = self.problem.limits[j]
             if self.keyed is not None:
                 limit = self.keyed.find_limit(limit, labels.keys)
+            hour = at - at % FULL_HOUR_US
+            self.refused[hour] = self.refused.get(hour, 0) + 1
             raise make_spent_error(limit, now, at, labels.keys)
 
     def is_spent(self, j: int, at: int, available: Bools) -> bool:

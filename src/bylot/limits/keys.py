@@ -384,10 +384,9 @@ class KeyLedgers:
             scope=limit.scope or "",
         )
 
-    def to_data(self, encode: Callable[[Any], Any]) -> KeysData:
-        """Return all of it, arrays by `encode`."""
-        fields = LEDGER.names or ()
-        ledgers = {name: encode(np.ascontiguousarray(self.ledgers[name])) for name in fields}
+    def to_data(self) -> KeysData:
+        """Return all of it."""
+        ledgers = {name: self.ledgers[name].tobytes() for name in LEDGER.names or ()}
         own = [(key, [limit.to_data() for limit in limits]) for key, limits in self.own.items()]
         return KeysData(list(self.keys), ledgers, own)
 

@@ -1,6 +1,6 @@
 """RouterConfig: what a router is created with, as plain data for logs, files and the wire."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -9,15 +9,14 @@ from bylot import policies
 from bylot.errors import PolicyError, ProblemError
 from bylot.policies.registry import MAX_STORED_CONTEXTS, choose_stored_contexts
 from bylot.policies.validation import FeedbackKind, RunConfig, check_run_config
-from bylot.problem import Problem
-from bylot.router.persistence import problem_from_data
+from bylot.problem import Limit, Problem
 from bylot.router.reward_rules import RewardAggregation, RewardTerms
 
 
 class RouterConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The configuration of a router; a change makes a new version.
 
-    problem:   as `persistence.problem_to_data` writes it
+    problem:   as `problem_to_data` writes it
     policy:    as `policies.policy_to_data` writes it
     feedback:  what is reported: the reward, also scores of members, or also the winner
     wait:      seconds within which a reward counts; None: as long as its decision is open
@@ -74,3 +73,27 @@ def choose_max_contexts(policy: policies.Policy, size: int) -> int:
     """Contexts of a router in a store for which nothing is declared."""
     most = policy.max_contexts(size) * 4 // 5  # a store has a little less room than memory
     return max(1, min(choose_stored_contexts(policy, size), most))
+
+
+def problem_to_data(problem: Problem) -> dict[str, Any]:
+    """Return a problem as plain data; a derived cost is part of its limit."""
+    derived = {limit.name for limit in problem.limits if limit.is_derived}
+    costs = {n: row.tolist() for n, row in problem.costs.items() if n not in derived}
+    fewest = {} if problem.min_draws is None else {"min_draws": problem.min_draws}
+    most = {name: row.tolist() for name, row in problem.max_costs.items()}
+    return {
+        "experts": list(problem.experts),
+        "costs": costs,
+        "limits": [limit.to_data() for limit in problem.limits],
+        "draws": problem.draws,
+        **fewest,
+        "floor": problem.floor,
+        "period": problem.period,
+        **({"max_costs": most} if most else {}),
+        **({} if problem.traffic is None else {"traffic": problem.traffic}),
+    }
+
+
+def problem_from_data(data: Mapping[str, Any], make: Callable[..., Problem] = Problem) -> Problem:
+    """Return the problem of such data; by default all checks of a new problem apply."""
+    return make(**{**data, "limits": [Limit.from_data(limit) for limit in data["limits"]]})

@@ -188,9 +188,10 @@ class RouterCore:
             self.sums.end_period()
         if (t + 1) % READING_DECISIONS == 0:
             add_reading(self.prices, self.read_prices())
-        draws, q, learned, share, feasible, p, weight, replaced, propensity = drawn
+        draws, q, learned, share, feasible, propensity, weight, replaced = drawn
         q, learned = NO_FLOATS if q is None else q, NO_FLOATS if learned is None else learned
-        fields = (t, row, draws, q, learned, available, share, feasible, p, weight, replaced)
+        rest = (available, share, feasible, propensity, weight, replaced)
+        fields = (t, row, draws, q, learned, *rest)
         ticket: Ticket = tuple.__new__(Ticket, fields)  # a third of the time of `Ticket(*fields)`
         panel = tuple(map(self.problem.experts.__getitem__, draws.tolist()))
         known = propensity == propensity  # it is not NaN

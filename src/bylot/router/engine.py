@@ -5,17 +5,13 @@ has no lock, no clock and no store. A method that changes the router returns the
 an error and has changed nothing; times are microseconds since 1970.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bylot import errors
+from bylot.errors import DecisionInUse, DecisionStateError, NoSubstitute
 from bylot.limits.book import ALL_AVAILABLE, RequestLabels, Tables
 from bylot.limits.keys import NO_KEYS, KeyNames
-from bylot.numerics.jit import Bools
 from bylot.problem import Problem
-from bylot.problem.instants import FULL_HOUR_US
-from bylot.router import feedback, reward_rules, substitution
 from bylot.router.changes import (
     DecisionActivated,
     DecisionCancelled,
@@ -25,12 +21,46 @@ from bylot.router.changes import (
     RewardReceived,
 )
 from bylot.router.core import RouterCore
-from bylot.router.decision import DecisionState
-from bylot.router.edits import change_problem
-from bylot.router.feedback import RewardReport, SpendReport
-from bylot.router.open_decisions import NO_DEADLINE, NOT_STARTED, OpenDecision, OpenDecisions
-from bylot.router.reward_rules import RewardTerms
-from bylot.router.substitution import has_current_costs
+from bylot.router.core_status import list_distributions, report_status
+from bylot.router.edits import change_problem, keep_traffic
+from bylot.router.feedback import (
+    RewardReport,
+    SpendReport,
+    arrange_feedback,
+    check_corrections,
+    check_panel_names,
+    check_report,
+    check_score,
+    check_spend_range,
+)
+from bylot.router.open_decisions import (
+    NO_DEADLINE,
+    NOT_STARTED,
+    OpenDecision,
+    OpenDecisions,
+    describe_state,
+    make_cancelled_error,
+)
+from bylot.router.reward_rules import (
+    RewardTerms,
+    aggregate_rewards,
+    check_callers_key,
+    check_reward_count,
+    check_reward_sum,
+    check_same_reward,
+    choose_receipt,
+    collect_costs,
+    compute_cost_corrections,
+)
+from bylot.router.status import RouterStatus
+from bylot.router.substitution import (
+    GO_ON,
+    add_costs,
+    choose_substitute,
+    exchange_member,
+    find_member,
+    has_current_costs,
+)
 
 if TYPE_CHECKING:
     from bylot.router.tally import Tally
@@ -49,8 +79,6 @@ class RouterEngine:
     version:    of the configuration
     pool_since: the first decision from this pool and with as many draws: rewards of earlier ones
                 are noted, not learned
-    recent:     decisions that are no longer open, as far as they are in memory
-    refused:    requests that were refused since the last decision, by the hour
     tally:      counts changes, if somebody reads the counters
     """
 
@@ -64,15 +92,10 @@ class RouterEngine:
     ) -> None:
         self.core = core
         self.terms = terms
-        self.read = read
         self.active = ALL_AVAILABLE
         self.version = 1
         self.pool_since = 0
-        self.open = OpenDecisions(max_bytes)
-        self.recent: dict[int, OpenDecision] = {}
-        self.max_recent = max_recent
-        self.remembered: deque[int] = deque()  # the places of recent ones, in order
-        self.refused: dict[int, int] = {}
+        self.open = OpenDecisions(read, max_recent, max_bytes)
         self.tally: Tally | None = None
 
     def decide(
@@ -101,12 +124,12 @@ class RouterEngine:
             tables = replayed.tables
         else:
             if keys or core.problem.needs_guard:
-                self.check_budgets(now, mask, context, keys)
-            if self.refused:
-                refused = tuple(self.refused.items())
+                core.book.check_budgets(now, mask, RequestLabels(context, keys))
+            if core.book.refused:
+                refused = tuple(core.book.refused.items())
         made = core.decide(context, mask, now, keys=keys, refused=refused, tables=tables)
         if refused:
-            self.refused.clear()
+            core.book.refused.clear()
             made.refused = refused
         if core.book.filled is not None:
             made.tables = core.book.filled
@@ -125,43 +148,10 @@ class RouterEngine:
             self.tally.add_decision(made, now, dropped)
         return made
 
-    def check_budgets(
-        self, now: int, available: Bools, context: str | None, keys: KeyNames
-    ) -> None:
-        """Refuse a request, and count it by the hour, if a budget leaves no panel."""
-        try:
-            self.core.book.check_budgets(now, available, RequestLabels(context, keys))
-        except errors.BudgetSpent:
-            hour = now - now % FULL_HOUR_US
-            self.refused[hour] = self.refused.get(hour, 0) + 1
-            raise
-
     def find_deadline(self, at: int) -> int:
         """Return the last moment at which the reward of a decision that is used now is in time."""
         wait = self.terms.wait
         return NO_DEADLINE if wait is None else at + round(wait * US_PER_S)
-
-    def find(self, place: int) -> OpenDecision:
-        """Return a decision with all that learning needs, open or not."""
-        opened = self.open.get(place)
-        if opened is None:
-            found = self.recent.get(place)
-            if found is None:
-                found = self.read(place)
-                self.remember(place, found)
-            return found
-        if opened.made is None:
-            found = self.read(place)
-            opened.made = found.made
-            opened.failed = found.failed
-        return opened
-
-    def remember(self, place: int, decision: OpenDecision) -> None:
-        """Keep a decision that is no longer open in the place of the first one."""
-        self.recent[place] = decision
-        self.remembered.append(place)
-        if len(self.remembered) > self.max_recent:
-            self.recent.pop(self.remembered.popleft(), None)
 
     def is_of_pool(self, decision: OpenDecision) -> bool:
         """Return whether a decision was made from this pool, so that a policy can learn from it."""
@@ -190,7 +180,7 @@ class RouterEngine:
         opened = self.open.by_place.get(place)
         is_plain = members is None and winner is None and spend is None and key is None
         if is_plain and opened is not None and self.tally is None and not opened.rewards:
-            score = feedback.check_score(core.run, value, id)
+            score = check_score(core.run, value, id)
             if opened.due == NO_DEADLINE and opened.t >= self.pool_since and holder is None:
                 return self.learn_score(place, opened, score)
         terms = self.terms
@@ -201,12 +191,12 @@ class RouterEngine:
         given = (value, members, winner, spend)
         report = RewardReport(None)  # the holder may report only that it has settled the decision
         if is_callers or any(part is not None for part in given):
-            report = feedback.check_report(core.problem, core.run, id, *given)
-        decision = self.find(place)
+            report = check_report(core.problem, core.run, id, *given)
+        decision = self.open.find(place)
         if is_callers:
-            reward_rules.check_callers_key(decision, key, id)
+            check_callers_key(decision, key, id)
             if report.spend and decision.holder is not None:
-                raise errors.DecisionInUse(
+                raise DecisionInUse(
                     f"only the {decision.holder} reports the costs of decision {id}",
                     remedy="report without spend; nothing was changed",
                 )
@@ -214,21 +204,21 @@ class RouterEngine:
             raise make_cancelled_error(id, "report costs without a reward")
         known = decision.rewards.get((key, report.value is None))
         if known is not None:
-            reward_rules.check_same_reward(known, report, id)
+            check_same_reward(known, report, id)
             return None
-        feedback.check_panel_names(report, decision.known.panel, id)
+        check_panel_names(report, decision.known.panel, id)
         if is_callers:  # whose rewards, and edits of costs, must not keep the holder from settling
-            reward_rules.check_reward_count(decision, id)
-            feedback.check_spend_range(report.spend, core.problem)
+            check_reward_count(decision, id)
+            check_spend_range(report.spend, core.problem)
         same_pool = self.is_of_pool(decision)
-        receipt = reward_rules.choose_receipt(
+        receipt = choose_receipt(
             decision, report, opened is not None, now, terms.aggregate, same_pool, id
         )
         if receipt == "pending" and terms.aggregate == "sum" and is_callers:
-            reward_rules.check_reward_sum(decision, report, core.run, id)
+            check_reward_sum(decision, report, core.run, id)
         if not replayed and report.spend:
-            costs = reward_rules.collect_costs(decision.rewards.values())
-            feedback.check_corrections(report.spend, costs, core.book.list_certain_costs(), id)
+            costs = collect_costs(decision.rewards.values())
+            check_corrections(report.spend, costs, core.book.list_certain_costs(), id)
         change = RewardReceived(
             receipt=receipt,
             key=key,
@@ -252,7 +242,7 @@ class RouterEngine:
         self.core.learn(opened.ticket, score)
         change = RewardReceived(value=score, receipt="learned")
         opened.rewards = {PLAIN_REWARD: change}
-        self.close(place, opened)
+        self.open.end(place, opened)
         return change
 
     def apply_report(self, place: int, decision: OpenDecision, change: RewardReceived) -> None:
@@ -272,7 +262,7 @@ class RouterEngine:
         ends = receipt == "learned" or (receipt == "noted" and not decision.pending)
         decision.add_report(change)  # it must be recognised again
         if is_open and ends:
-            self.close(place, decision)
+            self.open.end(place, decision)
 
     def book_spend(
         self,
@@ -286,8 +276,8 @@ class RouterEngine:
         if made.version != self.version:  # by declared costs that may have been edited since
             teaches = teaches and has_current_costs(self.core.problem, made)
         reports = decision.rewards.values()
-        corrections = reward_rules.compute_cost_corrections(spend, decision.booked, reports)
-        known = reward_rules.collect_costs(reports)
+        corrections = compute_cost_corrections(spend, decision.booked, reports)
+        known = collect_costs(reports)
         new = {name: more for name, more in corrections.items() if name not in known}
         again = {name: more for name, more in corrections.items() if name in known}
         if new:
@@ -314,16 +304,11 @@ class RouterEngine:
     ) -> None:
         """Learn from a reward and what came with it, by the probabilities of its decision."""
         ticket = decision.ticket
-        more = feedback.arrange_feedback(members, winner, decision.known.panel, ticket)
+        more = arrange_feedback(members, winner, decision.known.panel, ticket)
         self.core.learn(ticket, value, *more)
         if self.tally is not None:
             is_detailed = members is not None or winner is not None
             self.tally.learn(decision.t, value, is_detailed, self.core.run.low)
-
-    def close(self, place: int, decision: OpenDecision) -> None:
-        """Let a decision be open no longer."""
-        self.open.close(place)
-        self.remember(place, decision)
 
     def replace(
         self,
@@ -338,24 +323,22 @@ class RouterEngine:
         """Let another expert take the place of a member that failed; None if one has already."""
         core = self.core
         self.check_holder(place, id, holder)
-        decision = self.find(place)
+        decision = self.open.find(place)
         if failed in decision.failed:
             return None
         if decision.is_deferred or not self.is_unreported(place):
             raise self.make_state_error(place, id, "; its panel cannot be changed")
         made = decision.known
         if not self.is_of_pool(decision):
-            raise errors.NoSubstitute(
+            raise NoSubstitute(
                 f"experts were added or removed since decision {id} was made",
-                remedy=substitution.GO_ON,
+                remedy=GO_ON,
             )
         is_edited = made.version != self.version
         if is_edited and (made.held or not has_current_costs(core.problem, made)):
-            raise errors.NoSubstitute(
-                f"the router was edited since decision {id} was made", remedy=substitution.GO_ON
-            )
-        seat = substitution.find_member(made, failed, id)
-        added = substitution.choose_substitute(core, self.active, decision, seat, available, id)
+            raise NoSubstitute(f"the router was edited since decision {id} was made", remedy=GO_ON)
+        seat = find_member(made, failed, id)
+        added = choose_substitute(core, self.active, decision, seat, available, id)
         # nothing is refused any more
         more, more_held = core.exchange_call(decision.t, seat, added, made.labels, made.held)
         change = MemberReplaced(
@@ -363,11 +346,11 @@ class RouterEngine:
             available=None if available is None else tuple(available),
             added=core.problem.experts[added],
             seat=added,
-            spend=substitution.add_costs(made.spend, more),
-            held=substitution.add_costs(made.held, more_held),
+            spend=add_costs(made.spend, more),
+            held=add_costs(made.held, more_held),
             by=by,
         )
-        substitution.exchange_member(decision, change)
+        exchange_member(decision, change)
         if self.tally is not None:
             self.tally.exchange_member(decision.t, more)
         return change
@@ -376,7 +359,7 @@ class RouterEngine:
         """Refuse what only the holder of a decision may do before it has settled it."""
         opened = self.open.get(place)
         if opened is not None and opened.is_in_use and holder != opened.holder:
-            raise errors.DecisionInUse(
+            raise DecisionInUse(
                 f"decision {id} is in use: the {opened.holder} will report its costs",
                 remedy="nothing was changed",
             )
@@ -386,14 +369,14 @@ class RouterEngine:
         opened = self.open.get(place)
         return opened is not None and not opened.rewards
 
-    def make_state_error(self, place: int, id: str, what: str) -> errors.DecisionStateError:
+    def make_state_error(self, place: int, id: str, what: str) -> DecisionStateError:
         """Make the error of a command that the state of a decision does not allow."""
-        decision = self.find(place)
+        decision = self.open.find(place)
         is_open = self.open.get(place) is not None
         state: str = describe_state(decision, is_open)
         if is_open and decision.rewards:
             state = "rewarded" if decision.valued else "settled"
-        return errors.DecisionStateError(f"decision {id} is {state}{what}")
+        return DecisionStateError(f"decision {id} is {state}{what}")
 
     def activate(self, now: int, place: int, id: str, by: str | None = None) -> DecisionActivated:
         """Start the wait of a deferred decision."""
@@ -410,7 +393,7 @@ class RouterEngine:
     ) -> DecisionCancelled:
         """Take back a decision that was never used: it has no reward, and no average counts it."""
         self.check_holder(place, id, holder)
-        decision = self.find(place)
+        decision = self.open.find(place)
         if not self.is_unreported(place):
             raise self.make_state_error(place, id, "; it cannot be cancelled any more")
         made = decision.known
@@ -419,7 +402,7 @@ class RouterEngine:
         if self.tally is not None:
             self.tally.cancel(decision.t, booked)
         decision.is_cancelled = True
-        self.close(place, decision)
+        self.open.end(place, decision)
         return DecisionCancelled(by=by)
 
     def close_due(self, now: int) -> tuple[int, DecisionClosed] | None:
@@ -433,17 +416,17 @@ class RouterEngine:
         change = DecisionClosed(None)
         same_pool = self.is_of_pool(decision)
         if pending:
-            decision = self.find(place)
+            decision = self.open.find(place)
             if self.tally is not None:
                 self.tally.settle(decision, True, None, True)
         if same_pool and pending:
             run = self.core.run
-            report = reward_rules.aggregate_rewards(pending, self.terms.aggregate, run)
+            report = aggregate_rewards(pending, self.terms.aggregate, run)
             change = DecisionClosed(report.value, report.members, report.winner)
         elif same_pool and self.terms.default is not None:
             change = DecisionClosed(self.terms.default)
         if change.learned is not None:
-            self.learn(self.find(place), change.learned, change.members, change.winner)
+            self.learn(self.open.find(place), change.learned, change.members, change.winner)
         if self.tally is not None:
             counters = self.tally.counters
             counters.learned += bool(pending) and change.learned is not None
@@ -456,8 +439,15 @@ class RouterEngine:
     def edit(
         self, now: int, problem: Problem, rules: Any = None, tables: Tables | None = None
     ) -> None:
-        """Continue under another problem; what was learned is kept."""
+        """Continue under another problem; what was learned is kept, the traffic too.
+
+        rules: policy and limits bound to the problem, if that was done before
+        """
         old = self.core.problem
+        at_traffic = keep_traffic(self.core, problem)
+        if at_traffic != problem:
+            problem = at_traffic
+            rules = None
         same_pool = change_problem(self.core, problem, rules, at=now, tables=tables)
         self.version += 1
         if not same_pool:
@@ -469,16 +459,17 @@ class RouterEngine:
         """Return how many decisions wait for their rewards."""
         return sum(not opened.is_deferred for _, opened in self.open)
 
+    def report_status(self, at: int = 0, now: int = 0) -> RouterStatus:
+        """Return how the router and its limits stand at a time, with the counters, if any.
 
-def describe_state(decision: OpenDecision, is_open: bool) -> DecisionState:
-    """Return the state of a decision in a word."""
-    if is_open:
-        return "deferred" if decision.is_deferred else "waiting"
-    if decision.is_cancelled:
-        return "cancelled"
-    return "rewarded" if decision.has_reward else "closed"
-
-
-def make_cancelled_error(id: str, remedy: str) -> errors.DecisionStateError:
-    """For a reward of a decision that was cancelled, or a request with its key."""
-    return errors.DecisionStateError(f"decision {id} was cancelled", remedy=remedy)
+        now: until when rewards could have come
+        """
+        waiting = self.count_waiting()
+        status = report_status(self.core, self.active, waiting, at)
+        if self.tally is None:
+            return status
+        deferred = len(self.open) - waiting
+        distributions = list_distributions(self.core, self.active)
+        return self.tally.add_to_status(
+            status, self.core.book.refused, now, deferred, distributions
+        )

@@ -2,14 +2,16 @@
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 from msgspec import Struct
 
+from bylot.errors import DecisionStateError
 from bylot.limits.request import Ticket
 from bylot.router.changes import DecisionMade, RewardReceived
+from bylot.router.decision import DecisionState
 
 NO_DEADLINE = -1
 NOT_STARTED = -2  # the wait of a deferred decision
@@ -110,11 +112,22 @@ class OpenDecisionColumns(Struct, frozen=True, omit_defaults=True):
 class OpenDecisions:
     """All open decisions of a router by their places: the seq in a log, the number in memory.
 
-    max_bytes: of decisions in memory; others are in the log only. None: all are in memory
+    read:       finds a decision that is not in memory, with its reports; or raises an error
+    max_recent: of decisions in memory that are no longer open
+    max_bytes:  of open ones in memory; others are in the log only. None: all are in memory
     """
 
-    def __init__(self, max_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        read: Callable[[int], OpenDecision],
+        max_recent: int = 0,
+        max_bytes: int | None = None,
+    ) -> None:
+        self.read = read
+        self.max_recent = max_recent
         self.max_bytes = max_bytes
+        self.recent: dict[int, OpenDecision] = {}
+        self.remembered: deque[int] = deque()  # the places of recent ones, in order
         self.by_place: dict[int, OpenDecision] = {}
         # These hold the places of closed decisions too, which are skipped.
         self.oldest: deque[int] = deque()  # in order
@@ -130,6 +143,33 @@ class OpenDecisions:
     def get(self, place: int) -> OpenDecision | None:
         """Return an open decision; None if it is not open."""
         return self.by_place.get(place)
+
+    def find(self, place: int) -> OpenDecision:
+        """Return a decision with all that learning needs, open or not."""
+        opened = self.by_place.get(place)
+        if opened is None:
+            found = self.recent.get(place)
+            if found is None:
+                found = self.read(place)
+                self.remember(place, found)
+            return found
+        if opened.made is None:
+            found = self.read(place)
+            opened.made = found.made
+            opened.failed = found.failed
+        return opened
+
+    def remember(self, place: int, decision: OpenDecision) -> None:
+        """Keep a decision that is not open in the place of the first one."""
+        self.recent[place] = decision
+        self.remembered.append(place)
+        if len(self.remembered) > self.max_recent:
+            self.recent.pop(self.remembered.popleft(), None)
+
+    def end(self, place: int, decision: OpenDecision) -> None:
+        """Let a decision be open no longer, and keep it for later reports."""
+        self.close(place)
+        self.remember(place, decision)
 
     def add(self, place: int, opened: OpenDecision) -> None:
         """Add a decision, later than all others."""
@@ -205,3 +245,17 @@ class OpenDecisions:
             rewards = index_reports(columns.rewards.get(place, ()))
             holder = columns.holders.get(place)
             self.add(place, OpenDecision(t, due, holder=holder, rewards=rewards))
+
+
+def describe_state(decision: OpenDecision, is_open: bool) -> DecisionState:
+    """Return the state of a decision in a word."""
+    if is_open:
+        return "deferred" if decision.is_deferred else "waiting"
+    if decision.is_cancelled:
+        return "cancelled"
+    return "rewarded" if decision.has_reward else "closed"
+
+
+def make_cancelled_error(id: str, remedy: str) -> DecisionStateError:
+    """For a reward of a decision that was cancelled, or a request with its key."""
+    return DecisionStateError(f"decision {id} was cancelled", remedy=remedy)

@@ -3,35 +3,23 @@
 import copy
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from bylot import policies
 from bylot._scopes import KeyArguments
 from bylot.errors import BudgetSpent, DecisionError, DecisionNotFound, PolicyError, RewardError
 from bylot.limits.keys import NO_KEYS, TenantWindow, list_given_keys
-from bylot.policies.base import FeedbackKind
-from bylot.policies.registry import (
-    MAX_UNDECLARED_CONTEXTS,
-    check_max_contexts,
-    check_panel_size,
-    describe_smaller_panels,
-    fill_auto_contexts,
-)
-from bylot.policies.validation import check_at_least_one, check_run_config
+from bylot.policies import Auto, PlainPolicy, Policy
+from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
 from bylot.problem.instants import LAST_SECOND, describe_reset
 from bylot.problem.limits import check_limit_list, float_from_real
-from bylot.router import saved_file
-from bylot.router.core import RouterCore
-from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
-from bylot.router.edits import keep_traffic
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
-from bylot.router.reward_rules import RewardTerms
+from bylot.router.memory_engine import create_engine
+from bylot.router.saved_file import encode_engine, load_engine, write_saved_file
 from bylot.router.status import RouterStatus
 
 RECEIPTS = {receipt.value: receipt for receipt in Receipt}
@@ -92,7 +80,7 @@ class Router:
     def __init__(
         self,
         problem: Problem,
-        policy: str | policies.Policy | policies.Auto | policies.PlainPolicy = "auto",
+        policy: str | Policy | Auto | PlainPolicy = "auto",
         *,
         seed: int = 0,
         horizon: int | None = None,
@@ -103,19 +91,19 @@ class Router:
         memory: int = 100_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        run = check_run_config(problem, seed, horizon, rewards, feedback)
-        filled = fill_auto_contexts(policy, max_contexts)
-        check_panel_size(filled, problem)
-        resolved = policies.resolve_policy(filled, problem, feedback, guard)
-        ignored = policies.describe_ignored_feedback(resolved, feedback)
-        smaller = describe_smaller_panels(filled, problem)
-        for warning in filter(None, (ignored, smaller)):
-            warnings.warn(warning, stacklevel=2)
-        if max_contexts is not None:
-            check_max_contexts(resolved, problem.size, max_contexts)
-        core = RouterCore(problem, resolved, run, max_contexts or MAX_UNDECLARED_CONTEXTS)
-        terms = RewardTerms(check_at_least_one("memory", memory))
-        self.__setstate__(saved_file.make_engine(core, terms))
+        self.__setstate__(
+            create_engine(
+                problem,
+                policy,
+                seed,
+                horizon,
+                rewards,
+                feedback,
+                guard,
+                max_contexts,
+                memory,
+            )
+        )
         self.clock = check_clock(clock)
 
     def __repr__(self) -> str:
@@ -146,7 +134,7 @@ class Router:
         return self.core.problem
 
     @property
-    def policy(self) -> policies.Policy:
+    def policy(self) -> Policy:
         """The policy and its settings."""
         return self.core.policy
 
@@ -335,7 +323,7 @@ class Router:
                 available = tuple(available)
             place = t_from_decision_id(id)
             self.engine.replace(place, id, failed, available)
-            decision = self.engine.find(place)
+            decision = self.engine.open.find(place)
             return decision.known.show(id, decision.failed)
 
     def change(self, problem: Problem) -> None:
@@ -356,7 +344,7 @@ class Router:
             If the limits cannot be kept; nothing was changed.
         """
         with self._lock:
-            self.engine.edit(self._read_clock(), keep_traffic(self.core, problem))
+            self.engine.edit(self._read_clock(), problem)
 
     def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> None:
         """Give a tenant bounds of its own.
@@ -404,8 +392,7 @@ class Router:
             Averages so far, the slack and price of every limit, and the current distribution.
         """
         with self._lock:
-            waiting = self.engine.count_waiting()
-            return report_status(self.core, waiting=waiting, at=self._read_clock())
+            return self.engine.report_status(self._read_clock())
 
     def save(self, path: str | Path) -> None:
         """Write everything to a file atomically; `load` continues bit for bit.
@@ -423,8 +410,8 @@ class Router:
             If the file cannot be written.
         """
         with self._lock:
-            data = saved_file.engine_to_data(self.engine)
-        saved_file.write_saved_file(Path(path), data)
+            content = encode_engine(self.engine)
+        write_saved_file(Path(path), content)
 
     @classmethod
     def load(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> "Router":
@@ -448,7 +435,7 @@ class Router:
             If the file is missing, damaged, or of an unsupported version.
         """
         router = cls.__new__(cls)
-        router.__setstate__(saved_file.load_engine(Path(path)))
+        router.__setstate__(load_engine(Path(path)))
         router.clock = check_clock(clock)
         return router
 

@@ -3,11 +3,13 @@
 import copy
 from collections.abc import Iterable, Mapping
 
+from msgspec import structs
+
 from bylot.router.changes import DecisionMade
 from bylot.router.open_decisions import OpenDecision
 from bylot.router.reward_rules import collect_costs
 from bylot.router.state import RewardArrivals
-from bylot.router.status import Counters
+from bylot.router.status import ContextDistribution, Counters, RouterStatus
 from bylot.router.timeline import Timeline
 
 
@@ -83,8 +85,30 @@ class Tally:
         self.timeline.rename_costs(costs)
         self.stated = {name: self.stated.get(name, 0.0) for name in costs}
 
-    def count_with_refused(self, refused: Mapping[int, int]) -> Counters:
-        """Return the counters, with requests that were refused since the last decision."""
+    def add_to_status(
+        self,
+        status: RouterStatus,
+        refused: Mapping[int, int],
+        now: int,
+        deferred: int,
+        distributions: tuple[ContextDistribution, ...],
+    ) -> RouterStatus:
+        """Return a status with what was counted until now.
+
+        refused: requests since the last decision
+        """
         counters = copy.deepcopy(self.counters)
         counters.refused += sum(refused.values())
-        return counters
+        costs = {
+            name: structs.replace(cost, stated=self.stated[name])
+            for name, cost in status.costs.items()
+        }
+        return structs.replace(
+            status,
+            unrewarded=self.arrivals.count_overdue(now, status.decisions, self.counters.learned),
+            deferred=deferred,
+            costs=costs,
+            counters=counters,
+            distributions=distributions,
+            timeline=self.timeline.points(status.decisions),
+        ).judge()

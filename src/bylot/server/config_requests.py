@@ -31,8 +31,7 @@ from bylot.problem_files.experts import (
 from bylot.problem_files.problem_file import ProblemFile, read_problem
 from bylot.problem_files.schema import SCHEMA, check_value
 from bylot.problem_files.written_limit import read_limits
-from bylot.router.config import RouterConfig, choose_max_contexts
-from bylot.router.persistence import problem_to_data
+from bylot.router.config import RouterConfig, choose_max_contexts, problem_to_data
 from bylot.server.http_errors import invalid
 from bylot.server.request_parsing import get_media_type, parse_json_body
 from bylot.server.settings import RouterEntry
