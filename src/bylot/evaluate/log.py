@@ -6,6 +6,7 @@ Files are JSON Lines, or Parquet if polars is installed.
 import io
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -106,21 +107,40 @@ def find_unknown_experts(problem: Problem, entries: Iterable[LogEntry]) -> tuple
     return tuple(dict.fromkeys(name for name in names if name not in problem.experts))
 
 
+@contextmanager
+def name_place(place: str) -> Iterator[None]:
+    """Let errors about an entry name its place."""
+    try:
+        yield
+    except DataError as error:
+        error.line = place
+        raise
+
+
+def parse_entries(placed: Iterable[tuple[str, Any]]) -> Iterator[tuple[LogEntry, str]]:
+    """Parse entries, or take them as they are."""
+    for place, given in placed:
+        with name_place(place):
+            yield given if isinstance(given, LogEntry) else parse_entry(given), place
+
+
 def collect_entries(
-    problem: Problem, placed: Iterable[tuple[str, Any]], gone: Iterable[str]
+    problem: Problem, placed: Iterable[tuple[str, Any]], gone: Iterable[str] | None
 ) -> DecisionLog:
-    """A log of entries, or of their fields as plain data, each with its place for errors."""
+    """A log of entries, or of their fields as plain data, each with its place for errors.
+
+    gone: None: all experts that are not in the problem
+    """
     found: list[tuple[LogEntry, str]] = []
     seen: dict[tuple[str, str | int], str] = {}
+    parsed = list(parse_entries(placed))
+    if gone is None:
+        gone = find_unknown_experts(problem, (entry for entry, _ in parsed))
     left = tuple(name for name in dict.fromkeys(gone) if name not in problem.experts)
     index = {name: i for i, name in enumerate((*problem.experts, *left))}
-    for place, given in placed:
-        try:
-            one = given if isinstance(given, LogEntry) else parse_entry(given)
+    for one, place in parsed:
+        with name_place(place):
             check_entry(one, index)
-        except DataError as error:
-            error.line = place
-            raise
         for key in (("id", one.id), ("t", one.t)):
             if seen.setdefault(key, place) != place:
                 raise DataError(
@@ -135,7 +155,7 @@ def collect_entries(
     return DecisionLog(problem, entries, places, left)
 
 
-def read_log(path: str | Path, problem: Problem, gone: Iterable[str] = ()) -> DecisionLog:
+def read_log(path: str | Path, problem: Problem, gone: Iterable[str] | None = ()) -> DecisionLog:
     """Read a log file.
 
     Parameters
@@ -145,7 +165,7 @@ def read_log(path: str | Path, problem: Problem, gone: Iterable[str] = ()) -> De
     problem
         The experts, costs and limits that the log belongs to.
     gone
-        Experts named in the log that have left the problem.
+        Experts named in the log that have left the problem; None: all that it does not have.
 
     Returns
     -------

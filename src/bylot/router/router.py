@@ -30,6 +30,13 @@ from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
+from bylot.router.past_rounds import (
+    LearnedLog,
+    LoggedRound,
+    check_can_learn,
+    learn_rounds,
+    select_rounds,
+)
 from bylot.router.reward_rules import RewardTerms
 from bylot.router.status import RouterStatus
 
@@ -173,6 +180,53 @@ class Router:
     def t(self) -> int:
         """Decisions so far."""
         return self.core.t
+
+    def learn_from(self, log: Iterable[LoggedRound]) -> LearnedLog:
+        """Learn from a log of another router, or of another system, before the first decision.
+
+        What panels are worth and what calls really cost is learned. Nothing is booked under the
+        limits, and status and averages begin with the first decision of this router.
+
+        Parameters
+        ----------
+        log : iterable of LogEntry
+            The entries in the order of a log, such as ``evaluate.read_log(path, problem).entries``.
+
+        Returns
+        -------
+        LearnedLog
+            How many rounds were learned, and how many were left out for each reason: without a
+            reward, with experts that this router does not have, or with too many.
+
+        Raises
+        ------
+        PolicyError
+            If the policy learns from its own draws only: all but 'noisy-or' do.
+        DecisionStateError
+            If the router has made a decision.
+        RewardError, TooManyContexts
+            If rewards are outside the range of this router, or there are too many contexts; nothing
+            was learned.
+
+        Examples
+        --------
+        >>> from bylot import evaluate
+        >>> from bylot.problem import Problem
+        >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, draws=2)
+        >>> log = [
+        ...     evaluate.LogEntry("d0", 0, ("ann", "bob"), reward=0.4),
+        ...     evaluate.LogEntry("d1", 1, ("ann", "eve"), reward=1.0),
+        ...     evaluate.LogEntry("d2", 2, ("bob", "eve"), reward=None),
+        ... ]
+        >>> print(Router(pool, "noisy-or").learn_from(log))
+        learned 2 rounds, left out 1
+          1 without a reward
+        """
+        with self._lock:
+            check_can_learn(self.policy)
+            rounds, learned = select_rounds(log, self.problem, self.core.run)
+            learn_rounds(self.core, rounds)
+        return learned
 
     def decide(
         self,
