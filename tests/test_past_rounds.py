@@ -8,12 +8,12 @@ import pytest
 
 from bylot import errors, evaluate, problem_files
 from bylot.environments import CallCosts, Outcomes
-from bylot.evaluate import LogEntry
+from bylot.evaluate import LogEntry, log_from_entries, select_rounds
 from bylot.outcome_tables.outcomes import read_outcomes
 from bylot.policies.base import FeedbackKind
 from bylot.problem import Problem, at_most
 from bylot.router.core import iterate_arrays
-from bylot.router.past_rounds import PastRound, learn_rounds, select_rounds
+from bylot.router.past_rounds import PastRound, learn_rounds
 from bylot.router.router import Router
 from bylot.router_play import play
 from bylot.trace import Trace
@@ -32,6 +32,14 @@ def read_example() -> tuple[Problem, Outcomes]:
     read = read_outcomes(HOSPITAL / "generated-outcomes.csv", HOSPITAL / "generated-questions.csv")
     file = problem_files.read(HOSPITAL / "problem.yaml", HOSPITAL / "generated-experts.csv")
     return file.problem, Outcomes(read.table, read.dimension)
+
+
+def learn_play(router: Router, trace: Trace) -> int:
+    """Learn from the log of a play; returns how many rounds."""
+    log = log_from_entries(trace.problem, log_play(trace))
+    past = select_rounds(log, router.rewards, router.feedback)
+    router.learn_from(past.rounds)
+    return len(past.rounds)
 
 
 def log_play(trace: Trace) -> list[LogEntry]:
@@ -58,16 +66,16 @@ def list_state(router: Router) -> list[object]:
     return [numbers, list(core.contexts), core.skipped]
 
 
-def make_log(rounds: int) -> list[LogEntry]:
+def make_rounds(count: int) -> list[PastRound]:
     """Panels that no router has chosen, in two contexts."""
     rng = np.random.default_rng(7)
-    entries = []
-    for t in range(rounds):
+    rounds = []
+    for t in range(count):
         first, second = rng.choice(4, 2, replace=False).tolist()
         panel = (POOL.experts[first], POOL.experts[second])
         reward = float(rng.random() < 0.3 + 0.5 * ("eve" in panel))
-        entries.append(LogEntry(f"d{t}", t, panel, reward, context=f"kind {t % 2}"))
-    return entries
+        rounds.append(PastRound(panel, reward, f"kind {t % 2}", spend={"usd": 1.0 + t % 5}))
+    return rounds
 
 
 @pytest.mark.parametrize("kind", ["panel", "members"])
@@ -81,8 +89,7 @@ def test_a_router_that_learned_from_a_log_is_as_good_as_the_one_that_wrote_it(
         writer, learner, beginner = (
             Router(problem, "noisy-or", seed=seed, feedback=kind) for _ in range(3)
         )
-        log = log_play(play(writer, environment, 2_000))
-        assert learner.learn_from(log).learned == 2_000
+        assert learn_play(learner, play(writer, environment, 2_000)) == 2_000
         earned = [
             play(router, environment, 500, start=2_000).rewards.mean()  # the same requests
             for router in (writer, learner, beginner)
@@ -103,8 +110,7 @@ def test_what_calls_cost_is_learned_and_nothing_is_booked() -> None:
     real = problem.costs[cost] * rng.uniform(0.5, 1.5, problem.size)
     calls = CallCosts({cost: real}, noise=0.2)
     writer, learner, beginner = (Router(problem, "noisy-or", seed=1) for _ in range(3))
-    log = log_play(play(writer, environment, 1_000, calls=calls))
-    learner.learn_from(log)
+    learn_play(learner, play(writer, environment, 1_000, calls=calls))
     limits = [router.core.limits for router in (writer, learner, beginner)]
     means = [tables.state.means[0] for tables in limits if tables is not None]
     off = [np.abs(means[0] - other).mean() / means[0].mean() for other in means[1:]]
@@ -118,7 +124,7 @@ def test_what_calls_cost_is_learned_and_nothing_is_booked() -> None:
 
 
 def test_batches_and_saved_routers_learn_the_same(tmp_path: Path) -> None:
-    log = make_log(203)
+    log = make_rounds(203)
     whole, parts = Router(POOL, "noisy-or", seed=3), Router(POOL, "noisy-or", seed=3)
     whole.learn_from(log)
     parts.learn_from(log[:57])
@@ -132,7 +138,7 @@ def test_batches_and_saved_routers_learn_the_same(tmp_path: Path) -> None:
 
 
 def test_a_log_is_left_out_where_nothing_can_be_learned() -> None:
-    log = [
+    entries = [
         LogEntry("a", 0, ("ann", "bob"), 1.0, members={"ann": 1.0}, winner="ann"),
         LogEntry("b", 1, ("ann", "bob"), None),
         LogEntry("c", 2, ("ann", "gone"), 1.0),
@@ -140,20 +146,20 @@ def test_a_log_is_left_out_where_nothing_can_be_learned() -> None:
         LogEntry("e", 4, ("zoe",), 0.0, spend={"usd": 0.5, "tokens": 3.0}),
         LogEntry("f", 5, ("ann",), 0.0, spend={"usd": 1.0}),
     ]
-    router = Router(POOL, "noisy-or")
-    rounds, count = select_rounds(log, POOL, router.core.run)
-    assert rounds == [
+    past = select_rounds(log_from_entries(POOL, entries, gone=["gone"]))
+    assert past.rounds == [
         PastRound(("ann", "bob"), 1.0),
         PastRound(("zoe",), 0.0, spend={"usd": 0.5}),
         PastRound(("ann",), 0.0, spend={"usd": 1.0}),
     ]
-    assert count == router.learn_from(log)
-    assert count.left_out == {
+    assert past.left_out == {
         "without a reward": 1,
         "with experts that this router does not have": 1,
         "with more than 2 experts": 1,
     }
-    assert str(count).startswith("learned 3 rounds, left out 3\n  1 without a reward\n")
+    assert str(past).startswith("3 rounds to learn from, 3 left out\n  1 without a reward\n")
+    scored = select_rounds(log_from_entries(POOL, entries[:1]), feedback="members")
+    assert scored.rounds == [PastRound(("ann", "bob"), 1.0, members={"ann": 1.0})]
 
 
 @pytest.mark.parametrize(
@@ -180,23 +186,23 @@ def test_an_invalid_round_changes_nothing(wrong: PastRound, message: str) -> Non
 
 
 def test_rewards_outside_the_range_of_the_router_are_named() -> None:
-    log = [LogEntry("visit 7", 0, ("ann", "bob"), 3.0)]
-    with pytest.raises(errors.RewardError, match="for decision visit 7 of the log"):
-        Router(POOL, "noisy-or").learn_from(log)
-    assert Router(POOL, "noisy-or", rewards=(0, 5)).learn_from(log).learned == 1
+    log = log_from_entries(POOL, [LogEntry("visit 7", 0, ("ann", "bob"), 3.0)])
+    with pytest.raises(errors.RewardError, match=r"for decision visit 7 \(entry 0\)"):
+        select_rounds(log)
+    assert len(select_rounds(log, rewards=(0, 5)).rounds) == 1
 
 
 @pytest.mark.parametrize("policy", ["distinct", "tangent", "omd"])
 def test_a_policy_that_needs_propensities_of_its_own_refuses_a_log(policy: str) -> None:
     with pytest.raises(errors.PolicyError, match=f"{policy} cannot learn from a log.*'noisy-or'"):
-        Router(POOL, policy).learn_from(make_log(1))
+        Router(POOL, policy).learn_from(make_rounds(1))
 
 
 def test_only_a_new_router_learns_from_a_log() -> None:
     router = Router(POOL, "noisy-or")
     router.decide()
     with pytest.raises(errors.DecisionStateError, match="before the first one"):
-        router.learn_from(make_log(1))
+        router.learn_from(make_rounds(1))
 
 
 def test_a_log_of_other_experts_can_be_read(tmp_path: Path) -> None:

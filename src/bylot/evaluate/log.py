@@ -6,7 +6,6 @@ Files are JSON Lines, or Parquet if polars is installed.
 import io
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -107,23 +106,6 @@ def find_unknown_experts(problem: Problem, entries: Iterable[LogEntry]) -> tuple
     return tuple(dict.fromkeys(name for name in names if name not in problem.experts))
 
 
-@contextmanager
-def name_place(place: str) -> Iterator[None]:
-    """Let errors about an entry name its place."""
-    try:
-        yield
-    except DataError as error:
-        error.line = place
-        raise
-
-
-def parse_entries(placed: Iterable[tuple[str, Any]]) -> Iterator[tuple[LogEntry, str]]:
-    """Parse entries, or take them as they are."""
-    for place, given in placed:
-        with name_place(place):
-            yield given if isinstance(given, LogEntry) else parse_entry(given), place
-
-
 def collect_entries(
     problem: Problem, placed: Iterable[tuple[str, Any]], gone: Iterable[str] | None
 ) -> DecisionLog:
@@ -133,14 +115,15 @@ def collect_entries(
     """
     found: list[tuple[LogEntry, str]] = []
     seen: dict[tuple[str, str | int], str] = {}
-    parsed = list(parse_entries(placed))
-    if gone is None:
-        gone = find_unknown_experts(problem, (entry for entry, _ in parsed))
-    left = tuple(name for name in dict.fromkeys(gone) if name not in problem.experts)
+    left = tuple(name for name in dict.fromkeys(gone or ()) if name not in problem.experts)
     index = {name: i for i, name in enumerate((*problem.experts, *left))}
-    for one, place in parsed:
-        with name_place(place):
-            check_entry(one, index)
+    for place, given in placed:
+        try:
+            one = given if isinstance(given, LogEntry) else parse_entry(given)
+            check_entry(one, None if gone is None else index)
+        except DataError as error:
+            error.line = place
+            raise
         for key in (("id", one.id), ("t", one.t)):
             if seen.setdefault(key, place) != place:
                 raise DataError(
@@ -152,6 +135,7 @@ def collect_entries(
     if not found:
         raise DataError("the log has no entries", remedy="give one line for each decision")
     entries, places = zip(*sorted(found, key=lambda pair: pair[0].t), strict=True)
+    left = find_unknown_experts(problem, entries) if gone is None else left
     return DecisionLog(problem, entries, places, left)
 
 

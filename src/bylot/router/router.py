@@ -30,13 +30,7 @@ from bylot.router.core_status import report_status
 from bylot.router.decision import Decision, Receipt
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
-from bylot.router.past_rounds import (
-    LearnedLog,
-    LoggedRound,
-    check_can_learn,
-    learn_rounds,
-    select_rounds,
-)
+from bylot.router.past_rounds import PastRound, learn_rounds
 from bylot.router.reward_rules import RewardTerms
 from bylot.router.status import RouterStatus
 
@@ -181,7 +175,7 @@ class Router:
         """Decisions so far."""
         return self.core.t
 
-    def learn_from(self, log: Iterable[LoggedRound]) -> LearnedLog:
+    def learn_from(self, rounds: Iterable[PastRound]) -> None:
         """Learn from a log of another router, or of another system, before the first decision.
 
         What panels are worth and what calls really cost is learned. Nothing is booked under the
@@ -189,14 +183,8 @@ class Router:
 
         Parameters
         ----------
-        log : iterable of LogEntry
-            The entries in the order of a log, such as ``evaluate.read_log(path, problem).entries``.
-
-        Returns
-        -------
-        LearnedLog
-            How many rounds were learned, and how many were left out for each reason: without a
-            reward, with experts that this router does not have, or with too many.
+        rounds : iterable of PastRound
+            What was asked and reported, as ``evaluate.select_rounds(log).rounds``.
 
         Raises
         ------
@@ -204,29 +192,20 @@ class Router:
             If the policy learns from its own draws only: all but 'noisy-or' do.
         DecisionStateError
             If the router has made a decision.
-        RewardError, TooManyContexts
-            If rewards are outside the range of this router, or there are too many contexts; nothing
-            was learned.
+        DecisionError, RewardError, TooManyContexts
+            If a round does not fit the router; nothing was learned.
 
         Examples
         --------
-        >>> from bylot import evaluate
         >>> from bylot.problem import Problem
         >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, draws=2)
-        >>> log = [
-        ...     evaluate.LogEntry("d0", 0, ("ann", "bob"), reward=0.4),
-        ...     evaluate.LogEntry("d1", 1, ("ann", "eve"), reward=1.0),
-        ...     evaluate.LogEntry("d2", 2, ("bob", "eve"), reward=None),
-        ... ]
-        >>> print(Router(pool, "noisy-or").learn_from(log))
-        learned 2 rounds, left out 1
-          1 without a reward
+        >>> router = Router(pool, "noisy-or")
+        >>> router.learn_from([PastRound(("ann", "bob"), 0.4), PastRound(("ann", "eve"), 1.0)])
+        >>> router.t
+        0
         """
         with self._lock:
-            check_can_learn(self.policy)
-            rounds, learned = select_rounds(log, self.problem, self.core.run)
-            learn_rounds(self.core, rounds)
-        return learned
+            learn_rounds(self.core, tuple(rounds))
 
     def decide(
         self,
