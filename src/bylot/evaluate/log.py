@@ -94,9 +94,9 @@ class DecisionLog:
 
 
 def log_from_entries(
-    problem: Problem, entries: Iterable[LogEntry], gone: Iterable[str] = ()
+    problem: Problem, entries: Iterable[LogEntry], gone: Iterable[str] | None = ()
 ) -> DecisionLog:
-    """A log of entries; `gone` are experts in it that have left the problem."""
+    """A log of entries; `gone` are experts in it that have left the problem, None: all others."""
     return collect_entries(problem, ((f"entry {n}", one) for n, one in enumerate(entries)), gone)
 
 

@@ -401,13 +401,12 @@ class RouterCore:
         self._entries.learn_feedback(self._handle, ticket, value, scores, winner, low, high)
 
     def learn_past(self, ticket: Ticket, value: float, scores: Floats, winner: int) -> None:
-        """Learn from round t of a log, before the first decision, and count nothing."""
+        """Learn from round t of a log, before the first decision, and count no reward."""
         given = (ticket.context, ticket.draws, self.run.seed, -1 - ticket.t)
         self._entries.note_past_panel(self._handle, *given)
         self.learn(ticket, value, scores, winner)
         self.totals.rewards[0] = 0
         self.totals.total[0] = 0.0
-        self.skipped = self.state.visits[: len(self.contexts)].tolist()
 
     def preview_state(self, context: int, available: Bools) -> tuple[Any, View]:
         """Return the state after the next decision in this context, which may move the

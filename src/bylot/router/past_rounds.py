@@ -60,6 +60,7 @@ def learn_rounds(core: RouterCore, rounds: Sequence[PastRound]) -> None:
     before = int(core.state.visits.sum())
     for t, (round, (members, report)) in enumerate(zip(rounds, checked, strict=True), before):
         learn_round(core, t, core.find_context(round.context), members, report)
+    core.skipped = core.state.visits[: len(core.contexts)].tolist()  # these were no visits
 
 
 def check_round(core: RouterCore, n: int, round: PastRound) -> tuple[Ints, RewardReport]:
