@@ -163,6 +163,6 @@ def make_log_with_every_event() -> LoggedRouter:
     logged.edit(make_problem_with_frank(3.0), 3 * SECOND)
     logged.append(logged.aggregate.seal_segment()[1])
     logged.decide(4 * SECOND, holder="gateway")
-    elsewhere = {"copied", "key"}  # the latter needs limits for each key
+    elsewhere = {"copied", "key", "learned"}  # these need another router
     assert {one.kind for one in logged.log} == set(EVENT_BODIES) - elsewhere
     return logged

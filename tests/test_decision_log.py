@@ -267,8 +267,9 @@ def test_the_document_runs_and_names_every_field(
 ) -> None:
     text = (Path(__file__).parent.parent / "docs" / "log.md").read_text()
     monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(code, "log.md", "exec"), {})
+        exec(compile(code, "log.md", "exec"), scope)
     for line in re.findall(r"^bylot .*$", text, re.MULTILINE):
         make_parser().parse_args(shlex.split(line, comments=True)[1:])
     for field in LOG_FIELDS:

@@ -222,6 +222,7 @@ def known_requests(name: str, id: str) -> Iterator[tuple[str, str, dict[str, Any
         "create_router": {"name": name, "problem": FIVE_EXPERTS, "policy": "distinct"},
         "edit_router": {"pause": ["ann"], "resume": ["ann"], "add": [], "remove": [], "wait": 9.5},
         "set_tenant": {"limits": [{"cost": "usd", "at_most": 5.0, "per": "month"}]},
+        "learn_rounds": {"rounds": [{"panel": ["ann", "bob"], "reward": 1.0}], "after": 0},
         "create_decision": ask,
         "create_decisions": {"decisions": [ask, {}]},
         "replace_member": {"failed": "ann", "available": ["bob", "cat"]},

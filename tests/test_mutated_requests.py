@@ -76,6 +76,7 @@ def list_valid_requests(server: ServerClient) -> Iterator[tuple[bytes, bytes, by
             "version": 1,
         },
         "set_tenant": {"limits": [{"cost": "usd", "at_most": 5, "per": "month"}]},
+        "learn_rounds": {"rounds": [{"panel": ["ann", "bob"], "reward": 1}], "after": 0},
         "create_decision": decision,
         "create_decisions": {"decisions": [decision, {}]},
         "replace_member": {"failed": "ann", "available": ["bob", "cat"]},

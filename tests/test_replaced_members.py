@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Problem, at_least, at_most, evaluate, share
-from bylot.client.decision_log import LogReader
 from bylot.errors import (
     DecisionError,
     DecisionStateError,
@@ -19,6 +18,7 @@ from bylot.errors import (
 )
 from bylot.eventlog.audit import LoggedCosts
 from bylot.eventlog.commands import ReplaceMember
+from bylot.eventlog.decision_log import LogReader
 from bylot.eventlog.events import BODY_DECODERS
 from bylot.eventlog.history import show_events
 from bylot.limits.ledger import compute_later_cost

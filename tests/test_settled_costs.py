@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bylot import Receipt, Router
-from bylot.client.decision_log import LogReader
 from bylot.errors import DecisionStateError, RewardConflict, RewardError
 from bylot.eventlog.audit import LoggedCosts
+from bylot.eventlog.decision_log import LogReader
 from bylot.router.core import RouterCore, iterate_arrays
 from bylot.server.dashboard.router_view import latest_decision
 from limit_tables import get_limits, iterate_numbers

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from bylot import Problem, at_most
-from bylot.client.decision_log import LogReader
 from bylot.errors import (
     DataError,
     DecisionStateError,
@@ -17,6 +16,7 @@ from bylot.errors import (
 from bylot.evaluate.entries import parse_entry
 from bylot.evaluate.log import log_from_entries
 from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.decision_log import LogReader
 from bylot.eventlog.events import BODY_DECODERS
 from bylot.policies.base import FeedbackKind
 from bylot.server.dashboard.router_view import latest_decision

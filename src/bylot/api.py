@@ -15,6 +15,7 @@ from bylot.policies.validation import FeedbackKind
 from bylot.router.config import RouterConfig
 from bylot.router.decision import Decision, DecisionState
 from bylot.router.decision import ReceiptName as ReceiptName
+from bylot.router.past_rounds import PastRound
 from bylot.router.reward_rules import RewardAggregation
 from bylot.router.status import RouterStatus
 
@@ -149,6 +150,25 @@ class SetTenantRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     limits: Annotated[tuple[LimitBody, ...], Meta(max_length=MAX_LIMITS)]
+
+
+class RoundItem(PastRound, frozen=True):
+    """A round of a log: the panel that was asked, and what was reported about it.
+
+    spend: actual costs of the panel by name; others: as declared
+    """
+
+    context: LabelText | None = None
+
+
+class LearnRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Rounds of a log, which a router learns before its first decision.
+
+    after: how many it has learned before; a batch that is sent again is learned once
+    """
+
+    rounds: Annotated[tuple[RoundItem, ...], BATCH_SIZE]
+    after: Annotated[int, Meta(ge=0, le=2**53)] = 0
 
 
 class ReplaceRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,9 +6,10 @@
 import argparse
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bylot._scopes import SCOPE_NAMES
+from bylot._text import print_progress
 from bylot._windows import WINDOW_WORDS
 from bylot.cli import stores, tenants
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
@@ -26,6 +27,10 @@ from bylot.cli.options import (
     print_result,
 )
 from bylot.errors import BylotWarning, PolicyError
+
+if TYPE_CHECKING:
+    from bylot.client import RemoteRouter
+    from bylot.evaluate import PastLog
 
 AGGREGATES = ["earliest", "last", "sum"]
 
@@ -112,6 +117,11 @@ def add_create(kinds: Any) -> None:
         "contexts to create on first use (default: 1000, or what the policy allows)",
     )
     create.add_count("--memory", 100_000, "open decisions to keep for their rewards")
+    create.add_path(
+        "--learn-from",
+        "log that the new router learns from (docs/log.md), such as `bylot router log` writes it; "
+        "only for noisy-or",
+    )
     create.add_server()
 
 
@@ -213,9 +223,11 @@ def parse_optional_number(text: str) -> tuple[float | None]:
 
 
 def run_create(given: argparse.Namespace) -> None:
+    from bylot.evaluate import read_log, select_rounds
     from bylot.policies import Auto, describe_ignored_feedback, resolve_policy
     from bylot.policies.registry import describe_smaller_panels, fill_auto_contexts
     from bylot.problem_files import read
+    from bylot.router.past_rounds import check_can_learn
 
     names = (
         "seed",
@@ -237,10 +249,17 @@ def run_create(given: argparse.Namespace) -> None:
     policy = fill_auto_contexts(spec, given.max_contexts or len(file.contexts) or None)
     settings = {name: getattr(given, name) for name in names}
     settings["rewards"] = tuple(given.rewards or file.rewards)
+    resolved = resolve_policy(policy, file.problem, given.feedback)
+    past = None
+    if given.learn_from is not None:
+        check_can_learn(resolved)
+        log = read_log(given.learn_from, file.problem, gone=None)
+        past = select_rounds(log, settings["rewards"], given.feedback)
     with connect_client(given) as client, warnings.catch_warnings():
         warnings.simplefilter("ignore", BylotWarning)  # it is printed below
-        client.create(given.name, file.problem, policy, **settings)
-    resolved = resolve_policy(policy, file.problem, given.feedback)
+        router = client.create(given.name, file.problem, policy, **settings)
+        if past is not None:
+            teach(router, past)
     played = format_policy(resolved)
     auto = f"{spec}: " if isinstance(policy, Auto) else ""
     warned = (
@@ -249,7 +268,22 @@ def run_create(given: argparse.Namespace) -> None:
     )
     lines = [f"{given.name}: {file.problem.size} experts, policy {auto}{played}"]
     lines += [f"warning: {one}" for one in warned if one is not None]
-    print_result(given, {"created": given.name, "policy": played}, "\n".join(lines))
+    data = {"created": given.name, "policy": played}
+    if past is not None:
+        lines.append(f"{given.learn_from}: {past}")
+        data |= {"learned": len(past.rounds), "left_out": past.left_out}
+    print_result(given, data, "\n".join(lines))
+
+
+def teach(router: "RemoteRouter", past: "PastLog") -> None:
+    """Let a new router learn from a log; if that fails, delete it."""
+    total = f"{len(past.rounds):,} rounds"
+    try:
+        router.learn_from(past.rounds, lambda n: print_progress(f"... learned {n:,} of {total}"))
+    except BaseException:
+        print_progress(f"{router.name} has not learned the whole log: deleting it")
+        router.delete()
+        raise
 
 
 def run_list(given: argparse.Namespace) -> None:

@@ -28,8 +28,15 @@ def add(verbs: Any) -> None:
         run_migrate,
         "bring the tables of a store to the version of this bylot",
         "Bring the tables of a store to the version of this bylot, under a lock. A server does so "
-        "when it starts. Nothing is done if there is nothing to do.",
+        "when it starts. Nothing is done if there is nothing to do. Routers whose logs this "
+        "version cannot replay are listed, with what can be taken over (docs/upgrade.md).",
     )
+    migrate.add_flag(
+        "--take-over",
+        "begin these routers anew, with their configuration and what can be learned from their "
+        "logs; make a backup and stop all servers before",
+    )
+    migrate.add_path("--out", "folder of the logs of routers that are taken over", ".")
     compact = add_verb(
         places,
         "compact",
@@ -113,13 +120,32 @@ def open_existing(
     return open_store(url, read_only=read_only)
 
 
-def run_migrate(given: argparse.Namespace) -> None:
-    """Open the store to write, which migrates it."""
+def run_migrate(given: argparse.Namespace) -> int:
+    """Open the store to write, which migrates it, and take routers over; 1 if one cannot be."""
+    from bylot.eventlog.takeover import find_unloadable, take_over
     from bylot.store.schema import STORE_VERSION
 
+    folder = Path(given.out) if given.take_over else None
+    taken: dict[str, list[str]] = {}
+    failed: dict[str, str] = {}
     with closing(open_existing(given, read_only=False)) as store:
-        text = f"{store.address} has version {STORE_VERSION}"
-    print_result(given, {"store": store.address, "version": STORE_VERSION}, text)
+        lines = [f"{store.address} has version {STORE_VERSION}"]
+        for row, why in list(find_unloadable(store)):
+            lines.append(f"{row.name} cannot be loaded: {why}")
+            try:
+                taken[row.name] = take_over(store, row, folder)
+                head = "taken over:" if folder else "can be taken over:"
+                lines += [f"  {head} {part}" for part in taken[row.name]]
+            except BylotError as error:
+                failed[row.name] = str(error)
+                lines.append(f"  left as it is: {error}")
+    if taken:
+        lines.append("what was spent, open decisions, counters and averages are not taken over")
+    if taken and not folder:
+        lines.append("make a backup, stop all servers, and add --take-over")
+    data = {"store": store.address, "version": STORE_VERSION}
+    print_result(given, {**data, "routers": taken, "failed": failed}, "\n".join(lines))
+    return 1 if failed else 0
 
 
 def run_compact(given: argparse.Namespace) -> None:

@@ -27,6 +27,7 @@ from bylot.problem.limits import check_limit_list
 from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.decision import Decision, Receipt
 from bylot.router.feedback import SpendReport
+from bylot.router.past_rounds import PastRound
 from bylot.router.reward_rules import RewardAggregation
 from bylot.router.status import RouterStatus
 
@@ -455,6 +456,11 @@ class RouterCalls:
         if "limits" in body:
             body["limits"] = [limit.to_data() for limit in check_limit_list(body["limits"])]
         return configure("PATCH", self.path, body)
+
+    def learn_rounds(self, rounds: Sequence[PastRound], after: int) -> HttpCall[api.RouterView]:
+        """Learn rounds of a log before the first decision; `after` others were learned before."""
+        body = encode_body({"rounds": rounds, "after": after}, RewardError)
+        return HttpCall("POST", f"{self.path}/rounds", read_view, body, RewardError, slow=True)
 
     def delete(self) -> HttpCall[None]:
         """Delete the router and its event log."""

@@ -4,7 +4,7 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Unpack, get_args
 
 import httpx
@@ -16,7 +16,9 @@ from bylot.client.owners import OwnerHints, attempt_until_answered
 from bylot.policies import Auto, Policy
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
+from bylot.router.past_rounds import PastRound
 
+ROUNDS_PER_CALL = 500  # of a log: a batch is learned in a fraction of a second
 P = ParamSpec("P")
 MakeCall = Callable[Concatenate[RouterCalls, P], HttpCall[AnswerT]]
 
@@ -46,6 +48,13 @@ def send_when_awaited(
     return make_method(make)  # type: ignore[no-any-return]
 
 
+def split_rounds(rounds: Iterable[PastRound]) -> Iterator[tuple[Sequence[PastRound], int]]:
+    """Yield rounds of a log in batches, and how many are before each."""
+    every = tuple(rounds)
+    for after in range(0, len(every), ROUNDS_PER_CALL):
+        yield every[after : after + ROUNDS_PER_CALL], after
+
+
 class RemoteRouter:
     """A router on a server, with the methods of `bylot.Router`; `Client.router` returns one."""
 
@@ -69,6 +78,17 @@ class RemoteRouter:
     config = send_now(RouterCalls.config)
     edit = send_now(RouterCalls.edit)
     delete = send_now(RouterCalls.delete)
+
+    def learn_from(
+        self, rounds: Iterable[PastRound], report: Callable[[int], object] = lambda learned: None
+    ) -> None:
+        """Learn from a log as `Router.learn_from`, in batches, and report how many are learned.
+
+        After an error the same rounds can be sent again: none is learned twice.
+        """
+        for batch, after in split_rounds(rounds):
+            self.client.send(self.calls.learn_rounds(batch, after))
+            report(after + len(batch))
 
     def events(self, after: int = -1) -> Iterator[api.EventRecord]:
         """The events of its log after a sequence number."""
@@ -289,6 +309,14 @@ class AsyncRouter:
     config = send_when_awaited(RouterCalls.config)
     edit = send_when_awaited(RouterCalls.edit)
     delete = send_when_awaited(RouterCalls.delete)
+
+    async def learn_from(
+        self, rounds: Iterable[PastRound], report: Callable[[int], object] = lambda learned: None
+    ) -> None:
+        """As `RemoteRouter.learn_from`."""
+        for batch, after in split_rounds(rounds):
+            await self.client.send(self.calls.learn_rounds(batch, after))
+            report(after + len(batch))
 
     async def events(self, after: int = -1) -> AsyncIterator[api.EventRecord]:
         """As `RemoteRouter.events`."""

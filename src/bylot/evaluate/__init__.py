@@ -6,6 +6,7 @@
 from bylot.evaluate.entries import LogEntry, entries_from_trace, entry_from_decision
 from bylot.evaluate.estimators import RewardEstimate
 from bylot.evaluate.log import DecisionLog, log_from_entries, read_log, write_log
+from bylot.evaluate.past_log import PastLog, select_rounds
 from bylot.evaluate.result import Evaluation, PanelAgreement, evaluate_target, measure_agreement
 from bylot.evaluate.targets import (
     EvaluationTarget,
@@ -23,6 +24,7 @@ __all__ = [
     "EvaluationTarget",
     "LogEntry",
     "PanelAgreement",
+    "PastLog",
     "RewardEstimate",
     "entries_from_trace",
     "entry_from_decision",
@@ -36,5 +38,6 @@ __all__ = [
     "make_uniform_target",
     "measure_agreement",
     "read_log",
+    "select_rounds",
     "write_log",
 ]

@@ -268,8 +268,10 @@ def parse_log_field(name: str, given: Any) -> Any:
         raise DataError(f"invalid {name} {shorten(repr(given))}", expected=expected) from None
 
 
-def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
-    """Check that an entry names known experts and that its probabilities are consistent."""
+def check_entry(entry: LogEntry, experts: Mapping[str, int] | None) -> None:
+    """Check that an entry names known experts, or any if these are None, and that its probabilities
+    are consistent.
+    """
     for name in (*(entry.members or ()), *([] if entry.winner is None else [entry.winner])):
         if name not in entry.draws:
             raise DataError(
@@ -278,7 +280,7 @@ def check_entry(entry: LogEntry, experts: Mapping[str, int]) -> None:
             )
     for field in ("draws", "available", "excluded"):
         for name in getattr(entry, field) or ():
-            if name not in experts:
+            if experts is not None and name not in experts:
                 remedy = suggest_known_name(name, tuple(experts), "experts")
                 raise DataError(
                     f"{field} contains the unknown expert {shorten(repr(name))}",

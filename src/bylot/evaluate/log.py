@@ -94,9 +94,9 @@ class DecisionLog:
 
 
 def log_from_entries(
-    problem: Problem, entries: Iterable[LogEntry], gone: Iterable[str] = ()
+    problem: Problem, entries: Iterable[LogEntry], gone: Iterable[str] | None = ()
 ) -> DecisionLog:
-    """A log of entries; `gone` are experts in it that have left the problem."""
+    """A log of entries; `gone` are experts in it that have left the problem, None: all others."""
     return collect_entries(problem, ((f"entry {n}", one) for n, one in enumerate(entries)), gone)
 
 
@@ -107,17 +107,20 @@ def find_unknown_experts(problem: Problem, entries: Iterable[LogEntry]) -> tuple
 
 
 def collect_entries(
-    problem: Problem, placed: Iterable[tuple[str, Any]], gone: Iterable[str]
+    problem: Problem, placed: Iterable[tuple[str, Any]], gone: Iterable[str] | None
 ) -> DecisionLog:
-    """A log of entries, or of their fields as plain data, each with its place for errors."""
+    """A log of entries, or of their fields as plain data, each with its place for errors.
+
+    gone: None: all experts that are not in the problem
+    """
     found: list[tuple[LogEntry, str]] = []
     seen: dict[tuple[str, str | int], str] = {}
-    left = tuple(name for name in dict.fromkeys(gone) if name not in problem.experts)
+    left = tuple(name for name in dict.fromkeys(gone or ()) if name not in problem.experts)
     index = {name: i for i, name in enumerate((*problem.experts, *left))}
     for place, given in placed:
         try:
             one = given if isinstance(given, LogEntry) else parse_entry(given)
-            check_entry(one, index)
+            check_entry(one, None if gone is None else index)
         except DataError as error:
             error.line = place
             raise
@@ -132,10 +135,11 @@ def collect_entries(
     if not found:
         raise DataError("the log has no entries", remedy="give one line for each decision")
     entries, places = zip(*sorted(found, key=lambda pair: pair[0].t), strict=True)
+    left = find_unknown_experts(problem, entries) if gone is None else left
     return DecisionLog(problem, entries, places, left)
 
 
-def read_log(path: str | Path, problem: Problem, gone: Iterable[str] = ()) -> DecisionLog:
+def read_log(path: str | Path, problem: Problem, gone: Iterable[str] | None = ()) -> DecisionLog:
     """Read a log file.
 
     Parameters
@@ -145,7 +149,7 @@ def read_log(path: str | Path, problem: Problem, gone: Iterable[str] = ()) -> De
     problem
         The experts, costs and limits that the log belongs to.
     gone
-        Experts named in the log that have left the problem.
+        Experts named in the log that have left the problem; None: all that it does not have.
 
     Returns
     -------

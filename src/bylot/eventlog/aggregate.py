@@ -29,6 +29,7 @@ from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.engine import RouterEngine
 from bylot.router.open_decisions import MAX_CACHED_BYTES, OpenDecision
+from bylot.router.past_rounds import learn_rounds
 from bylot.router.snapshot import SNAPSHOT_VERSION, core_from_data, core_to_data
 from bylot.router.status import RouterStatus
 from bylot.router.tally import Tally
@@ -281,6 +282,22 @@ class RouterAggregate:
         limits = tuple(limit.to_data() for limit in command.limits)
         return self.append(at, events.KeyChanged(*key, limits, by=command.by))
 
+    def learn_rounds(self, at: int, command: commands.LearnRounds) -> Event | None:
+        """Learn rounds of a log before the first decision; None if they were learned already."""
+        counters = self.tally.counters
+        if command.after < counters.past:
+            return None
+        if command.after > counters.past:
+            raise errors.DecisionStateError(
+                f"router {self.name!r} has learned {counters.past:,} rounds, not {command.after:,}",
+                remedy="send the rounds in order, from the first one that it has not learned",
+            )
+        for round in command.rounds:
+            commands.check_storable_text("context", round.context)
+        learn_rounds(self.core, command.rounds)
+        counters.past += len(command.rounds)
+        return self.append(at, events.RoundsLearned(command.rounds, by=command.by))
+
     def append(self, at: int, body: Change, of: int | None = None, key: str | None = None) -> Event:
         """Make the next event."""
         kind, encoded = events.EVENT_KINDS[type(body)], events.encode_body(body)
@@ -358,6 +375,10 @@ class RouterAggregate:
                 limits = tuple(Limit.from_data(one) for one in body.limits)
                 changed = commands.SetTenant(self.name, body.key, limits, by=body.by)
                 return self.set_tenant(at, changed)
+            case events.RoundsLearned():
+                after = self.tally.counters.past
+                learn = commands.LearnRounds(self.name, body.rounds, after, by=body.by)
+                return self.learn_rounds(at, learn)
             case events.SegmentSealed():
                 return self.seal_segment()[1]
             case events.RouterCopied():

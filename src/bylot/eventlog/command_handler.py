@@ -221,6 +221,14 @@ class CommandHandler:
         self.repository.add(router.edit(self.at, command))
         return self.view(router)
 
+    def learn_rounds(self, command: commands.LearnRounds) -> RouterView:
+        """Let a new router learn rounds of a log, once."""
+        router = self.repository.get(command.name, self.at)
+        event = router.learn_rounds(self.at, command)
+        if event is not None:
+            self.repository.add(event)
+        return self.view(router)
+
     def get_router(self, command: commands.GetRouter) -> RouterView:
         """A router, its configuration and status."""
         return self.view(self.repository.get(command.name, self.at))
@@ -353,6 +361,7 @@ class CommandHandler:
         commands.DeleteRouter: delete,
         commands.EditRouter: edit,
         commands.GetRouter: get_router,
+        commands.LearnRounds: learn_rounds,
         commands.MakeDecision: decide,
         commands.RecordReward: reward,
         commands.ReplaceMember: replace,

@@ -12,6 +12,7 @@ from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.problem import Limit
 from bylot.router.config import RouterConfig
 from bylot.router.feedback import SpendReport
+from bylot.router.past_rounds import PastRound
 from bylot.store import Event
 
 
@@ -84,6 +85,13 @@ class MakeDecision(RouterCommand, frozen=True):
     key: str | None = None
     defer: bool = False
     keys: KeyNames = NO_KEYS
+
+
+class LearnRounds(RouterCommand, frozen=True):
+    """Learn rounds of a log, of which `after` were learned before. -> RouterView"""
+
+    rounds: tuple[PastRound, ...]
+    after: int
 
 
 class SetTenant(RouterCommand, frozen=True):

@@ -27,6 +27,7 @@ from bylot.router.changes import (
     RewardReceived,
 )
 from bylot.router.config import RouterConfig
+from bylot.router.past_rounds import PastRound
 from bylot.store import DecisionEvents, Event, Store
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,6 +70,12 @@ class KeyChanged(Change, frozen=True):
     limits: tuple[dict[str, Any], ...]
 
 
+class RoundsLearned(Change, frozen=True):
+    """Rounds of the log of another router were learned; no decision was made before."""
+
+    rounds: tuple[PastRound, ...]
+
+
 class SegmentSealed(ConfigRecorded, frozen=True):
     """A segment of the log ended before this event. With a snapshot of that moment, the log can be
     continued and verified from here on without the events before.
@@ -89,6 +96,7 @@ EVENT_BODIES: Mapping[str, type[Change]] = {
     "closed": DecisionClosed,
     "edited": ConfigChanged,
     "key": KeyChanged,
+    "learned": RoundsLearned,
     "sealed": SegmentSealed,
 }
 EVENT_KINDS = {body: kind for kind, body in EVENT_BODIES.items()}

@@ -270,6 +270,12 @@ class LimitBook:
             settled = settlement.scale_spend(self.problem, members, corrections, by_member)
             entries.settle_calls(self.pointer, t, *settled, self.scale_reserve(held))
 
+    def learn_bill(self, members: Ints, corrections: CostsByName) -> None:
+        """Learn what a panel of a log cost beyond what is declared, by name, and book nothing."""
+        if self.tables is not None:
+            settled = settlement.scale_spend(self.problem, members, corrections, {})
+            entries.learn_bill(self.pointer, *settled)
+
     def correct(self, t: int, corrections: CostsByName, labels: RequestLabels) -> None:
         """Book what decision t cost beyond what is booked, by name; nothing is learned."""
         if self.tables is not None:

@@ -75,6 +75,15 @@ def note_played(rule: Any, state: Any, view: View, ticket: Ticket) -> None:
     body(rule, state, view, ticket)
 
 
+def note_past(rule: Any, state: Any, view: View, draws: Ints, rng: RngKey) -> None:
+    """Count a round of a log before it is learned, and do what a proposal would do every batch.
+
+    Policies that do not learn from logs do nothing here.
+    """
+    body: Any = STEP_BODIES.get((note_past, type(rule)), ignore_past)
+    body(rule, state, view, draws, rng)
+
+
 def compute_distribution(rule: Any, state: Any, view: View) -> Floats:
     """Return the distribution that the last decision in this context was drawn from, of sum 1.
 
@@ -132,9 +141,14 @@ def ignore_played(rule: Any, state: Any, view: View, ticket: Ticket) -> None:
     """`note_played`: nothing."""
 
 
+def ignore_past(rule: Any, state: Any, view: View, draws: Ints, rng: RngKey) -> None:
+    """`note_past`: nothing."""
+
+
 for generic_step in (propose, learn, compute_distribution, compute_inclusion):
     dispatch_by_type(generic_step, inline=True)
 dispatch_by_type(note_played, default=ignore_played)
+dispatch_by_type(note_past, default=ignore_past)
 
 
 @jit_inline
@@ -230,6 +244,7 @@ class Policy:
     uses_limits: ClassVar[bool] = True
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel",)
     """Kinds of feedback of which it uses everything that is reported."""
+    learns_from_logs: ClassVar[bool] = False  # also from panels that others chose: `note_past`
     draws_iid: ClassVar[bool] = False  # is a panel M i.i.d. draws? Else no theorem applies
     draws_sets: ClassVar[bool] = False  # is a panel drawn as one set from a known distribution?
     derived: ClassVar[tuple[str, ...]] = ()  # fields of the state that `derive` computes

@@ -20,6 +20,7 @@ from bylot.numerics.iid_sets import add_expected_costs
 from bylot.numerics.jit import Bools, Floats, Ints, jit, jit_entry
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import add_panel_cost
+from bylot.numerics.scratch_arrays import no_bools
 from bylot.policies.base import (
     PLAIN_RULES,
     Feedback,
@@ -28,6 +29,7 @@ from bylot.policies.base import (
     compute_iid_propensity,
     compute_inclusion,
     learn,
+    note_past,
     note_played,
     propose,
 )
@@ -217,6 +219,16 @@ def learn_feedback(
     learn(handle.rule, handle.state, ticket, feedback)
     handle.totals.rewards[0] += 1
     handle.totals.total[0] += value
+
+
+@takes_handle(INT, INTS, INT, INT)
+def note_past_panel(handle: Any, x: int, draws: Ints, seed: int, t: int) -> None:
+    """Let the policy count a panel of a log in context x, which it will learn from.
+
+    seed, t: of the random numbers, which no decision may use
+    """
+    view = View(handle.limits, x, no_bools(), False, False)
+    note_past(handle.rule, handle.state, view, draws, RngKey(seed, t))
 
 
 @jit

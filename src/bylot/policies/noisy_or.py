@@ -20,7 +20,7 @@ from bylot.limits.request import Proposal, Ticket, View
 from bylot.limits.rows import MIN_ROW_SLACK, compute_price_units, compute_row_units
 from bylot.numerics.dispatch import step
 from bylot.numerics.embedded import jit_apart, jit_embedded
-from bylot.numerics.jit import Floats, jit
+from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import EXPLORE_STREAM, MODEL_STREAM, RngKey, RngStream, draw_uniform
 from bylot.numerics.sampling import select_first
 from bylot.numerics.scratch_arrays import no_floats, scratch_floats, scratch_ints
@@ -109,6 +109,17 @@ def note_noisy_or(rule: NoisyOrRule, state: NoisyOrState, view: View, ticket: Ti
         move_prices(rule, state, view.limits, ticket)
 
 
+@step(base.note_past, NoisyOrRule)
+def note_past_round(
+    rule: NoisyOrRule, state: NoisyOrState, view: View, draws: Ints, rng: RngKey
+) -> None:
+    """`note_past`: count the members, and fit prices to the model, as others chose the panel."""
+    if state.rounds[0] % rule.batch == 0:
+        rehearse_prices(rule, state, view, open_stream(rng, MODEL_STREAM))
+    note_context(state, view.context)
+    base.count_members(state.drawn[view.context], draws)
+
+
 @jit_embedded
 def move_prices(rule: NoisyOrRule, state: NoisyOrState, limits: Limits, ticket: Ticket) -> None:
     """Let prices follow a panel that is played."""
@@ -186,6 +197,7 @@ class NoisyOr(base.Policy):
     summary = "draws panels of different experts and learns a model of their joint value"
     streams = (RngStream.EXPLORE, RngStream.MODEL, RngStream.PANEL)
     restarted = ("bounds",)
+    learns_from_logs = True
     feedback: ClassVar[tuple[FeedbackKind, ...]] = ("panel", "members", "winner")
     checks: ClassVar[Mapping[str, SettingKind]] = {
         "explore": SHARE,

@@ -227,6 +227,14 @@ class RouterCore:
         low, high = self.run.low, self.run.high
         self._entries.learn_feedback(self._handle, ticket, value, scores, winner, low, high)
 
+    def learn_past(self, ticket: Ticket, value: float, scores: Floats, winner: int) -> None:
+        """Learn from round t of a log, before the first decision, and count no reward."""
+        given = (ticket.context, ticket.draws, self.run.seed, -1 - ticket.t)
+        self._entries.note_past_panel(self._handle, *given)
+        self.learn(ticket, value, scores, winner)
+        self.totals.rewards[0] = 0
+        self.totals.total[0] = 0.0
+
     def preview_state(self, context: int, available: Bools) -> tuple[Any, View]:
         """Return the state after the next decision in this context, which may move the
         distribution, and what the policy would see of the limits then.
@@ -376,10 +384,23 @@ class RouterCore:
         if row is not None:
             return row
         check_context(label)
-        number, capacity = len(self.contexts), self.count_capacity()
+        number = len(self.contexts)
+        self._check_capacity(label, number, label is None or None in self.contexts)
+        if number == len(self.state.visits):
+            rows = max(number + 1, min(2 * number, self.count_capacity()))
+            self.state = self.resize_state(rows)
+            self.book.grow_contexts(rows)
+            self._make_handle()
+        self.contexts[label] = number
+        self.book.note_context(label, number)
+        return number
+
+    def _check_capacity(self, label: str | None, number: int, has_none: bool) -> None:
+        """Refuse a new context if there are too many before it."""
         most = self.policy.max_contexts(self.problem.size)
-        declared = self.max_contexts + (label is None or None in self.contexts)  # None has room
+        declared = self.max_contexts + has_none  # None has room
         if number >= min(declared, most):
+            capacity = self.count_capacity()
             limited = capacity < self.max_contexts
             verb = "has capacity for" if limited else "was declared for"
             other = "policy='distinct', which needs less" if limited else "a larger max_contexts"
@@ -389,14 +410,14 @@ class RouterCore:
                 f"{capacity:,}",
                 remedy=f"use coarser contexts{raised}, or create a router with {other}",
             )
-        if number == len(self.state.visits):
-            rows = max(number + 1, min(2 * number, capacity))
-            self.state = self.resize_state(rows)
-            self.book.grow_contexts(rows)
-            self._make_handle()
-        self.contexts[label] = number
-        self.book.note_context(label, number)
-        return number
+
+    def check_new_contexts(self, labels: Iterable[str | None]) -> None:
+        """Refuse contexts if there would be too many with them."""
+        every = dict.fromkeys([*self.contexts, *labels])
+        for label in every:
+            check_context(label)
+        if len(every) > len(self.contexts):
+            self._check_capacity([*every][-1], len(every) - 1, None in every)
 
     def count_capacity(self) -> int:
         """Return the largest number of contexts that there can be."""

@@ -74,7 +74,7 @@ def predict_random_panels(core: RouterCore) -> float | None:
     visits = core.count_visits()
     most = np.argsort(-visits, kind="stable")[:MAX_STATUS_CONTEXTS].tolist()
     found = [core.policy.predict_random_panels(core.rule, core.state, x) for x in most]
-    if not found or None in found:
+    if None in found or not visits.any():  # none before the first decision, also after a log
         return None
     mean = np.average(np.array(found, np.float64), weights=visits[most])
     return float(core.run.low + (core.run.high - core.run.low) * mean)

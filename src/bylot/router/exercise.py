@@ -13,6 +13,7 @@ from bylot.problem.instants import FULL_DAY_US
 from bylot.router.core import RouterCore
 from bylot.router.core_status import report_status
 from bylot.router.edits import change_problem, follow_traffic
+from bylot.router.past_rounds import PastRound, learn_rounds
 from bylot.router.substitution import draw_expert
 
 
@@ -39,6 +40,8 @@ def exercise_policy(policy: Policy) -> None:
         RouterCore(problem, policy, check_run_config(problem, 0, None, (0.0, 1.0), kind), 1)
     core = RouterCore(problem, policy, run, 1)
     report_status(core)
+    if policy.learns_from_logs:
+        learn_rounds(core, [PastRound(("a", "b"), 0.5, spend={"cost": 2.5})])
     ticket = core.decide(None, ALL_AVAILABLE).ticket
     core.learn(ticket, 0.5)
     core.settle(ticket, {"cost": 0.0})

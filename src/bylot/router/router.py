@@ -19,6 +19,7 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
 from bylot.router.memory_engine import create_engine
+from bylot.router.past_rounds import PastRound, learn_rounds
 from bylot.router.saved_file import encode_engine, load_engine, write_saved_file
 from bylot.router.status import RouterStatus
 
@@ -162,6 +163,38 @@ class Router:
     def t(self) -> int:
         """Decisions so far."""
         return self.core.t
+
+    def learn_from(self, rounds: Iterable[PastRound]) -> None:
+        """Learn from a log of another router, or of another system, before the first decision.
+
+        What panels are worth and what calls really cost is learned. Nothing is booked under the
+        limits, and status and averages begin with the first decision of this router.
+
+        Parameters
+        ----------
+        rounds : iterable of PastRound
+            What was asked and reported, as ``evaluate.select_rounds(log).rounds``.
+
+        Raises
+        ------
+        PolicyError
+            If the policy learns from its own draws only: all but 'noisy-or' do.
+        DecisionStateError
+            If the router has made a decision.
+        DecisionError, RewardError, TooManyContexts
+            If a round does not fit the router; nothing was learned.
+
+        Examples
+        --------
+        >>> from bylot.problem import Problem
+        >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, draws=2)
+        >>> router = Router(pool, "noisy-or")
+        >>> router.learn_from([PastRound(("ann", "bob"), 0.4), PastRound(("ann", "eve"), 1.0)])
+        >>> router.t
+        0
+        """
+        with self._lock:
+            learn_rounds(self.core, tuple(rounds))
 
     def decide(
         self,

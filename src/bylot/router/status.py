@@ -31,6 +31,7 @@ class PeriodStatus(Struct, frozen=True):
 class Counters(Struct):
     """Events and amounts of a stored router since its first decision; none ever decreases.
 
+    past:       rounds of a log that the policy learned from before the first decision
     learned:    rewards that the policy learned from, without those of `defaulted`
     detailed:   those of them that came with scores of members or a winner
     noted:      rewards of decisions that had one already, or were made before the pool changed
@@ -51,6 +52,7 @@ class Counters(Struct):
                 (either also: by how much substitutes cost more, or less, than failed members)
     """
 
+    past: int = 0
     learned: int = 0
     detailed: int = 0
     noted: int = 0

@@ -44,6 +44,7 @@ RESULTS: Mapping[type, Any] = {
     commands.ActivateDecision: Decision,
     commands.CancelDecision: Decision,
     commands.GetDecision: DecisionRecord,
+    commands.LearnRounds: RouterView,
     commands.SetTenant: TenantView,
     commands.GetTenant: TenantView,
     commands.ListTenants: TenantList,

@@ -5,22 +5,25 @@ their tenants: what one has spent under limits for each tenant, and its own boun
 import asyncio
 import logging
 
-from msgspec import UNSET, Raw, structs
+from msgspec import UNSET, Raw, convert, structs
 
 from bylot import api
 from bylot.errors import RouterNotFound
 from bylot.eventlog.commands import (
+    Command,
     CreateRouter,
     DeleteRouter,
     EditRouter,
     GetRouter,
     GetTenant,
+    LearnRounds,
     ListTenants,
     SetTenant,
 )
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.policies.registry import describe_smaller_panels
 from bylot.problem_files.written_limit import read_tenant_limits
+from bylot.router.past_rounds import PastRound
 from bylot.router.status import RouterStatus
 from bylot.server.config_requests import (
     policy_from_body,
@@ -101,6 +104,18 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
         view = await state.commands.execute(EditRouter(name, new.config, version, new, by=by))
     log.info("router edited", extra={"router": name, "by": by})
     return json_response(200, state.gateway.judge(view))
+
+
+@route("POST /v1/routers/{name}/rounds", "admin", 200, api.RouterView, 409)
+def learn_rounds(request: ApiRequest[api.LearnRequest, None]) -> Command:
+    """Let a new router learn rounds of a log, before its first decision."""
+    name, given = check_router_name(request.target), request.body
+    rounds = []
+    for n, item in enumerate(given.rounds):
+        context = normalize_label(item.context, "context", f"rounds[{n}].")
+        round = convert(item, PastRound, from_attributes=True)
+        rounds.append(structs.replace(round, context=context))
+    return LearnRounds(name, tuple(rounds), given.after, by=request.caller.id)
 
 
 @route("DELETE /v1/routers/{name}", "admin", 204, None)

@@ -237,6 +237,14 @@ class Store(ABC):
             deleted = execute(DELETE_EVENTS_SQL, router, router, MAX_EVENTS_PER_LOG_DELETE)
             return bool(deleted.rowcount == MAX_EVENTS_PER_LOG_DELETE)
 
+    def rename(self, router: int, name: str) -> None:
+        """Give a router that no server has open another name; RouterExists if it is used."""
+        used = self.find(name)
+        if used is not None and used.number != router:
+            raise errors.RouterExists(f"router {name!r} exists already")
+        with self._transaction() as execute:
+            execute("UPDATE routers SET name = ? WHERE number = ?", name, router)
+
     def deleted_logs(self) -> list[int]:
         """The numbers of deleted routers of whose logs a part is left."""
         return [number for (number,) in self._rows(DELETED_LOGS_SQL)]

@@ -12,11 +12,11 @@ from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
 
 from bylot.api import DecisionRecord, RouterView
-from bylot.client.decision_log import LogReader
 from bylot.errors import BylotError, RouterNotFound
 from bylot.evaluate.log import find_unknown_experts, log_from_entries
 from bylot.evaluate.reference_levels import ReferenceLevel, estimate_reference_levels
 from bylot.eventlog.commands import GetDecision, GetRouter, format_decision_id
+from bylot.eventlog.decision_log import LogReader
 from bylot.eventlog.events import BODY_DECODERS, ConfigChanged, format_timestamp
 from bylot.gateway.gateway import Gateway
 from bylot.router.config import RouterConfig

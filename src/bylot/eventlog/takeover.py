@@ -1,0 +1,145 @@
+"""Taking over: a router whose log this version cannot replay begins anew from what can be read.
+
+That is its configuration, the bounds of its keys and its decisions, from which the new router
+learns if its policy can. What it has spent is not: ledgers begin at zero. The old router keeps its
+events under another name. Bodies of events are decoded leniently, as older versions wrote them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bylot import errors
+from bylot.evaluate import LogEntry, log_from_entries, select_rounds, write_log
+from bylot.eventlog import events
+from bylot.eventlog.aggregate import RouterAggregate
+from bylot.eventlog.config_validation import prepare_config
+from bylot.eventlog.copies import start_copy
+from bylot.eventlog.decision_log import LogReader
+from bylot.eventlog.loading import iterate_events, load_aggregate
+from bylot.problem import Limit
+from bylot.router.config import RouterConfig
+from bylot.router.past_rounds import PastRound, learn_rounds
+from bylot.store import RouterRow, Store
+
+OLD_SUFFIX = "--old"  # that no router has by chance
+MISSING_FIELDS: dict[str, Any] = {
+    "seats": (),
+    "learned_inclusion": b"",
+    "share": 1.0,
+    "feasible": True,
+    "weight": 1.0,
+    "inclusion": None,
+    "expected": {},
+}
+"""What a log does not need of a decision, where a body lacks it."""
+
+
+class OlderRouter(NamedTuple):
+    """What can be read of a router: what is in force, what it had learned from, what it decided."""
+
+    config: RouterConfig
+    keys: dict[tuple[str, str], tuple[Limit, ...]]
+    rounds: list[PastRound]
+    entries: list[LogEntry]
+
+
+def find_unloadable(store: Store) -> Iterator[tuple[RouterRow, errors.BylotError]]:
+    """Yield the routers that cannot be loaded, and why; not those that were taken over before."""
+    after = ""
+    while rows := store.routers(after):
+        after = rows[-1].name
+        for row in rows:
+            name = row.name.removesuffix(OLD_SUFFIX)
+            if name != row.name and store.find(name) is not None:
+                continue
+            try:
+                load_aggregate(store, row)
+            except errors.StoreUnavailable:
+                raise
+            except errors.BylotError as error:
+                yield row, error
+
+
+def read_older_router(store: Store, row: RouterRow) -> OlderRouter:
+    """Read what can be read of a router; StoreCorrupted if its log was damaged."""
+    reader = LogReader(f"{row.name}.{row.number}")
+    configs: list[RouterConfig] = []
+    keys: dict[tuple[str, str], tuple[Limit, ...]] = {}
+    rounds: list[PastRound] = []
+    first = store.first_seq(row.number)
+    dropped = {segment.last: segment.seal for segment in store.segments(row.number)}
+    log = iterate_events(store, row.number, first - 1)
+    try:
+        for event in events.verify_chain(log, dropped.get(first - 1, b""), first, row.name):
+            body = decode_older_body(event.kind, event.body)
+            reader.apply(event.seq, event.of, event.seal.hex(), body)
+            match body:
+                case events.ConfigRecorded():
+                    configs.append(body.config)
+                case events.KeyChanged():
+                    keys[body.scope, body.key] = tuple(map(Limit.from_data, body.limits))
+                case events.RoundsLearned():
+                    rounds += body.rounds
+        return OlderRouter(configs[-1], keys, rounds, reader.list_entries())
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+        raise errors.StoreCorrupted(f"router {row.name!r}: its log: {error!r}") from error
+
+
+def decode_older_body(kind: str, raw: bytes) -> Any:
+    """Decode the body of an event of any version; fields that are unknown today are left out."""
+    data = msgspec.msgpack.decode(raw)
+    if kind == "tenant":
+        kind = "key"
+        data |= {"scope": "tenant", "key": data["tenant"]}
+    if kind == "decided":
+        data = MISSING_FIELDS | data
+    return msgspec.convert(data, events.EVENT_BODIES[kind])
+
+
+def take_over(store: Store, row: RouterRow, folder: Path | None) -> list[str]:
+    """Begin a router anew, its log in a file of this folder; returns what was taken over.
+
+    folder: None: change nothing, and say what would be taken over
+    """
+    name = row.name.removesuffix(OLD_SUFFIX)  # after a takeover that was interrupted
+    kept_as = f"{name[: 63 - len(OLD_SUFFIX)]}{OLD_SUFFIX}"
+    if row.name in store.owners():
+        raise errors.RouterBusy(
+            f"a server has router {row.name!r} open", remedy="stop all servers of the store"
+        )
+    older = read_older_router(store, row)
+    made, parts = begin_anew(name, older)
+    count = f"log of {len(older.entries):,} decisions"
+    if folder is None:
+        return [*parts, count]
+    path = folder / f"{name}.{row.number}.jsonl"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_log(path, older.entries)
+    store.rename(row.number, kept_as)
+    start_copy(store, made, name, f"log of router {kept_as}")
+    return [*parts, f"{count}, in {path}", f"old events, as router {kept_as}"]
+
+
+def begin_anew(name: str, older: OlderRouter) -> tuple[RouterAggregate, list[str]]:
+    """Return a new router that has learned what it can, and what it has of the older one."""
+    config, core = prepare_config(older.config)
+    made = RouterAggregate(0, name, config, core)
+    parts = [f"configuration, version {older.config.version}"]
+    if core.book.keyed is not None and older.keys:
+        for key, limits in older.keys.items():
+            core.book.keyed.set_bounds(key, limits)
+        parts.append(f"own bounds of {len(older.keys):,} tenants")
+    if not core.policy.learns_from_logs:
+        parts.append(f"nothing learned: {core.policy.name} cannot learn from a log")
+    elif older.entries:
+        log = log_from_entries(core.problem, older.entries, gone=None)
+        past = select_rounds(log, config.rewards, config.feedback)
+        known = set(core.problem.experts)
+        rounds = [round for round in older.rounds if known.issuperset(round.panel)]
+        learn_rounds(core, [*rounds, *past.rounds])
+        made.tally.counters.past = len(rounds) + len(past.rounds)
+        parts.append(f"{past}; and {len(rounds):,} that it had learned from a log")
+    return made, parts
