@@ -22,7 +22,7 @@ from bylot.problem import Problem, at_least, at_most
 from bylot.router import persistence
 from bylot.router.changes import Change, DecisionClosed, PackedDecision, RewardReceived
 from bylot.router.config import RouterConfig
-from bylot.store.rows import (
+from bylot.store.schema import (
     DecisionEvents,
     Event,
 )
