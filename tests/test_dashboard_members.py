@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from browsers import launch_chromium
+from bylot.gateway.asking import Pause
 from bylot.gateway.gateway import RouterGateway
-from bylot.gateway.health import Pause
 from bylot.server.dashboard import members
 from bylot.server.dashboard.members import build_members, describe_pause
 from bylot.server.dashboard.routes import dashboard_routes
@@ -73,7 +73,7 @@ def test_a_row_has_the_numbers_of_its_member(chat: RouterGateway) -> None:
     assert (ann.answered, ann.answered_share, ann.won) == (3, 1.0, 3)
     assert ann.cost_per_1000_wins == pytest.approx(1_000 * PRICES[0])
     assert ann.failures == []
-    times = sorted(chat.stats.get("ann").seconds)
+    times = sorted(chat.stats.members["ann"].seconds)
     assert (ann.median_s, ann.p99_s) == (times[1], times[2])
     assert 0.7 * SKILLS["ann"] <= (ann.mean_score or 0.0) <= SKILLS["ann"]
     assert (cat.answered, cat.answered_share) == (1, 0.25)
@@ -157,7 +157,7 @@ def test_members_are_refreshed_without_a_reload(chromium: Any, source: ServerSou
         assert "available" in dan.inner_text()
         for _ in range(3):
             chat.health.end(make_failure("dan", "unreachable"))
-            chat.stats.get("dan").add_call(make_failure("dan", "unreachable"))
+            chat.stats.members["dan"].add_call(make_failure("dan", "unreachable"))
         dan.locator(".state[data-state=paused]").wait_for()
         assert dan.locator("td").nth(0).inner_text() == "paused for 30 s"
         assert "unreachable 3" in dan.inner_text()

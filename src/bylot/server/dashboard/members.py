@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from bylot.eventlog.events import format_timestamp
+from bylot.gateway.asking import Pause
 from bylot.gateway.chat import MODEL_PREFIX
 from bylot.gateway.gateway import RouterGateway
-from bylot.gateway.health import Pause
 
 MAX_MEMBER_ROWS = 200
 
@@ -72,7 +72,7 @@ def build_members(gateway: RouterGateway, experts: Iterable[str]) -> MembersTabl
     stats = gateway.stats
     asked = [name for name, one in stats.members.items() if one.asked]
     known = dict.fromkeys((*experts, *asked))
-    names = sorted(known, key=lambda name: -stats.get(name).asked)
+    names = sorted(known, key=lambda name: -stats.members[name].asked)
     return MembersTable(
         model=model_name(gateway.router),
         since=format_timestamp(int(1_000_000 * gateway.gateway.since)),
@@ -94,7 +94,7 @@ def model_name(router: str) -> str:
 
 def make_row(gateway: RouterGateway, name: str) -> MemberRow:
     """The row of a member: its counters since the server started, and its state now."""
-    stats = gateway.stats.get(name)
+    stats = gateway.stats.members[name]
     state, sentence = describe_pause(gateway.health.find_pause(name))
     if name not in gateway.gateway.client.models:
         state, sentence = "no model", "not in model_list"
