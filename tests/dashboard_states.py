@@ -33,10 +33,9 @@ from bylot.eventlog.commands import (
 from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
 from bylot.gateway.answers import Answer, Failure, Usage, Verdict
-from bylot.gateway.asking import PanelResult
+from bylot.gateway.asking import HealthTable, PanelResult
 from bylot.gateway.config import GatewayEntry, ModelEntry, build_models
 from bylot.gateway.gateway import Gateway, RouterGateway
-from bylot.gateway.health import HealthTable
 from bylot.problem import Limit, Problem, at_least, at_most, share
 from bylot.problem.calendar import Calendar, find_window
 from bylot.router.config import RouterConfig, problem_to_data
@@ -205,15 +204,15 @@ def make_gateway(panels: Iterable[Sequence[str]], seed: int = 0) -> Gateway:
         verdict = Verdict(scores=scores, source="exact")
         spend = {one.member: costs[one.member] for one in answers}
         chat.stats.add_panel(PanelResult(answers, failures, {}), spend, verdict)
-        chat.stats.add_settlement(settled=True)
+        chat.stats.settlements += 1
         chat.note_panel(failed=not answers, scored=True)
         chat.stats.quorum_misses += not answers
         if scores:
-            chat.stats.get(max(scores, key=scores.__getitem__)).won += 1
+            chat.stats.members[max(scores, key=scores.__getitem__)].won += 1
     for _ in range(3):
         failure = make_failure("cat", "timeout")
         chat.health.end(failure)
-        chat.stats.get("cat").add_call(failure)
+        chat.stats.members["cat"].add_call(failure)
     chat.health.clock = lambda: 1_018.2  # 11.8 s of the pause are left
     return gateway
 

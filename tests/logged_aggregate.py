@@ -21,7 +21,7 @@ from bylot.eventlog.history import record_decision
 from bylot.problem import Problem, at_least, at_most
 from bylot.router.changes import Change, DecisionClosed, PackedDecision, RewardReceived
 from bylot.router.config import RouterConfig, problem_to_data
-from bylot.store.rows import (
+from bylot.store.schema import (
     DecisionEvents,
     Event,
 )

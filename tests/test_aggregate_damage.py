@@ -10,7 +10,7 @@ from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.commands import MakeDecision
 from bylot.eventlog.events import BODY_DECODERS, encode_body, rehash_event
 from bylot.policies import POLICIES
-from bylot.store.rows import (
+from bylot.store.schema import (
     Event,
 )
 from logged_aggregate import LoggedRouter, make_log_with_every_event

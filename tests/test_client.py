@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import inspect
 import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +18,7 @@ import bylot
 from bylot import AsyncClient, Client, Receipt, errors
 from bylot.client import DecisionRequest, RemoteRouter, RewardItem, retry
 from bylot.client.calls import HttpCall, decode_error, make_error
+from bylot.client.retry import Outcome, OwnerHints
 from sample_problem import make_five_expert_problem
 from scripted_server import (
     Action,
@@ -317,7 +318,7 @@ def test_the_async_client_behaves_like_the_client() -> None:
 
 def test_remote_and_async_routers_have_the_same_methods() -> None:
     def list_methods(kind: type) -> set[str]:
-        return {name for name, one in vars(kind).items() if isinstance(one, Callable)}  # type: ignore[arg-type]
+        return {name for name, one in inspect.getmembers(kind) if inspect.isfunction(one)}
 
     from bylot.client import AsyncRouter
 
@@ -347,13 +348,16 @@ connection_errors = st.builds(
 )
 
 
-def list_pauses(outcome: retry.Outcome, retries: int = retry.DEFAULT_RETRIES) -> list[float]:
+NO_HINTS = OwnerHints("http://127.0.0.1:8000", enabled=False)
+
+
+def list_pauses(outcome: Outcome, retries: int = retry.DEFAULT_RETRIES) -> list[float]:
     """The pauses of a call that always has the same outcome."""
-    steps = retry.retry_until_answered(HttpCall("GET", "/", bytes.decode), retries)
-    pauses = [next(steps)]
+    steps = retry.retry_until_answered(HttpCall("GET", "/", bytes.decode), retries, NO_HINTS)
+    pauses = [next(steps).pause_s]
     with contextlib.suppress(errors.BylotError):
         while True:
-            pauses.append(steps.send(outcome))
+            pauses.append(steps.send(outcome).pause_s)
     return pauses
 
 
@@ -389,10 +393,10 @@ def test_a_compilation_is_waited_for_and_is_no_failed_attempt(
     notes = caplog.text.count("waiting for the server: distinct is being compiled")
     assert 600 / 20 < notes <= 660 / 15
     create: HttpCall[None] = HttpCall("POST", "/v1/routers", lambda body: None, idempotent=False)
-    steps = retry.retry_until_answered(create, 2)
+    steps = retry.retry_until_answered(create, 2, NO_HINTS)
     next(steps)
     for outcome in (compiling, compiling, refused, compiling, refused):
-        assert steps.send(outcome) < 2
+        assert steps.send(outcome).pause_s < 2
     with pytest.raises(errors.ServerUnreachable, match="3 attempts"):
         steps.send(refused)
 
@@ -404,15 +408,15 @@ def test_a_compilation_is_waited_for_and_is_no_failed_attempt(
 )
 @settings(max_examples=500)
 def test_retries_and_pauses_are_bounded_for_any_outcome(
-    outcome: retry.Outcome, idempotent: bool, retries: int
+    outcome: Outcome, idempotent: bool, retries: int
 ) -> None:
     steps = retry.retry_until_answered(
-        HttpCall("GET", "/", bytes.decode, idempotent=idempotent), retries
+        HttpCall("GET", "/", bytes.decode, idempotent=idempotent), retries, NO_HINTS
     )
-    pauses = [next(steps)]
+    pauses = [next(steps).pause_s]
     try:
         while len(pauses) <= retries + 1:
-            pauses.append(steps.send(outcome))
+            pauses.append(steps.send(outcome).pause_s)
     except errors.BylotError:
         pass
     assert len(pauses) <= retries + 1

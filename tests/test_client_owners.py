@@ -10,14 +10,14 @@ import pytest
 from bylot import AsyncClient, Client
 from bylot.client import RemoteRouter
 from bylot.client.calls import HttpCall, RouterCalls
-from bylot.client.owners import (
+from bylot.client.retry import (
     AVOID_S,
     Attempt,
+    Outcome,
     OwnerHints,
-    attempt_until_answered,
     can_follow,
+    retry_until_answered,
 )
-from bylot.client.retry import Outcome
 from bylot_bench.cluster import wait_for_owners
 from cluster_servers import ClusterServer, post, run_servers
 from live_server import FIVE_EXPERTS
@@ -35,7 +35,7 @@ def send_once(
     hints: OwnerHints, answer: httpx.Response, call: HttpCall[bytes] = DECIDE
 ) -> str | None:
     """Where a request goes that is answered at once."""
-    steps = attempt_until_answered(call, 5, hints)
+    steps = retry_until_answered(call, 5, hints)
     owner = next(steps).owner
     with pytest.raises(StopIteration):
         steps.send(answer)
@@ -58,7 +58,7 @@ def test_a_request_goes_to_the_owner_and_at_once_to_the_url_if_that_fails(refusa
     hints = OwnerHints(BALANCER, True, lambda: time[0])
     assert send_once(hints, make_answer()) is None
     assert send_once(hints, make_answer()) == OWNER
-    steps = attempt_until_answered(DECIDE, 5, hints)
+    steps = retry_until_answered(DECIDE, 5, hints)
     assert next(steps) == Attempt(0.0, OWNER)
     assert steps.send(refusal) == Attempt(0.0, None)
     with pytest.raises(StopIteration):

@@ -24,7 +24,7 @@ from bylot.eventlog.events import now_us
 from bylot.eventlog.repository import RouterRepository
 from bylot.router.config import RouterConfig, problem_to_data
 from bylot.store import Store, open_store
-from bylot.store.rows import ApiKey, Segment, ServerRow
+from bylot.store.schema import ApiKey, Segment, ServerRow
 from handlers import perform_now
 from sample_problem import make_five_expert_problem
 from stores import execute_statements

@@ -19,8 +19,8 @@ from bylot.errors import StoreCorrupted
 from bylot.router.config import problem_to_data
 from bylot.server.app import ServerApp
 from bylot.server.auth import Caller
-from bylot.server.dashboard import formatting, router_view
-from bylot.server.dashboard.render import asset_url
+from bylot.server.dashboard import router_view
+from bylot.server.dashboard.render import FORMATS, asset_url
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ListedRouters
 from bylot.server.lifecycle import HttpServer
@@ -184,7 +184,7 @@ def test_new_decisions_appear_without_a_reload(window: BrowserWindow) -> None:
     before = page.locator(".latest tbody tr:first-of-type .id").inner_text()
     label = page.locator("[data-chart=reward] svg").get_attribute("aria-label")
     window.site.triage.play(40)
-    decisions = formatting.FORMATS["count"](window.site.triage.router.t)
+    decisions = FORMATS["count"](window.site.triage.router.t)
     page.wait_for_function(
         "text => document.querySelector('.tiles dd').textContent === text", arg=decisions
     )
@@ -216,15 +216,13 @@ def test_numbers_are_formatted_the_same_by_server_and_browser(window: BrowserWin
         [asset_url("formatting.js"), names, [*numbers, None]],
     )
     for name, column in zip(names, from_browser, strict=True):
-        assert column == [formatting.FORMATS[name](x) for x in [*numbers, None]]
+        assert column == [FORMATS[name](x) for x in [*numbers, None]]
 
 
 def test_numbers_and_tables_are_shown_without_javascript(chromium: Any, site: Site) -> None:
     without_javascript = BrowserWindow(chromium, site, java_script_enabled=False)
     page = without_javascript.go("/routers/triage")
-    assert page.locator(".tiles dd").first.inner_text() == formatting.FORMATS["count"](
-        site.triage.router.t
-    )
+    assert page.locator(".tiles dd").first.inner_text() == FORMATS["count"](site.triage.router.t)
     assert page.locator(".latest tbody tr").count() == 25
     page.locator("summary", has_text="Timeline").click()
     assert page.locator("details table tbody tr").count() > 20
@@ -398,7 +396,7 @@ def test_the_list_says_which_routers_its_counts_leave_out(window: BrowserWindow)
     note = page.locator("main > .note:visible").inner_text()
     assert note.startswith(f"{sum(row[-1] == 'not loaded' for row in rows)} routers are not loaded")
     decisions = sum(int(row[3].replace(",", "")) for row in loaded)
-    assert page.locator(".tiles dd").nth(1).inner_text() == formatting.FORMATS["count"](decisions)
+    assert page.locator(".tiles dd").nth(1).inner_text() == FORMATS["count"](decisions)
 
 
 def test_signing_in_and_out_with_a_key(chromium: Any, protected_site: Site) -> None:

@@ -3,16 +3,17 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from browsers import launch_chromium
+from bylot.gateway.asking import Pause
 from bylot.gateway.gateway import RouterGateway
-from bylot.gateway.health import Pause
-from bylot.server.dashboard import members
-from bylot.server.dashboard.members import build_members, describe_pause
+from bylot.server.dashboard import sections
 from bylot.server.dashboard.routes import dashboard_routes
+from bylot.server.dashboard.sections import build_members, describe_pause
 from bylot.server.dashboard.source import ServerSource
 from dashboard_states import (
     PRICES,
@@ -61,23 +62,23 @@ def chromium() -> Iterator[Any]:
 
 
 def test_every_expert_has_a_row_the_most_asked_first(chat: RouterGateway) -> None:
-    rows = build_members(chat, SKILLS).rows
-    asked = {one.name: one.asked for one in rows}
+    rows = build_members(chat, SKILLS)["rows"]
+    asked = {one["name"]: one["asked"] for one in rows}
     assert asked == {"cat": 4, "ann": 3, "eve": 2, "bob": 0, "dan": 0}  # 3 calls pause cat
-    assert [one.asked for one in rows] == sorted(asked.values(), reverse=True)
+    assert [one["asked"] for one in rows] == sorted(asked.values(), reverse=True)
 
 
 def test_a_row_has_the_numbers_of_its_member(chat: RouterGateway) -> None:
-    rows = {one.name: one for one in build_members(chat, SKILLS).rows}
+    rows = {one["name"]: SimpleNamespace(**one) for one in build_members(chat, SKILLS)["rows"]}
     ann, cat, bob = rows["ann"], rows["cat"], rows["bob"]
     assert (ann.answered, ann.answered_share, ann.won) == (3, 1.0, 3)
     assert ann.cost_per_1000_wins == pytest.approx(1_000 * PRICES[0])
     assert ann.failures == []
-    times = sorted(chat.stats.get("ann").seconds)
+    times = sorted(chat.stats.members["ann"].seconds)
     assert (ann.median_s, ann.p99_s) == (times[1], times[2])
     assert 0.7 * SKILLS["ann"] <= (ann.mean_score or 0.0) <= SKILLS["ann"]
     assert (cat.answered, cat.answered_share) == (1, 0.25)
-    assert [(one.reason, one.count) for one in cat.failures] == [("timeout", 3)]
+    assert cat.failures == [{"reason": "timeout", "count": 3}]
     unknown = bob.answered_share, bob.mean_score, bob.median_s, bob.p99_s, bob.cost_per_1000_wins
     assert set(unknown) == {None}
 
@@ -90,20 +91,25 @@ def test_a_pause_is_described_until_a_call_succeeds() -> None:
 
 
 def test_an_expert_that_is_no_model_is_named_as_such(chat: RouterGateway) -> None:
-    (row,) = (one for one in build_members(chat, [*SKILLS, "zoe"]).rows if one.name == "zoe")
-    assert (row.state, row.sentence) == ("no model", "not in model_list")
+    (row,) = (one for one in build_members(chat, [*SKILLS, "zoe"])["rows"] if one["name"] == "zoe")
+    assert (row["state"], row["sentence"]) == ("no model", "not in model_list")
 
 
 def test_a_member_that_left_the_router_stays_in_the_table(chat: RouterGateway) -> None:
-    assert {one.name for one in build_members(chat, ["bob"]).rows} == {"bob", "ann", "cat", "eve"}
+    assert {one["name"] for one in build_members(chat, ["bob"])["rows"]} == {
+        "bob",
+        "ann",
+        "cat",
+        "eve",
+    }
 
 
 def test_a_table_says_how_many_members_it_leaves_out(
     chat: RouterGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(members, "MAX_MEMBER_ROWS", 2)
+    monkeypatch.setattr(sections, "MAX_MEMBER_ROWS", 2)
     table = build_members(chat, SKILLS)
-    assert ([one.name for one in table.rows], table.members_left) == (["cat", "ann"], 3)
+    assert ([one["name"] for one in table["rows"]], table["members_left"]) == (["cat", "ann"], 3)
 
 
 def test_the_json_of_a_page_has_the_members(source: ServerSource) -> None:
@@ -157,7 +163,7 @@ def test_members_are_refreshed_without_a_reload(chromium: Any, source: ServerSou
         assert "available" in dan.inner_text()
         for _ in range(3):
             chat.health.end(make_failure("dan", "unreachable"))
-            chat.stats.get("dan").add_call(make_failure("dan", "unreachable"))
+            chat.stats.members["dan"].add_call(make_failure("dan", "unreachable"))
         dan.locator(".state[data-state=paused]").wait_for()
         assert dan.locator("td").nth(0).inner_text() == "paused for 30 s"
         assert "unreachable 3" in dan.inner_text()

@@ -16,8 +16,13 @@ from bylot.router.config import RouterConfig
 from bylot.router.status import TimelinePoints
 from bylot.server.auth import Caller
 from bylot.server.dashboard import router_view
-from bylot.server.dashboard.formatting import FORMATS
-from bylot.server.dashboard.render import asset_url, bound_attributes, bound_element, load_assets
+from bylot.server.dashboard.render import (
+    FORMATS,
+    asset_url,
+    bound_attributes,
+    bound_element,
+    load_assets,
+)
 from bylot.server.dashboard.router_view import (
     MAX_CHART_SPANS,
     build_overview,
@@ -27,12 +32,12 @@ from bylot.server.dashboard.router_view import (
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.sections import (
     build_selection,
-    describe_changes,
     list_config_versions,
     read_limits,
     view_limits,
 )
 from bylot.server.dashboard.source import ConfigChange, ListedRouters
+from bylot.server.reconcile import list_changes
 from page_client import PageClient
 from played_routers import PlayedRouter, PlayedSource
 from sample_problem import make_five_expert_problem
@@ -126,11 +131,11 @@ def test_the_numbers_are_those_of_the_router(triage: PlayedRouter) -> None:
 
 def test_the_probabilities_of_a_context_sum_to_the_number_of_draws(triage: PlayedRouter) -> None:
     table = build_selection(triage.status(), triage.config)
-    for i, _ in enumerate(table.columns):
-        assert sum(row.by_context[i] for row in table.rows) == pytest.approx(
+    for i, _ in enumerate(table["columns"]):
+        assert sum(row["by_context"][i] for row in table["rows"]) == pytest.approx(
             make_five_expert_problem().draws
         )
-    overall = [row.overall for row in table.rows]
+    overall = [row["overall"] for row in table["rows"]]
     assert overall == sorted(overall, reverse=True)
 
 
@@ -140,10 +145,10 @@ def test_a_page_has_the_most_likely_experts_and_says_how_many_it_leaves_out(
     status = triage.status()
     monkeypatch.setattr("bylot.server.dashboard.sections.MAX_EXPERT_ROWS", 3)
     table = build_selection(status, triage.config)
-    assert [row.expert for row in table.rows] == sorted(status.q, key=lambda one: -status.q[one])[
-        :3
-    ]
-    assert table.experts_left == 2
+    assert [row["expert"] for row in table["rows"]] == sorted(
+        status.q, key=lambda one: -status.q[one]
+    )[:3]
+    assert table["experts_left"] == 2
     assert "2 less likely experts are not shown" in "".join(
         PageContent(open_dashboard(triage).get("/routers/triage").text).texts
     )
@@ -208,16 +213,16 @@ def test_assets_are_immutable_and_addressed_by_content() -> None:
 def test_a_router_before_its_first_decision_has_a_page() -> None:
     new = PlayedRouter("new", make_five_expert_problem())
     page = build_router_page(new.view(), [], new.edits)
-    assert page.status.state.name == "not started"
-    assert page.timeline == []
-    assert page.status.mean_reward is None
+    assert page["status"].state.name == "not started"
+    assert page["timeline"] == []
+    assert page["status"].mean_reward is None
     assert "None yet." in open_dashboard(new).get("/routers/new").text
 
 
 def test_a_router_without_limits_has_a_page() -> None:
     unlimited = PlayedRouter("free", bylot.Problem(["a", "b"], {}, [], draws=1)).play(3)
     page = build_router_page(unlimited.view(), unlimited.records, unlimited.edits)
-    assert page.status.state.name == "no limits"
+    assert page["status"].state.name == "no limits"
     assert open_dashboard(unlimited).get("/routers/free").status_code == 200
 
 
@@ -226,10 +231,10 @@ def test_a_policy_without_a_guard_has_no_period(triage: PlayedRouter) -> None:
     limits = tuple(replace(one, current=None, price=None) for one in status.limits)
     view = replace(triage.view(), status=replace(status, period=None, limits=limits))
     page = build_router_page(view, [], [])
-    assert page.period_progress is None
-    for one in page.limits:
-        assert (one.status.current, one.gauge.in_force) == (None, None)
-        assert one.gauge.now == one.gauge.mean  # it is judged by the average since the first
+    assert page["period_progress"] is None
+    for one in page["limits"]:
+        assert (one["status"].current, one["gauge"].in_force) == (None, None)
+        assert one["gauge"].now == one["gauge"].mean  # it is judged by the average since the first
 
 
 def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -> None:
@@ -244,19 +249,19 @@ def test_the_overview_counts_routers_that_need_attention(triage: PlayedRouter) -
             "d": RouterBusy("leased by another server"),
         }
     )
-    assert (found.count, found.attention, found.critical, found.failed) == (4, 2, 2, 1)
-    assert found.unknown == 1
-    states = [row.state for row in found.routers][1:]
+    assert [found[name] for name in ("count", "attention", "critical", "failed")] == [4, 2, 2, 1]
+    assert found["unknown"] == 1
+    states = [row["state"] for row in found["routers"]][1:]
     names = [None if state is None else state.name for state in states]
     assert names == ["will be missed", "cannot be served", None]
-    assert found.decisions == 1200
+    assert found["decisions"] == 1200
     content = PageContent(open_dashboard(others={"c": ProblemError(HOSTILE_NAME)}).get("/").text)
     assert HOSTILE_NAME in content.texts
 
 
 def test_the_overview_names_the_models_of_gateways(triage: PlayedRouter) -> None:
     overview = build_overview({"triage": triage.view(), "gone": None}, ["triage", "other"])
-    assert {one.name: one.model for one in overview.routers} == {
+    assert {one["name"]: one["model"] for one in overview["routers"]} == {
         "triage": "bylot/triage",
         "gone": None,
     }
@@ -281,8 +286,8 @@ def test_a_gauge_marks_the_side_outside_the_bound() -> None:
 def test_stated_and_expected_costs_are_means(triage: PlayedRouter) -> None:
     status = triage.status()
     first = view_limits(status, read_limits(triage.config))[0]
-    assert first.stated == pytest.approx(status.costs["usd"].stated / 600)
-    assert first.expected == pytest.approx(status.costs["usd"].expected / 600)
+    assert first["stated"] == pytest.approx(status.costs["usd"].stated / 600)
+    assert first["expected"] == pytest.approx(status.costs["usd"].expected / 600)
 
 
 @pytest.mark.parametrize("bins", [0, 1, MAX_CHART_SPANS, MAX_CHART_SPANS + 1, 4 * MAX_CHART_SPANS])
@@ -296,9 +301,9 @@ def test_a_long_timeline_is_merged_without_loss(bins: int) -> None:
     )
     spans = timeline_spans(points, ["usd"])
     assert len(spans) <= MAX_CHART_SPANS
-    assert sum(span.decisions for span in spans) == 2 * bins
-    assert {span.reward for span in spans} <= {0.5}
-    assert {span.costs[0] for span in spans} <= {1.5}
+    assert sum(span["decisions"] for span in spans) == 2 * bins
+    assert {span["reward"] for span in spans} <= {0.5}
+    assert {span["costs"][0] for span in spans} <= {1.5}
 
 
 DAILY = {
@@ -319,6 +324,7 @@ def make_config(**changes: object) -> RouterConfig:
         "draws": 1,
         "floor": 0.1,
         "period": None,
+        "min_draws": None,
     }
     base = RouterConfig(problem=problem, policy={"name": "distinct"})
     inner = {key: changes.pop(key) for key in list(changes) if key in problem}
@@ -329,8 +335,8 @@ def make_config(**changes: object) -> RouterConfig:
     ("after", "expected"),
     [
         (make_config(), []),
-        (make_config(limits=[{"cost": "usd", "at_most": 1.5}]), ["usd at most: 2 → 1.5"]),
-        (make_config(limits=[]), ["usd at most: 2 → none"]),
+        (make_config(limits=[{"cost": "usd", "at_most": 1.5}]), ["limits: usd at most 2 -> 1.5"]),
+        (make_config(limits=[]), ["limits: drop usd at most 2"]),
         (
             make_config(
                 limits=[
@@ -338,47 +344,46 @@ def make_config(**changes: object) -> RouterConfig:
                     {"share": "x", "members": ["ann"], "at_least": 0.5},
                 ]
             ),
-            ["x at least: none → 0.5"],
+            ["limits: add x at least 0.5"],
         ),
         (
             make_config(limits=[DAILY]),
-            ["usd at most: 2 → none", "usd at most per day: none → 500, Europe/Berlin, refuse"],
+            ["limits: drop usd at most 2, add usd at most 500 per day, Europe/Berlin, refuse"],
         ),
         (
             make_config(experts=["ann", "bob", "eve"], costs={"usd": [1.0, 2.0, 3.0]}),
-            ["added: eve"],
+            ["add expert eve"],
         ),
-        (make_config(experts=["bob"], costs={"usd": [2.0]}), ["removed: ann"]),
+        (make_config(experts=["bob"], costs={"usd": [2.0]}), ["remove expert ann"]),
         (make_config(costs={"usd": [1.0, 9.0]}), ["costs of bob"]),
-        (make_config(paused=("bob",)), ["paused: bob"]),
-        (make_config(wait=60.0, default=0.0), ["wait: none → 60", "default: none → 0"]),
-        (make_config(rewards=(0.0, 5.0)), ["rewards: 0 to 1 → 0 to 5"]),
-        (make_config(draws=2), ["draws: 1 → 2"]),
+        (make_config(paused=("bob",)), ["pause bob"]),
+        (make_config(wait=60.0, default=0.0), ["wait: none -> 60", "default: none -> 0"]),
+        (make_config(min_draws=1), ["min_draws: none -> 1"]),
     ],
 )
 def test_an_edit_is_described_by_its_changes(after: RouterConfig, expected: list[str]) -> None:
-    assert list(describe_changes(make_config(), after)) == expected
+    assert list(list_changes(make_config(), after)) == expected
 
 
 @pytest.mark.parametrize(
     ("edited", "expected"),
     [
         ({}, []),
-        ({"at_most": 600.0}, ["usd at most per day: 500 → 600"]),
-        ({"zone": "UTC"}, ["usd at most per day, zone: Europe/Berlin → UTC"]),
-        ({"when_spent": "fewer"}, ["usd at most per day, when spent: refuse → fewer"]),
+        ({"at_most": 600.0}, ["limits: usd at most per day 500 -> 600"]),
+        ({"zone": "UTC"}, ["limits: usd at most per day, zone: Europe/Berlin -> UTC"]),
+        ({"when_spent": "fewer"}, ["limits: usd at most per day, when_spent: refuse -> fewer"]),
         (
             {"per": "week"},
             [
-                "usd at most per day: 500, Europe/Berlin, refuse → none",
-                "usd at most per week: none → 500, Europe/Berlin, refuse",
+                "limits: drop usd at most 500 per day, Europe/Berlin, refuse, "
+                "add usd at most 500 per week, Europe/Berlin, refuse",
             ],
         ),
     ],
 )
 def test_an_edit_of_a_budget_is_described(edited: dict[str, object], expected: list[str]) -> None:
     before, after = make_config(limits=[DAILY]), make_config(limits=[DAILY | edited])
-    assert list(describe_changes(before, after)) == expected
+    assert list(list_changes(before, after)) == expected
 
 
 def test_a_chart_has_no_bound_for_the_total_of_a_window() -> None:
@@ -387,7 +392,7 @@ def test_a_chart_has_no_bound_for_the_total_of_a_window() -> None:
         for n, limits in enumerate(([{"cost": "usd", "at_most": 2.0}], [DAILY]), start=1)
     ]
     per_request, per_day = (read_limits(one.config) for one in changes)
-    bounds = [one.bounds for one in list_config_versions(changes, [*per_request, *per_day])]
+    bounds = [one["bounds"] for one in list_config_versions(changes, [*per_request, *per_day])]
     assert bounds == [[None, None], [2.0, None]]
 
 
@@ -416,9 +421,9 @@ def test_a_budget_has_a_card_before_the_first_decision() -> None:
     limits = [bylot.at_most("usd", 500, per="day", zone="Europe/Berlin")]
     new = PlayedRouter("new", make_five_expert_problem().replace(limits=limits))
     page = build_router_page(new.view(), [], new.edits)
-    assert (page.status.state.name, page.has_periods) == ("not started", False)
-    (card,) = page.limits
-    assert (card.per, card.is_total, card.window) == ("per day", True, None)
+    assert (page["status"].state.name, page["has_periods"]) == ("not started", False)
+    (card,) = page["limits"]
+    assert (card["per"], card["is_total"], card["window"]) == ("per day", True, None)
     assert "usd" in open_dashboard(new).get("/routers/new").text
 
 
@@ -426,9 +431,9 @@ def test_versions_are_listed_newest_first() -> None:
     new = PlayedRouter("new", make_five_expert_problem())
     second = msgspec.structs.replace(new.config, version=2, wait=5.0)
     edits = [*new.edits, ConfigChange(at="2026-01-01T00:00:00Z", by="ops", config=second)]
-    expected = build_router_page(new.view(), [], edits).versions
-    assert [(one.version, one.by, one.changes) for one in expected] == [
-        (2, "ops", ["wait: 600 → 5"]),
+    expected = build_router_page(new.view(), [], edits)["versions"]
+    assert [(one["version"], one["by"], one["changes"]) for one in expected] == [
+        (2, "ops", ["wait: 600 -> 5"]),
         (1, "root", ["created"]),
     ]
 
@@ -441,10 +446,10 @@ def test_only_the_latest_versions_are_listed_with_their_changes() -> None:
         )
         for n in (7, 8, 9)
     ]
-    expected = build_router_page(new.view(), [], edits).versions
-    assert [(one.version, one.changes) for one in expected] == [
-        (9, ["wait: 8 → 9"]),
-        (8, ["wait: 7 → 8"]),
+    expected = build_router_page(new.view(), [], edits)["versions"]
+    assert [(one["version"], one["changes"]) for one in expected] == [
+        (9, ["wait: 8 -> 9"]),
+        (8, ["wait: 7 -> 8"]),
     ]
 
 

@@ -80,18 +80,19 @@ def test_a_router_is_shown_with_its_latest_decisions_and_all_versions(
     assert [one.state for one in latest] == ["rewarded", "waiting", "rewarded"]
     assert [(one.config.version, one.by) for one in edits] == [(1, "root"), (2, "ops")]
     page = build_router_page(view, latest, edits)
-    assert (page.status.decisions, page.status.rewards, page.status.waiting) == (5, 3, 2)
-    assert page.latest[0].spend[0].value == 1.25
-    assert page.versions[0].changes == ["wait: 60 → 90"]
+    status = page["status"]
+    assert (status.decisions, status.rewards, status.waiting) == (5, 3, 2)
+    assert page["latest"][0]["spend"][0]["value"] == 1.25
+    assert page["versions"][0]["changes"] == ["wait: 60 -> 90"]
     direct_server.do(*[MakeDecision("triage")] * 1_100)  # far more than the page looks back
     direct_server.do(EditRouter("triage", msgspec.structs.replace(CONFIG, wait=30.0), by="ops"))
     page_after_edit = build_router_page(view, latest, run(server_source.config_changes("triage")))
-    assert [one.changes for one in page_after_edit.versions] == [
-        ["wait: 90 → 30"],
-        ["wait: 60 → 90"],
+    assert [one["changes"] for one in page_after_edit["versions"]] == [
+        ["wait: 90 -> 30"],
+        ["wait: 60 -> 90"],
         ["created"],
     ]
-    assert sum(span.decisions for span in page.timeline) == 5
+    assert sum(span["decisions"] for span in page["timeline"]) == 5
 
 
 def test_an_unknown_router_is_none(direct_server: DirectServer) -> None:
@@ -117,7 +118,8 @@ def test_the_list_shows_locations_and_errors_of_routers(
 
     monkeypatch.setitem(CommandHandler.HANDLERS, GetRouter, raise_for_router_c)
     listed = run(make_source(direct_server).list_routers())
-    assert [(one.name, one.location, one.error) for one in build_overview(listed).routers] == [
+    rows = build_overview(listed)["routers"]
+    assert [(one["name"], one["location"], one["error"]) for one in rows] == [
         ("a", "here", None),
         ("b", "another server", None),
         ("c", "here", "the router or its store is damaged; see the server log"),
@@ -132,7 +134,7 @@ def test_only_recently_used_routers_are_loaded_for_the_list(
     for name in ("a", "b", "c", "d"):
         play_router(direct_server, name, 1)
     listed = run(make_source(direct_server, "a", "c", "gone", "d").list_routers())
-    assert [one.location for one in build_overview(listed).routers] == [
+    assert [one["location"] for one in build_overview(listed)["routers"]] == [
         "not loaded",
         "not loaded",
         "here",
@@ -189,7 +191,7 @@ def test_the_recent_log_has_outages_and_is_read_once(direct_server: DirectServer
     _, found = run(look_twice())
     assert len(reads) == 1
     assert found.decisions == 340
-    assert sum(one.decisions for one in found.outages) == view.status.counters.infeasible > 0
+    assert sum(one["decisions"] for one in found.outages) == view.status.counters.infeasible > 0
     assert [one.name.split(",")[0] for one in found.levels] == [
         "random panels",
         "best fixed mixture within the limits",

@@ -22,7 +22,7 @@ from bylot.evaluate import (
     make_uniform_target,
 )
 from bylot.evaluate.entries import parse_entry
-from bylot.evaluate.learned_targets import has_learned_from
+from bylot.evaluate.importance_weights import has_learned_from
 from sample_problem import SKILLS, make_five_expert_problem
 from test_distributions import ALL_AVAILABLE, list_panel_probabilities
 

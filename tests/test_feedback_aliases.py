@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bylot.server.feedback_aliases import OutcomeRequest, make_outcome_key
+from bylot.server.other_apis import OutcomeRequest, make_outcome_key
 from live_server import ServerClient, assert_error
 
 FEEDBACK, OUTCOMES = "/feedback", "/v1/router/outcomes"

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from bylot.gateway.answers import Answer, Failure
-from bylot.gateway.asking import PanelResult, PanelRun
+from bylot.gateway.asking import HealthTable, PanelResult, PanelRun
 from bylot.gateway.config import GatewayEntry
-from bylot.gateway.health import HealthTable
 from bylot.gateway.stream_run import StreamPump
 from bylot.gateway.upstream import ChatBody, UpstreamClient
 from gateway_target import make_model_entry, run_with_client

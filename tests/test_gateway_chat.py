@@ -11,12 +11,12 @@ from bylot.gateway.answers import Usage
 from bylot.gateway.chat import (
     CHUNK_CHARS,
     ChatError,
+    ChatRequest,
     ChunkWriter,
     check_chat_request,
     decode_object,
     iterate_chunks,
     make_completion,
-    render_completion,
 )
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -129,7 +129,7 @@ def test_tool_calls_are_streamed_with_their_places() -> None:
 def test_a_whole_completion_keeps_what_the_model_said() -> None:
     choice = {"message": {"role": "assistant", "content": "x", "refusal": None}, "logprobs": None}
     made = make_completion([{**choice, "finish_reason": "length"}], Usage(3, 4), {"w": 1})
-    body = json.loads(render_completion("p", made))
+    body = json.loads(ChatRequest("p", {}, {}, False, False).render(made))
     assert body["choices"] == [{**choice, "finish_reason": "length", "index": 0}]
     assert body["model"] == "bylot/p"
     assert body["object"] == "chat.completion"

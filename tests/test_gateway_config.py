@@ -24,9 +24,13 @@ from bylot.gateway.config import (
 from bylot.gateway.router_models import list_prices
 from bylot.router.config import RouterConfig
 from bylot.server.auth import issue_key
-from bylot.server.config_changes import list_fixed_differences
 from bylot.server.provision import build_declared
-from bylot.server.reconcile import declare_routers, find_used_models, reconcile_routers
+from bylot.server.reconcile import (
+    declare_routers,
+    find_used_models,
+    list_fixed_differences,
+    reconcile_routers,
+)
 from bylot.server.settings import LoadedSettings, load_settings
 from bylot.server.telemetry import configure_logging
 from bylot.store import open_store

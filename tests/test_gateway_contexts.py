@@ -13,9 +13,16 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from bylot.errors import BylotError, DataError, DecisionError
-from bylot.gateway import text_clusters
-from bylot.gateway.contexts import RequestContexts, find_prompt, make_contexts
-from bylot.gateway.text_clusters import TextClusters, TextModel, fit_spherical, load_text_model
+from bylot.gateway import contexts
+from bylot.gateway.contexts import (
+    RequestContexts,
+    TextClusters,
+    TextModel,
+    find_prompt,
+    fit_spherical,
+    load_text_model,
+    make_contexts,
+)
 from bylot.numerics.jit import Floats, Ints
 from recorded_answers import find_recorded_file
 
@@ -238,7 +245,7 @@ def fresh_model() -> Iterator[None]:
 @pytest.mark.parametrize("missing", ["wordllama", "tokenizers", "safetensors"])
 def test_a_missing_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if missing == "wordllama":
-        monkeypatch.setattr(text_clusters, "find_spec", lambda name: None)
+        monkeypatch.setattr(contexts, "find_spec", lambda name: None)
     else:
         monkeypatch.setitem(sys.modules, missing, None)
         monkeypatch.setitem(sys.modules, f"{missing}.numpy", None)
@@ -255,7 +262,7 @@ def refuse(event, arguments):
         raise OSError(f"{event}: no network")
 
 sys.addaudithook(refuse)
-from bylot.gateway.text_clusters import TextClusters, load_text_model, np
+from bylot.gateway.contexts import TextClusters, load_text_model, np
 model = load_text_model()
 prompts = [f"{word} {n}" for n in range(4) for word in ("bread oven", "court law")]
 vectors = np.array([model.embed(prompt) for prompt in prompts])

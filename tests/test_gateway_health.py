@@ -1,7 +1,7 @@
 """Members that fail are paused, tried again by one request, and available to all if it succeeds."""
 
 from bylot.gateway.answers import Failure
-from bylot.gateway.health import MAX_PAUSE_S, HealthTable
+from bylot.gateway.asking import MAX_PAUSE_S, HealthTable
 from panel_outcomes import answer, failure
 
 NAMES = ("a", "b", "c")

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bylot.eventlog.commands import Command, RecordReward
 from bylot.gateway.answers import Answer, Failure, Usage
-from bylot.gateway.health import HealthTable, Pause
+from bylot.gateway.asking import HealthTable, Pause
 from bylot.gateway.member_stats import ANSWER_BUCKETS_S, MemberStats
 from bylot.server.auth import Caller
 from bylot.server.telemetry import JsonLineFormatter
@@ -117,7 +117,7 @@ def test_names_that_are_no_models_and_made_up_reasons_are_no_labels(
         ask_panel(server)
         ask_panel(server, model="bylot/unknown")
         (gateway,) = server.app.state.gateway.routers.values()
-        gateway.stats.get("not in model_list").asked += 1
+        gateway.stats.members["not in model_list"].asked += 1
         found = scrape(server)
     labels = {part for name, *parts in found if name.startswith("bylot_member") for part in parts}
     assert "not in model_list" not in labels

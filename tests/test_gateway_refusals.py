@@ -69,7 +69,7 @@ def test_a_model_that_refuses_everything_fails_no_chat(policy: str, tmp_path: Pa
                 assert {answer.status_code for answer in answers} == {200}
                 assert not any(b"cannot read" in answer.content for answer in answers)
         wait_for_quiet(gateway)
-        failed = gateway.client.app.state.gateway.find("panel").stats.get("bad").failed
+        failed = gateway.client.app.state.gateway.find("panel").stats.members["bad"].failed
         assert set(failed) == {"http_400", "http_413", "http_415", "http_422"}
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
-from bylot.gateway.redaction import REDACTED, Redactor
+from bylot.gateway.model_responses import REDACTED, Redactor
 from bylot.server.telemetry import RequestTracer
 from chat_replies import Body, encode_event
 from gateway_target import RunningGateway, start_gateway, wait_for_quiet

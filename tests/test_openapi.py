@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
-from bylot.server.openapi import build_openapi, error_statuses
-from bylot.server.routes import ROUTES
+from bylot.server.routes import ROUTES, build_openapi, error_statuses
 from live_server import ServerClient
 
 

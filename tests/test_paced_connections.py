@@ -18,7 +18,7 @@ import uvloop
 
 from bylot.gateway.answers import Answer, Failure
 from bylot.gateway.config import ModelEntry, build_models
-from bylot.gateway.paced_connections import PART_BYTES, PacedTransport
+from bylot.gateway.model_responses import PART_BYTES, PacedTransport
 from bylot.gateway.upstream import ChatBody, ModelCall, UpstreamClient
 from flooding_model import make_response
 from gateway_target import start_gateway, wait_for_quiet

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bylot.server.http_errors import ApiError
-from bylot.server.personalizer import context_from_features
+from bylot.server.other_apis import context_from_features
 from live_server import ServerClient, assert_error, live_server
 
 RANK = "/personalizer/v1.1/rank"

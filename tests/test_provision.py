@@ -21,9 +21,13 @@ from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import read_stored_config
 from bylot.router.config import RouterConfig
 from bylot.server import reconcile
-from bylot.server.config_changes import describe_limit_changes
 from bylot.server.config_requests import prepare_edit
-from bylot.server.reconcile import declare_routers, plan_routers, reconcile_routers
+from bylot.server.reconcile import (
+    declare_routers,
+    describe_limit_changes,
+    plan_routers,
+    reconcile_routers,
+)
 from bylot.server.settings import RouterEntry, ServerSettings, load_settings
 from bylot.server.writer import make_command_handler
 from bylot.store import open_store
@@ -191,7 +195,7 @@ def test_limits_of_the_calendar_are_created_and_edited(deployment: Deployment) -
     assert deployment.plan() == [
         "edit: limits: usd at most per day 500 -> 600, usd at most per day, zone: Europe/Berlin -> "
         "UTC, usd at most per day, when_spent: cheapest -> refuse, add usd "
-        "at most 9000 per month (stays: traffic 2000)"
+        "at most 9,000 per month, UTC, cheapest (stays: traffic 2,000)"
     ]
     deployment.start()
     edited = deployment.config().problem
@@ -202,10 +206,13 @@ def test_limits_of_the_calendar_are_created_and_edited(deployment: Deployment) -
         "per": "day",
         "when_spent": "refuse",
     }
-    assert deployment.plan() == ["unchanged (stays: traffic 2000)"]
+    assert deployment.plan() == ["unchanged (stays: traffic 2,000)"]
     deployment.pool = f"traffic: 2000\n{POOL}"
     (plan,) = deployment.plan()
-    assert plan == "edit: limits: drop usd at most 600 per day, drop usd at most 9000 per month"
+    assert plan == (
+        "edit: limits: drop usd at most 600 per day, UTC, refuse, "
+        "drop usd at most 9,000 per month, UTC, cheapest"
+    )
 
 
 def test_the_file_wins_over_an_edit_by_hand_but_leaves_pauses(deployment: Deployment) -> None:
@@ -287,8 +294,8 @@ def test_an_edit_of_a_limit_per_day_is_a_change(edited: dict[str, object], chang
     assert list(describe_limit_changes([limit], [limit | edited])) == [change]
     weekly = limit | {"per": "week"}
     assert list(describe_limit_changes([limit], [weekly])) == [
-        "drop usd at most 500 per day",
-        "add usd at most 500 per week",
+        "drop usd at most 500 per day, UTC, cheapest",
+        "add usd at most 500 per week, UTC, cheapest",
     ]
     shared = limit | {"scope": "tenant"}
     icu, both = ({**limit, "where": {"context": where}} for where in (["icu"], ["icu", "er"]))
@@ -296,9 +303,9 @@ def test_an_edit_of_a_limit_per_day_is_a_change(edited: dict[str, object], chang
         "usd at most per day in icu 500 -> 5"
     ]
     assert list(describe_limit_changes([limit, icu], [limit, shared, both])) == [
-        "drop usd at most 500 per day in icu",
-        "add usd at most 500 per day for each tenant",
-        "add usd at most 500 per day in icu, er",
+        "drop usd at most 500 per day in icu, UTC, cheapest",
+        "add usd at most 500 per day for each tenant, UTC, cheapest",
+        "add usd at most 500 per day in icu, er, UTC, cheapest",
     ]
 
 

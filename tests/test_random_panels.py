@@ -8,7 +8,7 @@ from msgspec import structs
 
 from bylot import Problem, Router, at_most, play
 from bylot.environments import Environment, Noisy, Outcomes
-from bylot.evaluate.reference_levels import ReferenceLevel
+from bylot.evaluate.result import ReferenceLevel
 from bylot.numerics.jit import Floats
 from bylot.policies.panel_model import (
     MIN_PREDICTED_REWARDS,

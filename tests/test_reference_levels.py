@@ -7,7 +7,7 @@ import pytest
 
 from bylot.errors import InsufficientOverlap
 from bylot.evaluate import LogEntry, log_from_entries
-from bylot.evaluate.reference_levels import estimate_reference_levels, make_best_mixture_target
+from bylot.evaluate.result import estimate_reference_levels, make_best_mixture_target
 from bylot.problem import Problem, at_most
 
 PROBLEM = Problem(["a", "b", "c"], {"usd": [3.0, 2.0, 1.0]}, [at_most("usd", 4.0)], draws=2)

@@ -476,5 +476,5 @@ def test_a_page_names_the_member_that_failed() -> None:
     of = logged.decide(available=DEAR)
     body = logged.replace_any(of)
     row = latest_decision(logged.record(of))
-    assert f"{body.failed} failed and was replaced" in row.notes
-    assert body.added in [one.name for one in row.panel]
+    assert f"{body.failed} failed and was replaced" in row["notes"]
+    assert body.added in [one["name"] for one in row["panel"]]

@@ -5,9 +5,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bylot.server.auth import Caller, digest_secret
-from bylot.server.dashboard import session
-from bylot.server.dashboard.routes import dashboard_routes
-from bylot.server.dashboard.session import SESSION_COOKIE, SignIn, safe_redirect_path
+from bylot.server.dashboard.routes import (
+    MAX_SESSIONS,
+    SESSION_COOKIE,
+    SESSION_S,
+    SignIn,
+    dashboard_routes,
+    safe_redirect_path,
+)
 from page_client import PageClient
 from played_routers import PlayedSource
 
@@ -131,7 +136,7 @@ def test_a_session_expires() -> None:
 
     client = PageClient([*sign_in.routes(), Route("/", page)])
     client.post("/sign-in", data={"key": "good"})
-    now[0] = session.SESSION_S - 1.0
+    now[0] = SESSION_S - 1.0
     assert client.get("/").status_code == 204
     now[0] += 1.0
     assert client.get("/").status_code == 303
@@ -140,7 +145,7 @@ def test_a_session_expires() -> None:
 
 def test_the_oldest_session_is_dropped_beyond_the_maximum() -> None:
     sign_in = SignIn(KEYS.get)
-    names = [sign_in.open("good") or "" for _ in range(session.MAX_SESSIONS + 1)]
-    assert len(sign_in.sessions) == session.MAX_SESSIONS
+    names = [sign_in.open("good") or "" for _ in range(MAX_SESSIONS + 1)]
+    assert len(sign_in.sessions) == MAX_SESSIONS
     assert digest_secret(names[0]) not in sign_in.sessions
     assert digest_secret(names[-1]) in sign_in.sessions

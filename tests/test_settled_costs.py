@@ -194,8 +194,11 @@ def test_pages_and_logs_show_settled_costs_and_no_reward() -> None:
         logged.reward(seq, **PAID)
     logged.reward(two, 0.75)
     rows = [latest_decision(logged.record(seq)) for seq in (one, two)]
-    assert [(row.reward, row.state) for row in rows] == [(None, "waiting"), (0.75, "rewarded")]
-    assert {part.name: part.value for part in rows[0].spend}["usd"] == 2.5
+    assert [(row["reward"], row["state"]) for row in rows] == [
+        (None, "waiting"),
+        (0.75, "rewarded"),
+    ]
+    assert {part["name"]: part["value"] for part in rows[0]["spend"]}["usd"] == 2.5
     first, second = list_logged_entries(logged)
     assert (first.reward, second.reward, first.spend["usd"]) == (None, 0.75, 2.5)
 

@@ -231,10 +231,10 @@ def test_a_page_and_a_log_line_show_what_was_learned_of_members() -> None:
     first, other = find_panel(scored, 1)
     scored.reward(1, members={first: 0.25})
     row = latest_decision(scored.record(1))
-    assert {one.name: one.score for one in row.panel} == {first: "scored 0.25", other: ""}
+    assert {one["name"]: one["score"] for one in row["panel"]} == {first: "scored 0.25", other: ""}
     won.reward(1, 1.0, winner=other)
     row = latest_decision(won.record(1))
-    assert {one.name: one.score for one in row.panel} == {first: "", other: "won"}
+    assert {one["name"]: one["score"] for one in row["panel"]} == {first: "", other: "won"}
     for logged, line in ((scored, {"members": {first: 0.25}}), (won, {"winner": other})):
         reader = LogReader("triage.1")
         for event in logged.log:

@@ -20,7 +20,7 @@ from bylot.eventlog.copies import import_router
 from bylot.eventlog.events import now_us
 from bylot.problem import Problem, at_most
 from bylot.server import peers
-from bylot.server.config_changes import describe_limit_changes
+from bylot.server.reconcile import describe_limit_changes
 from bylot.store import open_store
 from live_server import ServerClient, assert_error, live_server
 

@@ -14,10 +14,9 @@ from bylot.optima import ShadowPrice
 from bylot.policies import POLICIES, resolve_policy, summarize_policy
 from bylot.problem_files import read
 from bylot.scenario import synthetic_scenario
-from bylot.whatif import Reference, WhatifPlan, WhatifResults
-from bylot.whatif.plan import WhatifJob
+from bylot.whatif.plan import Reference, WhatifJob, WhatifPlan
 from bylot.whatif.report import describe_policy, describe_setup
-from bylot.whatif.results import find_reward_interval
+from bylot.whatif.results import WhatifResults, find_reward_interval
 from bylot.whatif.summary import compare_rewards, make_advice, summarize_results
 
 POOL = """\

@@ -6,8 +6,7 @@ from typing import Any
 from bylot.api import ERROR_CODES
 from bylot.problem_files.schema import SCHEMA
 from bylot.server.endpoint import ApiRoute
-from bylot.server.openapi import STATUS_DESCRIPTIONS, build_openapi, error_statuses
-from bylot.server.routes import ROUTES
+from bylot.server.routes import ROUTES, STATUS_DESCRIPTIONS, build_openapi, error_statuses
 from bylot.server.settings import SCOPES
 
 HEAD = f"""# HTTP

@@ -172,10 +172,11 @@ def render_section(one: Any, shown: Members) -> str:
 
 
 def format_constructor(kind: type) -> str:
-    """Format the `__init__` of a class, or its fields if it has none."""
-    body = parse_source(kind).body
-    own = any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in body)
-    if not own:
+    """Format the `__init__` of a class or of its base, or its fields if it has none."""
+    ours = (base for base in kind.__mro__ if base.__module__.startswith("bylot"))
+    bodies = [parse_source(base).body for base in ours]
+    functions = (part for body in bodies for part in body if isinstance(part, ast.FunctionDef))
+    if not any(part.name == "__init__" for part in functions):
         return format_fields(kind)
     return format_signature(kind.__name__, kind.__init__)  # type: ignore[misc]
 

@@ -25,7 +25,7 @@ from bylot._text import format_table
 from bylot.errors import BylotError
 from bylot_bench.cluster import wait_for_owners
 from bylot_bench.http_load import AnnouncedServer
-from bylot_bench.postgres_process import run_postgres
+from bylot_bench.postgres_process import PostgresServer, run_postgres
 
 NAMES = ("server-a", "server-b", "server-c")
 ROUTERS = tuple(f"team-{n}" for n in range(1, 10))
@@ -165,7 +165,7 @@ def run_demo(before_s: float, after_s: float) -> bool:
     """Run everything; whether all went well."""
     program = find_haproxy()
     with ExitStack() as stack:
-        postgres = stack.enter_context(run_postgres())
+        postgres = stack.enter_context(run_postgres(PostgresServer))
         say("PostgreSQL runs, in a temporary folder")
         say("servers start; the first time on a machine, they compile their policy (a minute)")
         environment = {

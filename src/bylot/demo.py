@@ -31,8 +31,16 @@ from bylot.optima import optimum
 from bylot.parallel import show_progress
 from bylot.problem_files import ProblemFile, read
 from bylot.problem_files.schema import packaged_text
-from bylot.reports.blocks import Banner, Block, Bullets, Figure, Heading, Paragraph, TableBlock
-from bylot.reports.pages import write_pages
+from bylot.reports.pages import (
+    Banner,
+    Block,
+    Bullets,
+    Figure,
+    Heading,
+    Paragraph,
+    TableBlock,
+    write_pages,
+)
 from bylot.reports.style import BLUE, GREY, ORANGE, make_panels, save_figure
 from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.status import RouterStatus
@@ -65,11 +73,6 @@ class DemoRun(NamedTuple):
     status: RouterStatus
     missed: list[int]  # (d,) periods that ended outside each limit
     compile_s: float  # of CPU
-
-    @property
-    def late_reward(self) -> float:
-        """The mean reward of the last fifth of the requests."""
-        return float(self.rewards[find_late(len(self.rewards))].mean())
 
     @property
     def periods(self) -> int:
@@ -156,6 +159,7 @@ def summarize_demo(run: DemoRun) -> str:
     top = np.argsort(-run.shares, axis=1)[:, : run.file.problem.draws]
     asked = zip(SKILLS, np.array(run.file.problem.experts)[top], strict=True)
     learned = "; ".join(f"{kind}: {join_words(two, 'and')}" for kind, two in asked)
+    late_reward = float(run.rewards[find_late(len(run.rewards))].mean())
     budget = run.status.limits[0]
     kept = (
         f"kept {run.missed.count(0)} of {len(run.missed)} limits at the end of each of its "
@@ -165,7 +169,7 @@ def summarize_demo(run: DemoRun) -> str:
         kept = f"has not ended a period of {run.file.problem.period:,} requests yet"
     return (
         f"In {len(run.rewards):,} requests the router learned whom to ask ({learned}), earned "
-        f"{run.late_reward:.3f} per request in the last fifth "
+        f"{late_reward:.3f} per request in the last fifth "
         f"(random panels: {run.random:.3f}, the best panels under the limits: {run.best:.3f}), "
         f"spent {budget.mean:.3g} of at most {budget.bound:g} cents per request, and {kept}."
     )
@@ -201,13 +205,19 @@ def report_demo(run: DemoRun, folder: Path) -> str:
     sentence = summarize_demo(run)
     png, svg = draw_demo_figure(run, folder)
     asked = "How often each model was asked, in the last fifth of the requests"
-    learned = [["kind", *run.file.problem.experts]]
-    for kind, row in zip(SKILLS, run.shares, strict=True):
-        learned.append([kind, *map(format_percent, row)])
-    limits = [["limit", "average", "held in periods"]]
-    for written, limit, missed in zip(run.file.limits, run.status.limits, run.missed, strict=True):
-        held = f"{run.periods - missed} of {run.periods}"
-        limits.append([written.words, format_number(limit.mean), held])
+    kinds = zip(SKILLS, run.shares, strict=True)
+    learned = [
+        ["kind", *run.file.problem.experts],
+        *([kind, *map(format_percent, row)] for kind, row in kinds),
+    ]
+    kept = zip(run.file.limits, run.status.limits, run.missed, strict=True)
+    limits = [
+        ["limit", "average", "held in periods"],
+        *(
+            [written.words, format_number(limit.mean), f"{run.periods - missed} of {run.periods}"]
+            for written, limit, missed in kept
+        ),
+    ]
     steps = {
         f"bylot replay {DEMO_ROUTER} --store sqlite:///{folder / 'bylot.db'}": "check the log",
         f"bylot problem check {folder / 'problem.yaml'}": "change a limit: does it still fit?",

@@ -165,7 +165,7 @@ def run(store: str | None = None, connections: int = CONNECTIONS_PER_SERVER) -> 
     """
     Router(make_service_problem(), "distinct")  # compile once, here: the servers use the cache
     with ExitStack() as stack:
-        postgres = stack.enter_context(run_postgres()) if store is None else None
+        postgres = stack.enter_context(run_postgres(PostgresServer)) if store is None else None
         base = store if postgres is None else postgres.address
         print_progress(f"... clusters of {', '.join(map(str, SERVER_COUNTS))} servers start")
         clusters = {
@@ -256,7 +256,15 @@ def render(result: dict[str, Any]) -> str:
     lines = []
     for title, label, loads in tables:
         rows = [(title, "requests/CPU-s", "CPU us", "PostgreSQL us", "p50 ms")]
-        rows += [(label.format(name), *format_load(load)) for name, load in loads.items()]
+        for name, load in loads.items():
+            postgres = load["postgres_us"]
+            cells = (
+                f"{1e6 / max(load['cpu_us'], 1.0):,.0f}",
+                f"{load['cpu_us']:.0f}",
+                "not measured" if postgres is None else f"{postgres:.0f}",
+                f"{load['p50_ms']:.2f}",
+            )
+            rows.append((label.format(name), *cells))
         lines += [*format_table(rows), ""]
     checks = [("bound", "measured", "at most", "")]
     checks += [
@@ -269,14 +277,3 @@ def render(result: dict[str, Any]) -> str:
         for name, one in result["bounds"].items()
     ]
     return "\n".join([*lines, *format_table(checks)])
-
-
-def format_load(load: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """The cells of a load."""
-    postgres = load["postgres_us"]
-    return (
-        f"{1e6 / max(load['cpu_us'], 1.0):,.0f}",
-        f"{load['cpu_us']:.0f}",
-        "not measured" if postgres is None else f"{postgres:.0f}",
-        f"{load['p50_ms']:.2f}",
-    )

@@ -115,10 +115,17 @@ def measure_rate(one: PlayRound, values: Any, seconds: float) -> float:
 
 def render(result: dict[str, Any]) -> str:
     rates, peers = result["rounds_per_cpu_s"], list(result["ratios"])
-    rows = [("decide + reward, 5 of 50", "rounds per CPU-second", *(f"/ {one}" for one in peers))]
-    for name, rate in rates.items():
-        multiples = [f"{rate / rates[one]:.1f}" if name in OWN_ROUTERS else "" for one in peers]
-        rows.append((f"{name} omd" if name == "bylot" else name, f"{rate:,.0f}", *multiples))
+    rows = [
+        ("decide + reward, 5 of 50", "rounds per CPU-second", *(f"/ {one}" for one in peers)),
+        *(
+            (
+                f"{name} omd" if name == "bylot" else name,
+                f"{rate:,.0f}",
+                *(f"{rate / rates[one]:.1f}" if name in OWN_ROUTERS else "" for one in peers),
+            )
+            for name, rate in rates.items()
+        ),
+    ]
     lines = format_table(rows)
     lines += [f"{name} is not installed; {install_command('bench')}" for name in result["absent"]]
     return "\n".join(lines)

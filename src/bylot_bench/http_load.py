@@ -192,8 +192,7 @@ async def drive_connections(
 
 async def read_answer(reader: asyncio.StreamReader) -> bytes:
     """Read the status line and the body of one answer."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    status, _, fields = head.partition(b"\r\n")
+    status, _, fields = (await reader.readuntil(b"\r\n\r\n")).partition(b"\r\n")
     size = re.search(rb"content-length:(.*)", fields, re.IGNORECASE)
     return status + b"\n" + await reader.readexactly(int(size[1]) if size else 0)
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -108,33 +109,6 @@ class PostgresServer:
                 ticks += sum(map(int, read_process_stat(pid)[11 : 13 if n else 15]))
         return ticks / CLOCK_TICKS_PER_S
 
-    def freeze(self) -> list[int]:
-        """Let all processes stand still, while the kernel keeps their connections."""
-        pids = self.list_pids()
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        return pids
-
-    def kill(self) -> None:
-        """Kill all processes, also frozen ones."""
-        for pid in self.list_pids():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        assert self.process is not None
-        self.process.wait(STOP_TIMEOUT_S)
-        self.process = None
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """The server hangs."""
-        pids = self.freeze()
-        try:
-            yield
-        finally:
-            for pid in reversed(pids):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
-
 
 def find_postgres_programs() -> Path:
     """The folder of the programs; the package is not imported, as that would have side effects."""
@@ -147,13 +121,16 @@ def find_postgres_programs() -> Path:
     return Path(spec.origin).parent / "pginstall" / "bin"
 
 
+ServerT = TypeVar("ServerT", bound=PostgresServer)
+
+
 @contextmanager
-def run_postgres() -> Iterator[PostgresServer]:
+def run_postgres(kind: type[ServerT]) -> Iterator[ServerT]:
     """A new server in a temporary folder, which is stopped at the end."""
     find_postgres_programs()
     # Short, as it is the path of a socket
     folder = Path(tempfile.mkdtemp(prefix="bylot-postgres-"))
-    server = PostgresServer(folder)
+    server = kind(folder)
     try:
         server.create()
         server.start()

@@ -122,14 +122,14 @@ def replay_all(url: str, routers: int) -> dict[str, Any]:
 
 
 def render(result: dict[str, Any]) -> str:
-    rows: list[tuple[str, ...]] = [("", "keeping all", f"dropping {DAYS - KEPT_DAYS} days")]
-    for name, key, form in (
-        ("decide, p50 ms", "p50_ms", ".2f"),
-        ("decide, p99 ms", "p99_ms", ".2f"),
-        ("requests", "requests", ","),
-        ("failed", "errors", ","),
-    ):
-        rows.append((name, *(f"{result[one][key]:{form}}" for one in ("keeping", "dropping"))))
+    both = result["keeping"], result["dropping"]
+    rows = [
+        ("", "keeping all", f"dropping {DAYS - KEPT_DAYS} days"),
+        ("decide, p50 ms", *(f"{load['p50_ms']:.2f}" for load in both)),
+        ("decide, p99 ms", *(f"{load['p99_ms']:.2f}" for load in both)),
+        ("requests", *(f"{load['requests']:,}" for load in both)),
+        ("failed", *(f"{load['errors']:,}" for load in both)),
+    ]
     return "\n".join(
         [
             *format_table(rows),

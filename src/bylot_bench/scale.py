@@ -40,17 +40,17 @@ def run(
         for _ in range(turns):
             for name, (_, turn) in players.items():
                 rates[name] = max(rates[name], turn(seconds))
-        for name, rate in rates.items():
-            rows.append(
-                {
-                    "policy": name,
-                    "K": K,
-                    "M": M,
-                    "rounds_per_cpu_s": rate,
-                    "us_per_round": 1e6 / rate,
-                    "bind_s": players[name][0],
-                }
-            )
+        rows += [
+            {
+                "policy": name,
+                "K": K,
+                "M": M,
+                "rounds_per_cpu_s": rate,
+                "us_per_round": 1e6 / rate,
+                "bind_s": players[name][0],
+            }
+            for name, rate in rates.items()
+        ]
     last: dict[Any, dict[str, Any]] = {}  # row of the next smaller K, by policy and M
     for row in rows:
         if smaller := last.get((row["policy"], row["M"])):

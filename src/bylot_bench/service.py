@@ -114,9 +114,13 @@ def soak_server(seconds: float) -> dict[str, Any]:
 
 
 def render(result: dict[str, Any]) -> str:
-    rows = [("CPU per request, 64 connections", "us", "/ hello")]
-    for name, us in result["cpu_us_per_request"].items():
-        rows.append((name, f"{us:.0f}", f"{result['ratio_to_hello'].get(name, 1):.2f}"))
+    rows = [
+        ("CPU per request, 64 connections", "us", "/ hello"),
+        *(
+            (name, f"{us:.0f}", f"{result['ratio_to_hello'].get(name, 1):.2f}")
+            for name, us in result["cpu_us_per_request"].items()
+        ),
+    ]
     loads = [("decide and reward in turns", "requests/s", "p50 ms", "p99 ms")]
     for load in (*result["load"], result["commit_each"]):
         note = ", one commit per request" if load is result["commit_each"] else ""

@@ -147,8 +147,9 @@ def render(result: dict[str, Any]) -> str:
     agree = "the same trace" if result["same_trace"] else "DIFFERENT TRACES"
     lines = [*format_table(rows), f"compiled is faster by {result['ratio']:.0f}x, with {agree}"]
     if "policies" in result:
-        table = [("policy, on the same problem", "rounds per CPU-second", "us a round")]
-        for name, rate in result["policies"].items():
-            table.append((name, f"{rate:,.0f}", f"{1e6 / rate:.2f}"))
+        table = [
+            ("policy, on the same problem", "rounds per CPU-second", "us a round"),
+            *((name, f"{x:,.0f}", f"{1e6 / x:.2f}") for name, x in result["policies"].items()),
+        ]
         lines += ["", *format_table(table)]
     return "\n".join(lines)

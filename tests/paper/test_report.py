@@ -8,8 +8,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph, TableBlock
-from bylot.reports.pages import render_html, render_markdown
+from bylot.reports.pages import (
+    Banner,
+    Block,
+    Bullets,
+    Heading,
+    Paragraph,
+    TableBlock,
+    render_html,
+    render_markdown,
+)
 from bylot_paper.claims.judge import CLAIMS, UNKNOWN
 from bylot_paper.report import write_report
 from bylot_paper.report.formatting import summarize_run

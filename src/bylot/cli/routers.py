@@ -1,4 +1,5 @@
-"""`bylot router create|list|show|edit|tenant|log|delete`, `decide` and `reward`: served routers.
+"""`bylot router create|list|show|edit|tenant|tenants|log|delete`, `decide`, `reward`: served
+routers.
 
 `bylot router copy|import|export|verify`, which read and write stores and files, are in `stores`.
 """
@@ -9,9 +10,9 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from bylot._scopes import SCOPE_NAMES
-from bylot._text import print_progress
+from bylot._text import format_number, print_progress
 from bylot._windows import WINDOW_WORDS
-from bylot.cli import stores, tenants
+from bylot.cli import stores
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
 from bylot.cli.options import (
     FEEDBACK_HELP,
@@ -26,11 +27,12 @@ from bylot.cli.options import (
     parse_reward,
     print_result,
 )
-from bylot.errors import BylotWarning, PolicyError
+from bylot.errors import AccessDenied, BylotWarning, PolicyError, ProblemError
 
 if TYPE_CHECKING:
     from bylot.client import RemoteRouter
     from bylot.evaluate import PastLog
+    from bylot.limits.keys import TenantWindow
 
 AGGREGATES = ["earliest", "last", "sum"]
 
@@ -41,7 +43,7 @@ def add(verbs: Any) -> None:
     add_verb(kinds, "list", run_list, "list the routers of the server").add_server()
     add_named_verb(kinds, "show", run_show, "show the limits of a router and what it has learned")
     add_edit(kinds)
-    tenants.add(kinds)
+    add_tenants(kinds)
     add_named_verb(kinds, "log", run_log, "print decisions and rewards, for `bylot evaluate`")
     delete = add_named_verb(kinds, "delete", run_delete, "delete a router and all its decisions")
     delete.add_flag("--yes", "confirm the deletion")
@@ -385,3 +387,87 @@ def run_reward(given: argparse.Namespace) -> None:
             key=given.key_name,
         )
     print_result(given, {"decision": given.id, "receipt": receipt}, receipt)
+
+
+def add_tenants(kinds: Any) -> None:
+    tenant = add_named_verb(
+        kinds,
+        "tenant",
+        run_tenant,
+        "show what a tenant has spent, or give it bounds of its own",
+        "Show a tenant in the current windows of the limits for each tenant. With --at-most, give "
+        "it bounds of its own, in place of those that it had.",
+    )
+    tenant.add_argument("tenant", metavar="TENANT", help="name of the tenant")
+    own = tenant.add_mutually_exclusive_group()
+    text = "its own bound of a budget for each tenant, as in usd=50/month; repeatable"
+    form: dict[str, Any] = {"type": parse_bound, "action": "append", "default": []}
+    metavar = BOUND_FORM.replace("[/WINDOW[/tenant]]", "/WINDOW")
+    own.add_argument("--at-most", **form, metavar=metavar, help=text)
+    text = "remove its own bounds: those of all tenants apply again"
+    own.add_argument("--clear", action="store_true", help=text)
+    text = "list the tenants that have bounds of their own, or requests in recent windows"
+    add_named_verb(kinds, "tenants", run_tenants, text)
+
+
+def run_tenant(given: argparse.Namespace) -> None:
+    from bylot.problem.limits import UPPER, Limit
+
+    with connect_client(given) as client:
+        router = client.router(given.name)
+        zones = find_zones(router)
+        own = []
+        for bound in given.at_most:
+            if "per" not in bound.counted:
+                raise ProblemError(
+                    f"--at-most {bound.name}={bound.bound:g}: no window",
+                    remedy=f"write {bound.name}={bound.bound:g}/month, or whatever the limit "
+                    "is per",
+                )
+            counted = bound.counted | {"scope": "tenant"}
+            own.append(Limit(bound.name, bound.bound, UPPER, **counted))
+        changes = given.at_most or given.clear
+        view = router.set_tenant(given.tenant, own) if changes else router.tenant(given.tenant)
+    lines = [f"{given.tenant}, a tenant of {given.name}"]
+    lines += [describe_tenant(window, zones.get(window.limit, "UTC")) for window in view]
+    print_result(given, view, "\n".join(lines))
+
+
+def run_tenants(given: argparse.Namespace) -> None:
+    from bylot.limits.keys import format_tenant
+
+    with connect_client(given) as client:
+        router = client.router(given.name)
+        zones = find_zones(router)
+        views = list(router.tenants())
+    lines = [
+        f"{format_tenant(view.tenant)}: {describe_tenant(window, zones.get(window.limit, 'UTC'))}"
+        for view in views
+        for window in view
+    ]
+    text = "\n".join(lines) or f"no tenants of {given.name} yet"
+    print_result(given, {"tenants": views}, text)
+
+
+def find_zones(router: "RemoteRouter") -> dict[str, str]:
+    """The time zone of each limit, by its words; none if the key may not read them."""
+    try:
+        limits = router.problem.limits
+    except AccessDenied:
+        return {}
+    return {limit.words: limit.zone for limit in limits}
+
+
+def describe_tenant(window: "TenantWindow", zone: str) -> str:
+    """A tenant in the window of one limit, in a sentence."""
+    from bylot.problem.instants import format_instant
+
+    asked = f"{window.requests:,} request{'s' * (window.requests != 1)}"
+    end = f"until {format_instant(window.ends, zone)}"
+    bound = f"{format_number(window.bound)}{' (its own bound)' if window.own else ''}"
+    if window.left is None:
+        mean = format_number(window.spent / max(window.requests, 1))
+        return f"{window.limit}: {mean} per request, with a bound of {bound}; {asked} {end}"
+    open_calls = f", {format_number(window.reserved)} reserved" if window.reserved else ""
+    left = f"{open_calls}, {format_number(window.left)} left"
+    return f"{window.limit}: {format_number(window.spent)} of {bound} spent{left}; {asked} {end}"

@@ -12,7 +12,11 @@ from bylot.errors import BylotError
 from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS
 
 if TYPE_CHECKING:
-    from bylot.store import Store
+    pass
+
+KEY_STORE_REMEDY = (
+    "give the --store of the server, or create the first key with `bylot keys create`"
+)
 
 
 def add(verbs: Any) -> None:
@@ -119,15 +123,6 @@ def run_replay(given: argparse.Namespace) -> int:
     return 0 if found.fault is None else 1
 
 
-def open_key_store(given: argparse.Namespace) -> "Store":
-    """Open the store of the server."""
-    return open_existing(
-        given,
-        read_only=False,
-        remedy="give the --store of the server, or create the first key with `bylot keys create`",
-    )
-
-
 def run_create_key(given: argparse.Namespace) -> None:
     from bylot.eventlog.events import now_us
     from bylot.server.auth import issue_key
@@ -157,7 +152,7 @@ def run_list_keys(given: argparse.Namespace) -> None:
     from bylot._text import format_table
     from bylot.eventlog.events import format_timestamp
 
-    with closing(open_key_store(given)) as store:
+    with closing(open_existing(given, read_only=False, remedy=KEY_STORE_REMEDY)) as store:
         keys = store.keys()
     rows: list[dict[str, Any]] = [key._asdict() for key in keys]
     for row in rows:
@@ -183,7 +178,7 @@ def run_revoke_key(given: argparse.Namespace) -> None:
     """Revoke a key, or raise if it does not exist."""
     from bylot.eventlog.events import now_us
 
-    with closing(open_key_store(given)) as store:
+    with closing(open_existing(given, read_only=False, remedy=KEY_STORE_REMEDY)) as store:
         if not store.revoke(given.id, now_us()):
             raise BylotError(f"no key {given.id!r}", remedy="see `bylot keys list`")
     options.print_result(given, {"revoked": given.id}, f"{given.id} is revoked")

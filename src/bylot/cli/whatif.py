@@ -183,8 +183,8 @@ def run_simulate(given: argparse.Namespace) -> int:
     """Play and report; 130 if interrupted, 1 if nothing could be played."""
     from bylot.outcome_tables.outcomes import count_questions_per_day
     from bylot.scenario import call_costs_from_text
-    from bylot.whatif import WhatifPlan, choose_rounds, parse_sweep, render
-    from bylot.whatif import run as run_whatif
+    from bylot.whatif import runner
+    from bylot.whatif.plan import WhatifPlan, choose_rounds, parse_sweep
 
     file, scenario = read_scenario(given)
     check_contexts(file, scenario)
@@ -210,8 +210,8 @@ def run_simulate(given: argparse.Namespace) -> int:
         traffic=traffic,
         declared_traffic=declared,
     )
-    result = run_whatif(plan, given.out, given.jobs)
-    print_result(given, result.data, render(result))
+    result = runner.run(plan, given.out, given.jobs)
+    print_result(given, result.data, runner.render(result))
     if result.results.stopped:
         return 130
     return 0 if result.results.policies else 1

@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
@@ -36,8 +37,6 @@ AnswerT = TypeVar("AnswerT")
 ROUTERS_PATH = "/v1/routers"
 PAGE_ITEMS = 1_000  # of a list or an event log in one response
 ERROR_BY_CODE = {code: kind for kind, _, code in api.ERROR_CODES}
-SPENT_CODE = "budget_spent"
-ERROR_DECODER = msgspec.json.Decoder(api.ErrorBody)
 
 
 class HttpCall(NamedTuple, Generic[AnswerT]):
@@ -103,33 +102,25 @@ def encode_body(body: Any, invalid: type[BylotError]) -> bytes:
         raise invalid(f"cannot encode the request: {error}") from None
 
 
-def make_reader(kind: type[AnswerT]) -> Callable[[bytes], AnswerT]:
-    """A function that decodes a response; unknown fields are ignored."""
-    decoder = msgspec.json.Decoder(kind)
-
-    def read(body: bytes) -> AnswerT:
-        try:
-            return decoder.decode(body)
-        except msgspec.MsgspecError as error:
-            raise ServiceError(
-                f"unexpected response ({error})",
-                remedy="check that it is a bylot server of the same version",
-            ) from None
-
-    return read
+def read_as(kind: type[AnswerT], body: bytes) -> AnswerT:
+    """Decode a response; unknown fields are ignored."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ServiceError(
+            f"unexpected response ({error})",
+            remedy="check that it is a bylot server of the same version",
+        ) from None
 
 
-read_decision, read_decisions = make_reader(Decision), make_reader(api.DecisionBatchResponse)
-read_receipt, read_receipts = make_reader(api.RewardReceipt), make_reader(api.RewardBatchResponse)
-read_view, read_status = make_reader(api.RouterView), make_reader(RouterStatus)
-read_tenant, read_tenants = make_reader(api.TenantView), make_reader(api.TenantList)
-read_routers, read_events = make_reader(api.RouterList), make_reader(api.EventList)
+read_decision = partial(read_as, Decision)
+read_tenant = partial(read_as, api.TenantView)
 
 
 def decode_error(body: bytes) -> api.ErrorDetail | None:
     """The error of a response, None if it is not from bylot."""
     try:
-        return ERROR_DECODER.decode(body).error
+        return msgspec.json.decode(body, type=api.ErrorBody).error
     except msgspec.MsgspecError:
         return None
 
@@ -141,7 +132,7 @@ def make_error(
     if detail is None:
         remedy = "check that the address is that of a bylot server"
         return ServiceError(f"unexpected response with status {status}", remedy=remedy)
-    if detail.code == SPENT_CODE:
+    if detail.code == "budget_spent":
         return make_budget_spent(detail)
     field = "" if detail.field is UNSET else f" (in {detail.field})"
     if detail.code in ERROR_BY_CODE:
@@ -192,13 +183,13 @@ def configure(method: str, path: str, body: Any) -> HttpCall[RouterConfig]:
 
 def read_config(body: bytes) -> RouterConfig:
     """The configuration in the response about a router."""
-    return read_view(body).config
+    return read_as(api.RouterView, body).config
 
 
 def list_routers(after: str) -> HttpCall[api.RouterList]:
     """A page of the list of routers."""
     path = f"{ROUTERS_PATH}?after={quote(after, safe='')}&limit={PAGE_ITEMS}"
-    return HttpCall("GET", path, read_routers)
+    return HttpCall("GET", path, partial(read_as, api.RouterList))
 
 
 class RouterCalls:
@@ -298,7 +289,7 @@ class RouterCalls:
         return HttpCall(
             "POST",
             f"/v1/decisions/{quote(id, safe='')}/reward",
-            lambda body: Receipt(read_receipt(body).receipt),
+            lambda body: Receipt(read_as(api.RewardReceipt, body).receipt),
             encode_body(request, RewardError),
             RewardError,
         )
@@ -313,7 +304,7 @@ class RouterCalls:
             f"{self.path}/decisions:batch",
             lambda body: [
                 one.decision or make_error(one.status, one.error or None, DecisionError)
-                for one in read_decisions(body).results
+                for one in read_as(api.DecisionBatchResponse, body).results
             ],
             encode_body({"decisions": keyed}, DecisionError),
             DecisionError,
@@ -324,7 +315,9 @@ class RouterCalls:
         return HttpCall(
             "POST",
             "/v1/rewards:batch",
-            lambda body: [receipt_from_result(one) for one in read_receipts(body).results],
+            lambda body: [
+                receipt_from_result(one) for one in read_as(api.RewardBatchResponse, body).results
+            ],
             encode_body({"rewards": list(items)}, RewardError),
             RewardError,
         )
@@ -390,7 +383,7 @@ class RouterCalls:
     def list_tenants(self, after: str, limit: int = PAGE_ITEMS) -> HttpCall[api.TenantList]:
         """A page of the list of tenants."""
         path = f"{self.path}/tenants?after={quote(after, safe='')}&limit={limit}"
-        return HttpCall("GET", path, read_tenants, invalid=DecisionError)
+        return HttpCall("GET", path, partial(read_as, api.TenantList), invalid=DecisionError)
 
     def set_tenant(self, tenant: str, limits: Iterable[Limit] = ()) -> HttpCall[api.TenantView]:
         """Give a tenant bounds of its own.
@@ -421,11 +414,11 @@ class RouterCalls:
 
     def view(self) -> HttpCall[api.RouterView]:
         """The configuration and the status."""
-        return HttpCall("GET", self.path, read_view)
+        return HttpCall("GET", self.path, partial(read_as, api.RouterView))
 
     def status(self) -> HttpCall[RouterStatus]:
         """Averages, slack and price of every limit, current distributions."""
-        return HttpCall("GET", f"{self.path}/status", read_status)
+        return HttpCall("GET", f"{self.path}/status", partial(read_as, RouterStatus))
 
     def config(self) -> HttpCall[RouterConfig]:
         """The current configuration."""
@@ -460,7 +453,8 @@ class RouterCalls:
     def learn_rounds(self, rounds: Sequence[PastRound], after: int) -> HttpCall[api.RouterView]:
         """Learn rounds of a log before the first decision; `after` others were learned before."""
         body = encode_body({"rounds": rounds, "after": after}, RewardError)
-        return HttpCall("POST", f"{self.path}/rounds", read_view, body, RewardError, slow=True)
+        read = partial(read_as, api.RouterView)
+        return HttpCall("POST", f"{self.path}/rounds", read, body, RewardError, slow=True)
 
     def delete(self) -> HttpCall[None]:
         """Delete the router and its event log."""
@@ -468,7 +462,8 @@ class RouterCalls:
 
     def list_events(self, after: int, limit: int = PAGE_ITEMS) -> HttpCall[api.EventList]:
         """A page of the event log."""
-        return HttpCall("GET", f"{self.path}/events?after={after}&limit={limit}", read_events)
+        path = f"{self.path}/events?after={after}&limit={limit}"
+        return HttpCall("GET", path, partial(read_as, api.EventList))
 
 
 def quote_segment(text: str) -> str:

@@ -5,14 +5,24 @@ import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, Concatenate, ParamSpec, Unpack, get_args
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+)
 
 import httpx
 
 from bylot import api
 from bylot.client import calls, retry
 from bylot.client.calls import AnswerT, CreateOptions, HttpCall, RouterCalls
-from bylot.client.owners import OwnerHints, attempt_until_answered
+from bylot.client.retry import Outcome, OwnerHints
 from bylot.policies import Auto, Policy
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
@@ -20,32 +30,34 @@ from bylot.router.past_rounds import PastRound
 
 ROUNDS_PER_CALL = 500  # of a log: a batch is learned in a fraction of a second
 P = ParamSpec("P")
-MakeCall = Callable[Concatenate[RouterCalls, P], HttpCall[AnswerT]]
+ClientT = TypeVar("ClientT")
 
 
-def make_method(make: Any) -> Any:
-    """A method that sends what `make` makes: with its signature, but the type of the answer."""
+class RouterMethod(Generic[P, AnswerT]):
+    """A method that sends what a method of `RouterCalls` makes, with its arguments.
 
-    @functools.wraps(make)
-    def method(self: Any, *args: Any, **options: Any) -> Any:
-        return self.client.send(make(self.calls, *args, **options))
+    It returns the answer or, of an `AsyncRouter`, what to await for it.
+    """
 
-    signature = inspect.signature(make)
-    (answer,) = get_args(signature.return_annotation)
-    method.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]
-    return method
+    def __init__(self, make: Callable[Concatenate[RouterCalls, P], HttpCall[AnswerT]]) -> None:
+        @functools.wraps(make)
+        def method(router: "HttpRouter[Any]", *args: Any, **options: Any) -> Any:
+            return router.client.send(make(router.calls, *args, **options))
 
+        signature = inspect.signature(make)
+        (answer,) = get_args(signature.return_annotation)
+        method.__signature__ = signature.replace(return_annotation=answer)  # type: ignore[attr-defined]
+        self.__doc__ = make.__doc__
+        self.__func__: Any = method  # as of other methods, for programs that look at its signature
 
-def send_now(make: MakeCall[P, AnswerT]) -> Callable[Concatenate["RemoteRouter", P], AnswerT]:
-    """A method of `RemoteRouter`."""
-    return make_method(make)  # type: ignore[no-any-return]
-
-
-def send_when_awaited(
-    make: MakeCall[P, AnswerT],
-) -> Callable[Concatenate["AsyncRouter", P], Coroutine[Any, Any, AnswerT]]:
-    """A method of `AsyncRouter`, whose client has a `send` to be awaited."""
-    return make_method(make)  # type: ignore[no-any-return]
+    @overload
+    def __get__(self, router: "RemoteRouter", kind: type) -> Callable[P, AnswerT]: ...
+    @overload
+    def __get__(
+        self, router: "AsyncRouter", kind: type
+    ) -> Callable[P, Coroutine[Any, Any, AnswerT]]: ...
+    def __get__(self, router: Any, kind: type) -> Any:
+        return self.__func__.__get__(router, kind)
 
 
 def split_rounds(rounds: Iterable[PastRound]) -> Iterator[tuple[Sequence[PastRound], int]]:
@@ -55,29 +67,35 @@ def split_rounds(rounds: Iterable[PastRound]) -> Iterator[tuple[Sequence[PastRou
         yield every[after : after + ROUNDS_PER_CALL], after
 
 
-class RemoteRouter:
-    """A router on a server, with the methods of `bylot.Router`; `Client.router` returns one."""
+class HttpRouter(Generic[ClientT]):
+    """A router on a server: what `RemoteRouter` and `AsyncRouter` have in common."""
 
-    def __init__(self, client: "Client", name: str) -> None:
-        self.client, self.name, self.calls = client, name, RouterCalls(name)
+    def __init__(self, client: ClientT, name: str) -> None:
+        self.client = client
+        self.name = name
+        self.calls = RouterCalls(name)
 
     def __repr__(self) -> str:
-        return f"<RemoteRouter {self.name}>"
+        return f"<{type(self).__name__} {self.name}>"
 
-    decide = send_now(RouterCalls.decide)
-    reward = send_now(RouterCalls.reward)
-    decide_many = send_now(RouterCalls.decide_many)
-    reward_many = send_now(RouterCalls.reward_many)
-    replace = send_now(RouterCalls.replace)
-    activate = send_now(RouterCalls.activate)
-    cancel = send_now(RouterCalls.cancel)
-    view = send_now(RouterCalls.view)
-    tenant = send_now(RouterCalls.tenant)
-    set_tenant = send_now(RouterCalls.set_tenant)
-    status = send_now(RouterCalls.status)
-    config = send_now(RouterCalls.config)
-    edit = send_now(RouterCalls.edit)
-    delete = send_now(RouterCalls.delete)
+    decide = RouterMethod(RouterCalls.decide)
+    reward = RouterMethod(RouterCalls.reward)
+    decide_many = RouterMethod(RouterCalls.decide_many)
+    reward_many = RouterMethod(RouterCalls.reward_many)
+    replace = RouterMethod(RouterCalls.replace)
+    activate = RouterMethod(RouterCalls.activate)
+    cancel = RouterMethod(RouterCalls.cancel)
+    view = RouterMethod(RouterCalls.view)
+    tenant = RouterMethod(RouterCalls.tenant)
+    set_tenant = RouterMethod(RouterCalls.set_tenant)
+    status = RouterMethod(RouterCalls.status)
+    config = RouterMethod(RouterCalls.config)
+    edit = RouterMethod(RouterCalls.edit)
+    delete = RouterMethod(RouterCalls.delete)
+
+
+class RemoteRouter(HttpRouter["Client"]):
+    """A router on a server, with the methods of `bylot.Router`; `Client.router` returns one."""
 
     def learn_from(
         self, rounds: Iterable[PastRound], report: Callable[[int], object] = lambda learned: None
@@ -139,7 +157,31 @@ class RemoteRouter:
         return self.config().feedback
 
 
-class Client:
+class HttpClient:
+    """The settings of `Client` and `AsyncClient`."""
+
+    make_http: ClassVar[Callable[..., Any]]
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        key: str | None = None,
+        *,
+        timeout: float = 10.0,
+        retries: int = retry.DEFAULT_RETRIES,
+        follow_owner: bool = False,
+    ) -> None:
+        self.url = url
+        self.timeout = timeout
+        self.retries = retries
+        self._http = self.make_http(**retry.httpx_settings(url, key))
+        self._hints = OwnerHints(url, follow_owner)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}>"
+
+
+class Client(HttpClient):
     """A bylot server, such as `bylot serve` starts; threads may share a client.
 
     Parameters
@@ -173,21 +215,7 @@ class Client:
     ...     decision = client.router("triage").decide(context="chest pain")
     """
 
-    def __init__(
-        self,
-        url: str = "http://127.0.0.1:8000",
-        key: str | None = None,
-        *,
-        timeout: float = 10.0,
-        retries: int = retry.DEFAULT_RETRIES,
-        follow_owner: bool = False,
-    ) -> None:
-        self.url, self.timeout, self.retries = url, timeout, retries
-        self._http = httpx.Client(**retry.httpx_settings(url, key))
-        self._hints = OwnerHints(url, follow_owner)
-
-    def __repr__(self) -> str:
-        return f"<Client of {self.url}>"
+    make_http = httpx.Client
 
     def __enter__(self) -> "Client":
         return self
@@ -270,13 +298,13 @@ class Client:
 
     def send(self, call: HttpCall[AnswerT]) -> AnswerT:
         """Send a request, with retries."""
-        steps = attempt_until_answered(call, self.retries, self._hints)
+        steps = retry.retry_until_answered(call, self.retries, self._hints)
         attempt = next(steps)
         while True:
             time.sleep(attempt.pause_s)
             request = retry.httpx_request(call, self.timeout, attempt.owner)
             try:
-                outcome: retry.Outcome = self._http.request(**request)
+                outcome: Outcome = self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:
@@ -286,29 +314,8 @@ class Client:
                 return answer
 
 
-class AsyncRouter:
+class AsyncRouter(HttpRouter["AsyncClient"]):
     """`RemoteRouter` with methods to be awaited; `AsyncClient.router` returns one."""
-
-    def __init__(self, client: "AsyncClient", name: str) -> None:
-        self.client, self.name, self.calls = client, name, RouterCalls(name)
-
-    def __repr__(self) -> str:
-        return f"<AsyncRouter {self.name}>"
-
-    decide = send_when_awaited(RouterCalls.decide)
-    reward = send_when_awaited(RouterCalls.reward)
-    decide_many = send_when_awaited(RouterCalls.decide_many)
-    reward_many = send_when_awaited(RouterCalls.reward_many)
-    replace = send_when_awaited(RouterCalls.replace)
-    activate = send_when_awaited(RouterCalls.activate)
-    cancel = send_when_awaited(RouterCalls.cancel)
-    view = send_when_awaited(RouterCalls.view)
-    tenant = send_when_awaited(RouterCalls.tenant)
-    set_tenant = send_when_awaited(RouterCalls.set_tenant)
-    status = send_when_awaited(RouterCalls.status)
-    config = send_when_awaited(RouterCalls.config)
-    edit = send_when_awaited(RouterCalls.edit)
-    delete = send_when_awaited(RouterCalls.delete)
 
     async def learn_from(
         self, rounds: Iterable[PastRound], report: Callable[[int], object] = lambda learned: None
@@ -337,7 +344,7 @@ class AsyncRouter:
             after = page.next
 
 
-class AsyncClient:
+class AsyncClient(HttpClient):
     """`bylot.Client` with methods to be awaited.
 
     Parameters
@@ -351,21 +358,7 @@ class AsyncClient:
     ...     decision = await client.router("triage").decide()
     """
 
-    def __init__(
-        self,
-        url: str = "http://127.0.0.1:8000",
-        key: str | None = None,
-        *,
-        timeout: float = 10.0,
-        retries: int = retry.DEFAULT_RETRIES,
-        follow_owner: bool = False,
-    ) -> None:
-        self.url, self.timeout, self.retries = url, timeout, retries
-        self._http = httpx.AsyncClient(**retry.httpx_settings(url, key))
-        self._hints = OwnerHints(url, follow_owner)
-
-    def __repr__(self) -> str:
-        return f"<AsyncClient of {self.url}>"
+    make_http = httpx.AsyncClient
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -403,13 +396,13 @@ class AsyncClient:
 
     async def send(self, call: HttpCall[AnswerT]) -> AnswerT:
         """Send a request, with retries."""
-        steps = attempt_until_answered(call, self.retries, self._hints)
+        steps = retry.retry_until_answered(call, self.retries, self._hints)
         attempt = next(steps)
         while True:
             await asyncio.sleep(attempt.pause_s)
             request = retry.httpx_request(call, self.timeout, attempt.owner)
             try:
-                outcome: retry.Outcome = await self._http.request(**request)
+                outcome: Outcome = await self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:

@@ -1,13 +1,18 @@
 """When to send a request again, and the arguments of httpx; shared by both clients.
 
 Nothing is sent here and nobody sleeps: `retry_until_answered` is a generator that receives the
-outcome of each attempt and yields the seconds to wait before the next.
+outcome of each attempt and yields when to send the next one, and where: to the server that owns the
+router, as its answers name it, or to the given URL. Such a hint saves the way through another
+server and is never needed: whatever a hinted server does, but answer as a server of the cluster,
+the request goes to the given URL at once. Only requests that may be repeated are sent by a hint,
+decisions under the same key, so nothing is done twice.
 """
 
 import logging
 import random
-from collections.abc import Generator
-from typing import Any
+import time
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -15,6 +20,105 @@ import httpx
 from bylot import __version__
 from bylot.client.calls import AnswerT, HttpCall, decode_error, make_error
 from bylot.errors import AccessDenied, BylotError, ServerUnreachable, ServiceError
+
+OWNER_HEADER = "x-bylot-owner"
+AVOID_S = 5.0  # that a server which did not answer is not asked directly
+REFUSED_STATUSES = (401, 403, 502, 503, 504)  # others may do better
+
+
+Outcome = httpx.Response | httpx.TransportError
+"""Of one attempt: a response, or why there is none."""
+
+
+class Attempt(NamedTuple):
+    """When to send a request: seconds to wait; and where: an address, None for the given URL."""
+
+    pause_s: float
+    owner: str | None
+
+
+class OwnerHints:
+    """The addresses of owners, by router.
+
+    url:     the given URL
+    enabled: whether hints are followed
+    """
+
+    def __init__(
+        self, url: str, enabled: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.url, self.enabled, self.clock = httpx.URL(url), enabled, clock
+        self.addresses: dict[str, str] = {}  # by router
+        self.avoided: dict[str, float] = {}  # until when, by address
+
+    def find(self, call: HttpCall[AnswerT]) -> str | None:
+        """The address for a request; None: the given URL."""
+        router = find_router(call.path)
+        if not self.enabled or not call.idempotent or router is None:
+            return None
+        return self.addresses.get(router)
+
+    def learn(self, call: HttpCall[AnswerT], outcome: Outcome) -> None:
+        """Remember the owner that an answer names."""
+        router = find_router(call.path)
+        if not self.enabled or router is None or not isinstance(outcome, httpx.Response):
+            return
+        address = outcome.headers.get(OWNER_HEADER, "").rstrip("/")
+        if self.avoided.get(address, 0.0) <= self.clock() and can_follow(self.url, address):
+            self.addresses[router] = address
+        else:
+            self.addresses.pop(router, None)
+
+    def avoid(self, address: str) -> None:
+        """Do not send requests to a server for a while."""
+        self.avoided[address] = self.clock() + AVOID_S
+        for router, owner in list(self.addresses.items()):
+            if owner == address:
+                self.addresses.pop(router, None)
+
+
+def find_router(path: str) -> str | None:
+    """The router that a request is about.
+
+    >>> (
+    ...     find_router("/v1/routers/triage/decisions"),
+    ...     find_router("/v1/decisions/triage.1.7.9f/reward"),
+    ... )
+    ('triage', 'triage')
+    >>> find_router("/v1/routers?after=&limit=1000")
+    """
+    match path.partition("?")[0].split("/"):
+        case ["", "v1", "routers" | "decisions", target, *_]:
+            return target.partition(".")[0]
+    return None
+
+
+def can_follow(url: httpx.URL, address: str) -> bool:
+    """Whether the API key may be sent to an address, as far as an address tells.
+
+    >>> can_follow(httpx.URL("http://balancer"), "http://10.0.0.5:8000")
+    True
+    >>> can_follow(httpx.URL("https://balancer"), "http://10.0.0.5:8000")  # not in clear text
+    False
+    """
+    try:
+        urlsplit(address)  # brackets without an end
+        owner = httpx.URL(address)
+    except (httpx.InvalidURL, ValueError):
+        return False
+    schemes = ("https",) if url.scheme == "https" else ("http", "https")
+    is_plain = not (owner.userinfo or owner.query or owner.fragment)
+    return owner.scheme in schemes and bool(owner.host) and is_plain
+
+
+def is_from_cluster(outcome: Outcome) -> bool:
+    """Whether a hinted server has answered as one that serves the router."""
+    return (
+        isinstance(outcome, httpx.Response)
+        and OWNER_HEADER in outcome.headers
+        and outcome.status_code not in REFUSED_STATUSES
+    )
+
 
 log = logging.getLogger("bylot.client")
 
@@ -33,20 +137,22 @@ SLOW_CALL_TIMEOUT_S = 300.0
 OWNER_CONNECT_S = 1.0  # to reach the owner of a router directly; the given URL is the other way
 UNSENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
-Outcome = httpx.Response | httpx.TransportError
-"""Of one attempt: a response, or why there is none."""
-
 
 def retry_until_answered(
-    call: HttpCall[AnswerT], retries: int, url: str = ""
-) -> Generator[float, Outcome, AnswerT]:
-    """Yield the seconds to wait before each attempt; return the answer or raise an error, which
-    names the URL.
+    call: HttpCall[AnswerT], retries: int, hints: OwnerHints
+) -> Generator[Attempt, Outcome, AnswerT]:
+    """Yield when and where to send each attempt: to the owner of the router, if it is known, and at
+    once to the given URL if that fails. Return the answer or raise an error, which names the URL.
     """
     pause, attempts, busy, compiling_s = 0.0, 0, 0, 0.0
     next_note_s = 0.0
     while True:
-        outcome = yield pause
+        owner = hints.find(call)
+        outcome = yield Attempt(pause, owner)
+        if owner is not None and not is_from_cluster(outcome):
+            hints.avoid(owner)
+            outcome = yield Attempt(0.0, None)
+        hints.learn(call, outcome)
         code, requested = "", 0.0
         if isinstance(outcome, httpx.Response):
             if outcome.status_code < 300:
@@ -67,7 +173,7 @@ def retry_until_answered(
         busy += code == "router_busy"
         give_up = attempts > retries or busy > MAX_BUSY_ANSWERS or requested > MAX_RETRY_AFTER_S
         if give_up or not can_retry(call, outcome, code):
-            raise final_error(call, outcome, attempts, url)
+            raise final_error(call, outcome, attempts, str(hints.url).rstrip("/"))
         # Less a random part of up to half: clients rejected together do not return together.
         backoff = min(MAX_BACKOFF_S, FIRST_PAUSE_S * 2 ** (attempts - 1))
         pause = max(requested, backoff * random.uniform(0.5, 1.0))

@@ -15,6 +15,10 @@ class Usage(NamedTuple):
     completion_tokens: int = 0
     estimated: bool = False
 
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
     def __add__(self, other: Any) -> "Usage":
         return Usage(
             self.prompt_tokens + other.prompt_tokens,

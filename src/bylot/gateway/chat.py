@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from bylot.gateway.answers import Answer, Usage
+from bylot.gateway.answers import Usage
 
 MODEL_PREFIX = "bylot/"
 GATEWAY_FIELDS = {"model", "stream", "stream_options"}
@@ -87,7 +87,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
     def render(self, made: "Completion") -> bytes:
         """The body of a response that is not streamed."""
-        return render_completion(self.router, made)
+        head = {**make_head(self.router), "object": "chat.completion", "choices": made.choices}
+        return encode({**head, "usage": render_usage(made.usage), "bylot": made.details})
 
     def start_events(self) -> "EventWriter":
         """What renders the response as a stream."""
@@ -262,22 +263,11 @@ def make_head(router: str) -> dict[str, Any]:
 
 
 def render_usage(usage: Usage) -> dict[str, int]:
-    prompt, completion = usage.prompt_tokens, usage.completion_tokens
-    sums = {"prompt_tokens": prompt, "completion_tokens": completion}
-    return {**sums, "total_tokens": prompt + completion}
-
-
-def render_completion(router: str, made: Completion) -> bytes:
-    """The body of a response that is not streamed."""
-    return encode(
-        {
-            **make_head(router),
-            "object": "chat.completion",
-            "choices": made.choices,
-            "usage": render_usage(made.usage),
-            "bylot": made.details,
-        }
-    )
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    }
 
 
 def render_event(data: Mapping[str, Any]) -> bytes:
@@ -366,9 +356,3 @@ def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if message.get("tool_calls"):
         calls = message["tool_calls"]
         yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(calls)]}
-
-
-def list_choices(answers: Sequence[Answer], winner: str | None) -> list[Mapping[str, Any]]:
-    """The choices of answers, the winner's first."""
-    order = sorted(answers, key=lambda one: one.member != winner)
-    return [one.choice for one in order]

@@ -15,7 +15,7 @@ from bylot.errors import TooManyContexts
 from bylot.eventlog.commands import CancelDecision, GetDecision, MakeDecision, ReplaceMember
 from bylot.gateway.answers import NO_USAGE, Answer, Failure, ScorerError, Usage, Verdict
 from bylot.gateway.asking import PanelResult, PanelRun
-from bylot.gateway.chat import ChatError, ChatRequest, Completion, list_choices, make_completion
+from bylot.gateway.chat import ChatError, ChatRequest, Completion, make_completion
 from bylot.gateway.check_process import CALLER
 from bylot.gateway.config import MAX_MEMBERS
 from bylot.gateway.gateway import RouterGateway, log
@@ -302,7 +302,8 @@ class ChatRun:
         choices: list[Mapping[str, Any]] = [best.choice]
         written = None if self.verdict is None else self.verdict.text
         if self.entry.answer == "all":
-            choices = list_choices(self.result.answers, best.member)
+            answers = sorted(self.result.answers, key=lambda answer: answer.member != best.member)
+            choices = [answer.choice for answer in answers]
         elif self.writes_answer and written is not None:
             message = {"role": "assistant", "content": written}
             choices = [{"message": message, "logprobs": None, "finish_reason": "stop"}]
@@ -369,7 +370,8 @@ class ChatRun:
         except Exception as error:
             log.error("decision %s was not settled", self.decision.id, exc_info=error)
         finally:
-            self.route.stats.add_settlement(settled)
+            self.route.stats.settlements += settled
+            self.route.stats.settlement_failures += not settled
 
     async def report(self) -> bool:
         """Count the panel, and report it to the router; return whether the report is on disk."""
@@ -386,7 +388,7 @@ class ChatRun:
         )
         self.route.note_panel(failed=failed, scored=self.scorer_fault is None)
         if self.winner is not None and (self.scorer_fault is None or self.scores_later):
-            stats.get(self.winner).won += 1
+            stats.members[self.winner].won += 1
         if self.entry.keep_prompts:
             self.log_texts()
         given = self.result, verdict, self.judge_cost, self.facts, self.entry.cost
@@ -427,7 +429,7 @@ def describe_member(
         "seconds": seconds,
         "cost_usd": cost,
         "score": score,
-        "tokens": usage.prompt_tokens + usage.completion_tokens,
+        "tokens": usage.total_tokens,
     }
 
 

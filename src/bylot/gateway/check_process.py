@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -113,13 +114,8 @@ class CheckProcess:
         process, self.process = self.process, None
         if process is not None:
             process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    try:
-                        stream.close()
-                    except OSError:  # what it had not read
-                        continue
+            with suppress(OSError), process:  # it closes the streams, with what was not read
+                pass
 
     def close(self) -> None:
         """End the process and the thread; a later job starts them again."""

@@ -191,8 +191,7 @@ class Deployment(NamedTuple):
     @property
     def host(self) -> str:
         """Host and port, without what may be secret in the URL."""
-        parts = urlsplit(self.base)
-        return parts.netloc.rpartition("@")[2]
+        return urlsplit(self.base).netloc.rpartition("@")[2]
 
     def __repr__(self) -> str:
         return f"Deployment(host={self.host!r}, model={self.model!r})"  # headers have secrets
@@ -233,8 +232,7 @@ def build_deployment(what: str, entry: ModelEntry, environ: Mapping[str, str]) -
     """One endpoint, checked; no error shows a text of the entry, which may be a secret."""
     params = resolve_variables(what, entry.litellm_params, environ)
     check_text(what, "model", params.get("model"))
-    custom = params.get("custom_llm_provider")
-    provider, model = split_model_name(params["model"], custom)
+    provider, model = split_model_name(params["model"], params.get("custom_llm_provider"))
     check_param_names(what, params, entry.model_info)
     if provider == "azure" and not str(params.get("api_base")).rstrip("/").endswith("/openai/v1"):
         raise BylotError(

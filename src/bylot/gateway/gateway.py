@@ -20,10 +20,10 @@ from bylot.eventlog.commands import Command, DecisionCommand, RecordReward, Repl
 from bylot.eventlog.events import BODY_DECODERS, EVENT_KINDS
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.answers import Scorer
+from bylot.gateway.asking import HealthTable
 from bylot.gateway.chat import MODEL_PREFIX, ChatError, unknown_model
 from bylot.gateway.config import GatewayEntry, Model, ScorerEntry
 from bylot.gateway.contexts import find_cluster_file, make_contexts
-from bylot.gateway.health import HealthTable
 from bylot.gateway.member_stats import MemberStats, StatsTable
 from bylot.gateway.scoring import make_scorer
 from bylot.gateway.settlement import HOLDER, RouterFacts
@@ -111,7 +111,7 @@ class RouterGateway:
             if self.facts is None and self.scorer is not None:  # later scores are counted here
                 earlier = await read(lambda store: read_scores(store, router, found.rewards))
                 for name, scores in earlier.items():
-                    self.stats.get(name).earlier = scores
+                    self.stats.members[name].earlier = scores
             self.facts = found
         return self.facts
 
@@ -119,7 +119,9 @@ class RouterGateway:
         """The counters of all members of `model_list` that were asked or can be."""
         experts = self.facts.experts if self.facts else ()  # as far as they were read
         names = dict.fromkeys((*experts, *self.stats.members))
-        return {name: self.stats.get(name) for name in names if name in self.gateway.client.models}
+        return {
+            name: self.stats.members[name] for name in names if name in self.gateway.client.models
+        }
 
     def note_panel(self, *, failed: bool, scored: bool) -> None:
         """Count a panel. `failed` says that no member answered, through no fault of the request."""

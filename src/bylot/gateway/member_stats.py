@@ -80,21 +80,16 @@ class MemberStats:
 
 
 class StatsTable:
-    """Counters of all members of a gateway."""
+    """Counters of all members of a gateway.
+
+    settlements, settlement_failures: panels whose scores and costs were reported to their router,
+                                      and those of which they were not
+    """
 
     def __init__(self) -> None:
         self.members = defaultdict[str, MemberStats](MemberStats)
         self.requests = self.quorum_misses = self.unanswered = self.unscored = 0
         self.settlements = self.settlement_failures = self.without_context = 0
-
-    def get(self, name: str) -> MemberStats:
-        """The counters of a member, new ones if it has none."""
-        return self.members[name]
-
-    def add_settlement(self, settled: bool) -> None:
-        """Count a panel whose scores and costs were reported to its router, or were not."""
-        self.settlements += settled
-        self.settlement_failures += not settled
 
     def add_panel(
         self, result: PanelResult, spend: Mapping[str, float], verdict: Verdict | None
@@ -102,14 +97,14 @@ class StatsTable:
         """Count a panel that has ended; spend: dollars by member."""
         self.requests += 1
         for one in result.calls:
-            self.get(one.member).add_call(one)
+            self.members[one.member].add_call(one)
         for name, cost in spend.items():
-            self.get(name).cost += cost
+            self.members[name].cost += cost
         for name, score in (verdict.scores if verdict else {}).items():
-            stats = self.get(name)
+            stats = self.members[name]
             stats.scored += 1
             stats.score_sum += score
 
     def order_by_score(self, members: Sequence[str]) -> list[str]:
         """Members by their expected scores, the best first: fewest calls until a good answer."""
-        return sorted(members, key=lambda name: -self.get(name).expected_score)
+        return sorted(members, key=lambda name: -self.members[name].expected_score)

@@ -168,13 +168,12 @@ def render_state(
 
 def render_token_counts(usage: Usage) -> dict[str, Any]:
     """The usage; models do not report its details in a common way, so that they are 0."""
-    sent, received = usage.prompt_tokens, usage.completion_tokens
     return {
-        "input_tokens": sent,
+        "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": received,
+        "output_tokens": usage.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": sent + received,
+        "total_tokens": usage.total_tokens,
     }
 
 

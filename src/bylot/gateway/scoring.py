@@ -139,9 +139,14 @@ class HttpScorer:
         """Ask the service."""
         import aiohttp  # of the extra that also made the session
 
+        shown = [
+            {"member": answer.member, "text": answer.text, "message": answer.choice["message"]}
+            for answer in answers
+        ]
+        question = json.dumps({"request": request, "answers": shown}).encode()  # also surrogates
         try:
             async with asyncio.timeout(self.timeout_s):
-                content = await self.post(encode_question(request, answers))
+                content = await self.post(question)
         except TimeoutError:
             raise ScorerError(f"http: no response within {self.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -306,12 +311,3 @@ def read_headers(what: str, given: Mapping[str, str]) -> dict[str, str]:
         if not name.isascii() or not name.isprintable() or not headers[name].isprintable():
             raise BylotError(f"{what}.{name}", expected="printable characters")
     return headers
-
-
-def encode_question(request: Mapping[str, Any], answers: Sequence[Answer]) -> bytes:
-    """What a service is sent."""
-    shown = [
-        {"member": answer.member, "text": answer.text, "message": answer.choice["message"]}
-        for answer in answers
-    ]
-    return json.dumps({"request": request, "answers": shown}).encode()  # msgspec: no surrogates

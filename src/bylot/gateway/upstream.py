@@ -24,6 +24,8 @@ from bylot.gateway.model_responses import (
     REASONING_FIELDS,
     BoundExceeded,
     ModelResponse,
+    PacedConnector,
+    Redactor,
     count_chars,
     decode_json,
     find_choice,
@@ -31,10 +33,7 @@ from bylot.gateway.model_responses import (
     read_events,
     read_retry_after,
     read_usage,
-    sum_tokens,
 )
-from bylot.gateway.paced_connections import PacedConnector
-from bylot.gateway.redaction import Redactor
 
 CONNECT_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 30.0
@@ -435,7 +434,9 @@ class ModelCall:
         """The failure of this call. One that was sent may be billed: its cost is not known."""
         begun, usage = self.received_chars > 0, self.usage or Usage()
         if begun:  # a usage of before the end is too low
-            usage = max(usage, self.estimate_usage(self.received_chars), key=sum_tokens)
+            usage = max(
+                usage, self.estimate_usage(self.received_chars), key=lambda one: one.total_tokens
+            )
         known = 0.0 if not self.sent else self.price(usage) if begun else None
         return Failure(
             member=self.member,

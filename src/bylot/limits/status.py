@@ -4,7 +4,7 @@ Texts, pages and metrics show what it says, and do not ask for the kind of a lim
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, structs
 
@@ -125,6 +125,32 @@ class LimitStatus(Struct, frozen=True, kw_only=True):
             "is_plain": self.window is None and together,
             "shows_mean": (self.is_total or not together) and not self.where,
         }
+
+    @property
+    def current_words(self) -> tuple[str, str]:
+        """Names of the average of the current period or window, and of the count of missed ones."""
+        unit = self.per or "period"
+        whose = "" if self.tenants is None else " of tenants"
+        return f"this {unit}, per decision", f"earlier {unit}s{whose} missed"
+
+    @property
+    def tenant_counts(self) -> dict[str, int]:
+        """How many tenants sent a request in this window, and have nothing left; empty without."""
+        found = self.tenants
+        return {} if found is None else {"active": found.active, "spent": found.spent}
+
+    def list_window_numbers(self, now: int) -> dict[str, Any]:
+        """List the numbers of the window, none without one; now: in microseconds since 1970."""
+        window = self.window
+        if window is None:
+            return {}
+        ends_s = max(0.0, (window.ends - now) / 1e6)
+        numbers = {"ends_s": ends_s, "requests": window.requests, "to_come": window.to_come}
+        if window.left is None:  # a share of requests, which has no total
+            return numbers
+        until = window.ends if window.lasts_until is None else window.lasts_until
+        lasts_s = 0.0 if self.verdict == "spent" else max(0.0, (until - now) / 1e6)
+        return numbers | {"lasts_s": lasts_s} | structs.asdict(window)
 
     @property
     def tenant_words(self) -> tuple[str, str]:

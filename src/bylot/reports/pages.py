@@ -1,4 +1,4 @@
-"""Reports as a self-contained HTML file and as Markdown with linked figures."""
+"""Reports: their blocks, as a self-contained HTML file and as Markdown with linked figures."""
 
 import base64
 import json
@@ -7,11 +7,81 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from bylot._atomic_write import save_file
-from bylot.reports import blocks
-from bylot.reports.blocks import Block, TableBlock
+
+
+class Heading(NamedTuple):
+    """A heading; level 1 is the title of the report."""
+
+    text: str
+    level: int = 2
+
+
+class Paragraph(NamedTuple):
+    """A paragraph; a `lead` says the most important thing and stands out."""
+
+    text: str
+    lead: bool = False
+
+
+class Banner(NamedTuple):
+    """A warning at the top of a report."""
+
+    text: str
+
+
+class Bullets(NamedTuple):
+    items: Sequence[str]
+
+
+class TableBlock(NamedTuple):
+    """A table; the first `words` columns hold text, the others numbers."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+
+
+def make_table(
+    text: Mapping[str, Any], rows: Sequence[Sequence[str]], more: Sequence[str] = (), **values: Any
+) -> TableBlock:
+    """A table of a file of texts: its caption, its first columns, and how many hold text; `more`
+    are columns that depend on results.
+    """
+    return TableBlock(text["caption"].format(**values), [*text["head"], *more], rows, text["words"])
+
+
+class Figure(NamedTuple):
+    """A figure, with an alternative text."""
+
+    png: Path
+    svg: Path
+    alt: str
+    caption: str
+
+
+def make_figure(
+    text: Mapping[str, str], paths: Sequence[Path], mark: str = "", **values: str
+) -> Figure:
+    """Return a figure of a file of texts, drawn as PNG and SVG; `mark` goes before its words."""
+    png, svg = paths
+    alt, caption = (mark + text[key].format(**values) for key in ("alt", "caption"))
+    return Figure(png, svg, alt, caption)
+
+
+class RenderedBlock(Protocol):
+    """A block of another package, which renders itself."""
+
+    def to_html(self) -> str: ...
+
+    def to_markdown(self) -> str: ...
+
+
+Block = Heading | Paragraph | Banner | Bullets | TableBlock | Figure | RenderedBlock
+
 
 PAGE_CSS = Path(__file__).with_name("pages.css").read_text(encoding="utf-8")
 
@@ -29,17 +99,17 @@ def render_html(report: Sequence[Block], title: str) -> str:
 
 def render_block_html(block: Block) -> str:
     match block:
-        case blocks.Heading(text, level):
+        case Heading(text, level):
             return f"<h{level}>{escape(text)}</h{level}>"
-        case blocks.Paragraph(text, lead):
+        case Paragraph(text, lead):
             return f"<p{' class=lead' if lead else ''}>{escape(text)}</p>"
-        case blocks.Banner(text):
+        case Banner(text):
             return f'<p class="banner">{escape(text)}</p>'
-        case blocks.Bullets(items):
+        case Bullets(items):
             return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
         case TableBlock():
             return render_table_html(block)
-        case blocks.Figure(_, svg, alt, caption):
+        case Figure(_, svg, alt, caption):
             drawn = base64.b64encode(svg.read_bytes()).decode()
             return (
                 f'<figure><div class="drawing"><img alt="{escape(alt)}" '
@@ -75,17 +145,17 @@ def render_markdown(report: Sequence[Block], folder: Path) -> str:
 
 def render_block_markdown(block: Block, folder: Path) -> str:
     match block:
-        case blocks.Heading(text, level):
+        case Heading(text, level):
             return f"{'#' * level} {escape_markdown(text)}"
-        case blocks.Paragraph(text, lead):
+        case Paragraph(text, lead):
             return f"**{escape_markdown(text)}**" if lead else escape_markdown(text)
-        case blocks.Banner(text):
+        case Banner(text):
             return f"> **{escape_markdown(text)}**"
-        case blocks.Bullets(items):
+        case Bullets(items):
             return "\n".join(f"- {escape_markdown(item)}" for item in items)
         case TableBlock(caption, head, rows, words):
             return f"{escape_markdown(caption)}\n\n{render_table_markdown(head, rows, words)}"
-        case blocks.Figure(png, _, alt, caption):
+        case Figure(png, _, alt, caption):
             link = png.relative_to(folder).as_posix()
             return f"![{escape_markdown(alt)}]({link})\n\n{escape_markdown(caption)}"
         case _:

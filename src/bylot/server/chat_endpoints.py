@@ -7,8 +7,10 @@ connections alive meanwhile, and gives every error OpenAI's shape.
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from bylot.gateway.chat import (
     KEEP_ALIVE_COMMENT,
@@ -25,9 +27,7 @@ from bylot.gateway.chat_run import ChatRun
 from bylot.gateway.contexts import find_keys
 from bylot.gateway.responses import check_responses_request
 from bylot.gateway.stream_run import StreamRun
-from bylot.server import openai_types
 from bylot.server.auth import Caller
-from bylot.server.chat_tracing import ChatTrace
 from bylot.server.endpoint import (
     JSON_HEADERS,
     ApiRequest,
@@ -47,6 +47,7 @@ from bylot.server.request_parsing import (
     read_body,
 )
 from bylot.server.state import ServerState
+from bylot.server.telemetry import ChatTrace
 
 KEEP_ALIVE_S = 5.0
 SEND_TIMEOUT_S = 60.0  # for a caller to read some of a stream
@@ -60,14 +61,30 @@ CHAT_ERRORS = (404, 502, 504)  # statuses besides those of all routes
 CLIENT_GONE = 499  # in logs and metrics: the caller has closed the connection
 
 
+class ModelCard(Struct, frozen=True):
+    """A model that a request can name."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "bylot"
+
+
+class ModelList(Struct, frozen=True):
+    """All models that the caller may use."""
+
+    data: list[ModelCard]
+    object: Literal["list"] = "list"
+
+
 @route(
     "POST /v1/chat/completions",
     "decide",
     200,
-    openai_types.ChatCompletion,
+    "ChatCompletion",
     *CHAT_ERRORS,
     is_openai=True,
-    chat_body=openai_types.ChatCompletionBody,
+    chat_body="ChatCompletionBody",
 )
 def create_chat_completion(body: dict[str, Any]) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a chat completion of OpenAI."""
@@ -78,22 +95,22 @@ def create_chat_completion(body: dict[str, Any]) -> ChatRequest:
     "POST /v1/responses",
     "decide",
     200,
-    openai_types.ResponseObject,
+    "ResponseObject",
     *CHAT_ERRORS,
     is_openai=True,
-    chat_body=openai_types.ResponsesBody,
+    chat_body="ResponsesBody",
 )
 def create_response(body: dict[str, Any]) -> ChatRequest:
     """Ask a panel of models for an answer, whole or streamed, as a response of OpenAI."""
     return check_responses_request(body)
 
 
-@route("GET /v1/models", "decide", 200, openai_types.ModelList, is_openai=True)
+@route("GET /v1/models", "decide", 200, ModelList, is_openai=True)
 async def list_models(request: ApiRequest[None, None]) -> HttpResponse:
     """The models that the caller may use: one for each router with a gateway."""
     names = [one for one in request.state.gateway.routers if request.caller.can_access(one)]
-    models = [openai_types.ModelCard(MODEL_PREFIX + name) for name in names]
-    return json_response(200, openai_types.ModelList(models))
+    models = [ModelCard(MODEL_PREFIX + name) for name in names]
+    return json_response(200, ModelList(models))
 
 
 class ChatEndpoint:
@@ -126,8 +143,7 @@ class ChatEndpoint:
 
     async def fail(self, exchange: "Exchange", error: ChatError) -> None:
         """Count an error and send it."""
-        code = REFUSED if error.is_relayed else error.code
-        self.state.metrics.errors.labels(code).inc()
+        self.state.metrics.errors.labels(REFUSED if error.is_relayed else error.code).inc()
         await exchange.fail(error)
 
     async def respond(
@@ -206,8 +222,7 @@ async def stream_first(run: StreamRun, events: EventWriter, exchange: "Exchange"
 
 async def stream_completion(run: ChatRun, events: EventWriter, exchange: "Exchange") -> None:
     """Collect the panel, then send the answer as a stream."""
-    task = asyncio.create_task(run.complete())
-    completion = await keep_alive_while(task, exchange, run)
+    completion = await keep_alive_while(asyncio.create_task(run.complete()), exchange, run)
     for choices in iterate_chunks(completion.choices):
         await exchange.send_event(events.write(choices), run)
 

@@ -20,9 +20,8 @@ from bylot.gateway.prices import CallPrice, read_call_price
 from bylot.gateway.router_models import list_prices, read_typical_tokens
 from bylot.problem_files.document import Document
 from bylot.server.auth import check_bind_address
-from bylot.server.config_changes import format_value
 from bylot.server.provision import DeclaredRouter, build_declared, build_keys
-from bylot.server.reconcile import RouterPlan, find_used_models, plan_routers
+from bylot.server.reconcile import RouterPlan, find_used_models, format_value, plan_routers
 from bylot.server.settings import (
     SETTINGS,
     TABLES,
@@ -135,15 +134,10 @@ def list_table_fields(settings: ServerSettings) -> Iterator[tuple[str, Any]]:
                 if isinstance(value, Document):
                     value = "models" if "models" in value.data else "in this file"
                 if name == "gateway" and value is not None:
-                    yield place, describe_gateway(value)
+                    scorer = f", scorer {value.scorer.kind}" if value.scorer else ""
+                    yield place, f"ask {value.ask}, answer {value.answer}{scorer}"
                 elif value and name != "source":
                     yield place, value
-
-
-def describe_gateway(gateway: Any) -> str:
-    """How a gateway asks and answers."""
-    scorer = f", scorer {gateway.scorer.kind}" if gateway.scorer else ""
-    return f"ask {gateway.ask}, answer {gateway.answer}{scorer}"
 
 
 def describe_models(

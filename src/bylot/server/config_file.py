@@ -75,17 +75,11 @@ LITELLM_SECTIONS: Mapping[str, Mapping[str, str]] = {
 """Sections of LiteLLM's configuration that are ignored, and what to use instead of their fields."""
 
 
-def read_config_file(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Read a configuration; its suffix says whether it is YAML, else it is TOML.
-
-    Returns fields of `ServerSettings` by name, and warnings for the operator.
-    """
-    reader = ConfigReader(parse_config(path))
-    return dict(reader.read()), reader.warnings
-
-
 def parse_config(path: Path) -> Document:
-    """Parse a file; a file without entries is an empty mapping."""
+    """Parse a file; its suffix says whether it is YAML, else it is TOML.
+
+    A file without entries is an empty mapping.
+    """
     document = Document(path, {}, max_depth=MAX_CONFIG_DEPTH, is_private=True, anchors={})
     document.kind = LocatedError
     document.noun = "configuration"
@@ -108,7 +102,7 @@ def parse_config(path: Path) -> Document:
 
 
 class ConfigReader:
-    """Reads the fields of one file."""
+    """Reads the fields of one file: those of `ServerSettings`, and warnings for the operator."""
 
     def __init__(self, document: Document) -> None:
         self.document = document

@@ -74,8 +74,9 @@ class ApiRoute(NamedTuple):
     function: serves it; if `is_command`, returns the command whose result is the response; of a
               chat route: checks the body, and the gateway serves it
     scope:    scope that the caller's key must have; None: no key is needed
-    success:  status of success, and the type of its body; None: no body
-    body:     type of the request body; None: no body
+    success:  status of success, and the type of its body, or its name in `openai.schema.json`;
+              None: no body
+    body:     likewise, of the request
     query:    type of the query parameters
     errors:   error statuses besides those that follow from the other fields
     has_key_header: the header Idempotency-Key is accepted
@@ -90,7 +91,7 @@ class ApiRoute(NamedTuple):
     function: Callable[..., Any]
     scope: Scope | None
     success: tuple[int, Any]
-    body: type[Any] | None = None
+    body: Any = None
     query: type[Any] | None = None
     errors: tuple[int, ...] = ()
     has_key_header: bool = False
@@ -109,18 +110,20 @@ def route(
     has_key_header: bool = False,
     read_file: FileReader | None = None,
     is_openai: bool = False,
-    chat_body: type[Any] | None = None,
+    chat_body: str | None = None,
 ) -> Callable[[EndpointFunction | CommandFunction | ChatParser], ApiRoute]:
     """Make a route of a function; the types of body and query are those of its annotation.
 
     A function that is not async returns the command that the request is.
 
-    chat_body: of a request to the gateway, which the function checks; it only describes the body
+    chat_body: the name in `openai.schema.json` of the body of a request to the gateway, which the
+               function checks
     """
     method, path = operation.split(" ")
 
     def make(function: EndpointFunction | CommandFunction | ChatParser) -> ApiRoute:
-        body, query = chat_body, None
+        body: Any = chat_body
+        query = None
         if chat_body is None:
             types = get_args(get_type_hints(function)["request"])
             body, query = (None if one is NoneType else one for one in types)

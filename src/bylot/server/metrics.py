@@ -4,8 +4,9 @@ import math
 import tomllib
 from collections import Counter as Multiset
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 from msgspec import structs
@@ -22,7 +23,6 @@ from bylot.api import ReceiptName, RewardReceipt, RouterView
 from bylot.eventlog.events import now_us
 from bylot.gateway.gateway import RouterGateway
 from bylot.gateway.member_stats import ANSWERED, LatencyHistogram
-from bylot.limits.status import LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
 from bylot.router.decision import Decision
@@ -149,18 +149,9 @@ class ServerMetrics(Collector):
     def render(self, views: Sequence[RouterView], gateways: Sequence[RouterGateway] = ()) -> bytes:
         """All metrics in the text format of Prometheus."""
         routers = collect_routers(views, self.refused, now_us())
-        each = CollectedMetrics(*routers, *collect_gateways(gateways))
+        found = [*routers, *collect_gateways(gateways)]
+        each: Any = SimpleNamespace(collect=lambda: found)  # all that a text needs of a registry
         return generate_latest(self.registry) + generate_latest(each)
-
-
-class CollectedMetrics(Collector):
-    """Metrics that were collected before."""
-
-    def __init__(self, *metrics: Metric) -> None:
-        self.metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self.metrics
 
 
 def collect_routers(
@@ -181,9 +172,10 @@ def collect_routers(
         rows["router"].append(((name,), counters | structs.asdict(status) | more))
         rate = status.state.rate_kind
         rows["state"] += [((name, kind), {"state": rate(kind)}) for kind in REASON_KINDS]
-        for cost in status.costs:
-            sums = {field: counters[field].get(cost, 0.0) for field in SPEND_COUNTERS}
-            rows["spend"].append(((name, cost), sums))
+        rows["spend"] += [
+            ((name, cost), {field: counters[field].get(cost, 0.0) for field in SPEND_COUNTERS})
+            for cost in status.costs
+        ]
         declared = map(Limit.from_data, view.config.problem["limits"])
         labelled = [(name, *limit.labels) for limit in declared]
         scopes = dict.fromkeys([ALL_REQUESTS, *(scope for *_, scope, _ in labelled)])
@@ -195,12 +187,10 @@ def collect_routers(
                 {"period_mean": current.mean, "missed_periods": current.missed} if current else {}
             )
             rows["limit"].append((labels, structs.asdict(limit) | period))
-            rows["window"].append((labels, list_window_numbers(limit, now)))
-            if limit.tenants is not None:
-                counts = {"active": limit.tenants.active, "spent": limit.tenants.spent}
-                rows["tenant"] += [
-                    ((*labels, word), {"tenants": count}) for word, count in counts.items()
-                ]
+            rows["window"].append((labels, limit.list_window_numbers(now)))
+            rows["tenant"] += [
+                ((*labels, word), {"tenants": count}) for word, count in limit.tenant_counts.items()
+            ]
             rows["verdict"] += [
                 ((*labels, word), {"verdict": word == limit.verdict}) for word in VERDICTS
             ]
@@ -231,20 +221,6 @@ def collect_gateways(gateways: Sequence[RouterGateway]) -> Iterator[Metric]:
             rows["token"] += [((*labels, word), {"tokens": n}) for word, n in kinds.items()]
     yield from make_families(GATEWAY_TABLES, rows)
     yield latencies
-
-
-def list_window_numbers(limit: LimitStatus, now: int) -> dict[str, Any]:
-    """List the numbers of the window of a limit, none without one."""
-    window = limit.window
-    if window is None:
-        return {}
-    ends_s = max(0.0, (window.ends - now) / 1e6)
-    numbers = {"ends_s": ends_s, "requests": window.requests, "to_come": window.to_come}
-    if window.left is None:  # a share of requests, which has no total
-        return numbers
-    until = window.ends if window.lasts_until is None else window.lasts_until
-    lasts_s = 0.0 if limit.verdict == "spent" else max(0.0, (until - now) / 1e6)
-    return numbers | {"lasts_s": lasts_s} | structs.asdict(window)
 
 
 def make_families(tables: Mapping[str, Sequence[str]], rows: LabelledRows) -> Iterator[Metric]:

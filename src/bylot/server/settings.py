@@ -221,9 +221,10 @@ def load_settings(
     values: dict[str, Any] = {}
     warnings: list[str] = []
     if path:
-        from bylot.server.config_file import read_config_file  # slow
+        from bylot.server.config_file import ConfigReader, parse_config  # slow
 
-        values, warnings = read_config_file(Path(path))
+        reader = ConfigReader(parse_config(Path(path)))
+        values, warnings = dict(reader.read()), reader.warnings
     origins = dict.fromkeys(values, str(path))
     for name, one in SETTINGS.items():
         if text := environ.get(one.variable):  # compose files set unknown variables to ""

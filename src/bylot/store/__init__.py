@@ -1,7 +1,7 @@
 """Stores of event logs in SQLite and PostgreSQL: the only modules that use SQL."""
 
 from bylot.store.protocol import EmptyDatabase, Store
-from bylot.store.rows import (
+from bylot.store.schema import (
     ApiKey,
     DecisionEvents,
     Event,

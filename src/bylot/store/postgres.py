@@ -18,12 +18,15 @@ from bylot import errors
 from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
 from bylot.store.protocol import Execute
-from bylot.store.rows import Event, RouterRow, Segment, Snapshot
 from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
+    Event,
+    RouterRow,
+    Segment,
+    Snapshot,
 )
 
 PostgresRow = tuple[Any, ...]

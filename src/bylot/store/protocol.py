@@ -14,15 +14,6 @@ from typing import Any, ClassVar
 
 from bylot import errors
 from bylot.store.log_ends import LogEnd, LogEnds
-from bylot.store.rows import (
-    ApiKey,
-    DecisionEvents,
-    Event,
-    RouterRow,
-    Segment,
-    ServerRow,
-    Snapshot,
-)
 from bylot.store.schema import (
     ADD_PART_SQL,
     DELETE_EVENTS_SQL,
@@ -34,6 +25,13 @@ from bylot.store.schema import (
     SNAPSHOT_SQL,
     STORE_SCHEMA,
     STORE_VERSION,
+    ApiKey,
+    DecisionEvents,
+    Event,
+    RouterRow,
+    Segment,
+    ServerRow,
+    Snapshot,
 )
 
 Execute = Callable[..., Any]

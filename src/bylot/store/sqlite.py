@@ -16,12 +16,15 @@ from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreErro
 from bylot.store import protocol
 from bylot.store.log_ends import LogEndsFile
 from bylot.store.protocol import Execute
-from bylot.store.rows import Event, RouterRow, Segment, Snapshot
 from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
     DELETE_OLD_SNAPSHOTS_SQL,
     EVENT_QUERIES,
+    Event,
+    RouterRow,
+    Segment,
+    Snapshot,
 )
 
 SQLITE_BUSY_TIMEOUT_S = 3.0

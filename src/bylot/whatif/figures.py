@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from bylot.reports import style
-from bylot.whatif.plan import WhatifPlan
-from bylot.whatif.references import DISTRIBUTION_KINDS
+from bylot.whatif.plan import DISTRIBUTION_KINDS, WhatifPlan
 from bylot.whatif.results import WhatifResults
 
 MAX_LIMIT_PANELS = 24

@@ -11,7 +11,7 @@ from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, summarize_policy
 from bylot.problem.instants import FULL_DAY_US
 from bylot.problem.window_bounds import has_known_optimum
-from bylot.reports.blocks import (
+from bylot.reports.pages import (
     Banner,
     Block,
     Bullets,
@@ -23,8 +23,7 @@ from bylot.reports.blocks import (
 )
 from bylot.scenario import describe_call_costs
 from bylot.whatif.figures import MAX_EXPERT_ROWS, MAX_LIMIT_PANELS
-from bylot.whatif.plan import WhatifPlan
-from bylot.whatif.references import DISTRIBUTION_KINDS
+from bylot.whatif.plan import DISTRIBUTION_KINDS, WhatifPlan
 from bylot.whatif.results import PolicyResult, WhatifResults
 
 FigurePaths = Mapping[str, list[Path]]

@@ -15,8 +15,7 @@ from bylot.optima import ShadowPrice
 from bylot.policies import policy_to_data
 from bylot.problem import Problem
 from bylot.problem_files import WrittenLimit
-from bylot.whatif.plan import WhatifJob, WhatifPlan
-from bylot.whatif.references import DISTRIBUTION_KINDS, REFERENCES, Reference
+from bylot.whatif.plan import DISTRIBUTION_KINDS, REFERENCES, Reference, WhatifJob, WhatifPlan
 from bylot.window_results import WindowResults
 
 

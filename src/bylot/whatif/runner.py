@@ -16,8 +16,7 @@ from bylot.reports.style import load_pyplot, make_figure_folder
 from bylot.scenario import describe_call_costs
 from bylot.trace import Trace
 from bylot.whatif.figures import draw_whatif
-from bylot.whatif.plan import WhatifJob, WhatifPlan
-from bylot.whatif.references import REFERENCES, compute_reference
+from bylot.whatif.plan import REFERENCES, WhatifJob, WhatifPlan, compute_reference
 from bylot.whatif.report import (
     build_whatif_report,
     describe_partial_period,

@@ -8,7 +8,7 @@ from scipy.special import stdtrit
 
 from bylot._text import format_number, format_percent, join_words
 from bylot.harness import seed_std
-from bylot.whatif.references import DISTRIBUTION_KINDS
+from bylot.whatif.plan import DISTRIBUTION_KINDS
 from bylot.whatif.results import PolicyResult, WhatifResults
 
 COMPARED_REFERENCES = {"set": "the best fixed panel", "equal": "asking all experts equally often"}

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from bylot.reports.blocks import Banner, Block, Bullets, Heading
-from bylot.reports.pages import write_pages
+from bylot.reports.pages import Banner, Block, Bullets, Heading, write_pages
 from bylot.reports.style import make_figure_folder
 from bylot_paper import analysis, grid
 from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_data

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
+from bylot.reports.pages import Block, Bullets, Heading, Paragraph
 from bylot_paper import analysis, grid
 from bylot_paper.analysis import CASES, HARD_CASES, GroupKey, RecordGroups, RunManifest
 from bylot_paper.claims.judge import UNKNOWN, JudgedClaim

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from bylot.reports import style
-from bylot.reports.blocks import Banner, Block, Bullets, Heading, Paragraph
+from bylot.reports.pages import Banner, Block, Bullets, Heading, Paragraph
 from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
 from bylot_paper import default_rule, grid
 from bylot_paper.analysis import (

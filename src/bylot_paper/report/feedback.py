@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
+from bylot.reports.pages import Block, Bullets, Heading, Paragraph
 from bylot_paper import grid
 from bylot_paper.analysis import read_by_seed, read_column
 from bylot_paper.default_rule import SeedEstimate, average_estimates, estimate_mean

@@ -9,7 +9,7 @@ import polars as pl
 
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
-from bylot.reports.blocks import Block, Bullets, Heading, Paragraph
+from bylot.reports.pages import Block, Bullets, Heading, Paragraph
 from bylot.reports.style import PAPER_POLICY_STYLES
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, name_data, sweep_key
 from bylot_paper.claims import judge

@@ -1,22 +1,22 @@
-"""View models of the two pages: the list of routers, and one router."""
+"""The data of the two pages: the list of routers, and one router."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from bylot._text import format_sizes
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import RouterBusy
-from bylot.evaluate.reference_levels import ReferenceLevel
+from bylot.evaluate.result import ReferenceLevel
 from bylot.eventlog.events import format_timestamp, now_us
 from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.state import RouterState
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
 from bylot.server.dashboard import sections
-from bylot.server.dashboard.members import MembersTable, model_name
 from bylot.server.dashboard.sections import (
     format_setting,
+    model_name,
     read_limits,
     view_limits,
 )
@@ -28,112 +28,41 @@ MAX_LATEST_DECISIONS = 25
 MODEL_LEVEL = "random panels, limits ignored, as the policy's model estimates"
 
 
-class TimelineSpan(Struct, frozen=True):
-    """A span of a router's history; means are None if nothing was counted, costs are in the order
-    of the limits.
-    """
-
-    at: str  # its start, RFC 3339, UTC
-    decisions: int
-    rewards: int
-    reward: float | None  # per reward
-    costs: list[float | None]  # settled, per decision
-
-
-class NamedValue(Struct, frozen=True):
-    """A name and a value: an expert's probability, a cost, a setting."""
-
-    name: str
-    value: float | str | None
-
-
-class PanelMember(NamedValue, frozen=True):
-    """An expert of a panel: the value is its inclusion probability."""
-
-    score: str
-
-
-class LatestDecision(Struct, frozen=True, kw_only=True):
-    """A row of the table of decisions.
-
-    panel: experts with their inclusion probabilities, and scores; spend: settled costs
-    """
-
-    id: str
-    at: str
-    context: str
-    keys: str | None
-    panel: list[PanelMember]
-    propensity: float | None
-    spend: list[NamedValue]
-    state: str
-    reward: float | None
-    notes: str
-
-
-class RouterPageView(Struct, frozen=True, kw_only=True):
-    """A router at one moment.
-
-    status: without distributions and timeline, which are in `selection` and `timeline`; members: of
-    its gateway, None if it has none
-    """
-
-    name: str
-    created: str
-    policy: str
-    version: int
-    seq: int  # of the last event of its log
-    verdicts: str  # how many limits have which verdict
-    status: RouterStatus
-    period_progress: float | None  # None if the policy does not guard its limits
-    has_periods: bool  # it does, and a limit is for the average of all requests in them
-    has_tenants: bool  # a limit is for each of them
-    limits: list[sections.LimitView]
-    spend: sections.SpendTable
-    recent: RecentLog
-    timeline: list[TimelineSpan]
-    selection: sections.SelectionTable
-    members: MembersTable | None
-    effective_sample: float | None  # of the latest decisions
-    latest: list[LatestDecision]
-    settings: list[NamedValue]
-    versions: list[sections.ConfigVersion]
-
-
 def build_router_page(
     view: RouterView,
     latest: Sequence[DecisionRecord],
     changes: Sequence[ConfigChange],
     recent: RecentLog = RecentLog(),  # noqa: B008 - immutable
-    members: MembersTable | None = None,
-) -> RouterPageView:
+    members: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Build the page of a router at one moment."""
     status = view.status
     config = view.config
     period = status.period
     declared = read_limits(config)
     limits = view_limits(status, declared)
-    return RouterPageView(
-        name=view.name,
-        created=view.created,
-        policy=config.policy["name"],
-        version=config.version,
-        seq=view.seq,
-        verdicts=sections.count_verdicts(status),
-        status=structs.replace(status, distributions=(), timeline=None),
-        period_progress=None if period is None else period.played / period.length,
-        has_periods=period is not None and any(limit.averages_all for limit in declared),
-        has_tenants=any(limit.tenants is not None for limit in limits),
-        limits=limits,
-        spend=sections.measure_spend(status, now_us()),
-        recent=add_model_level(recent, status),
-        timeline=timeline_spans(status.timeline, [one.cost for one in status.limits]),
-        selection=sections.build_selection(status, config),
-        members=members,
-        effective_sample=count_effective_sample([one.decision.propensity for one in latest]),
-        latest=[latest_decision(one) for one in latest],
-        settings=list_settings(view),
-        versions=sections.list_config_versions(changes, declared),
-    )
+    return {
+        "name": view.name,
+        "created": view.created,
+        "policy": config.policy["name"],
+        "version": config.version,
+        "seq": view.seq,  # of the last event of its log
+        "verdicts": sections.count_verdicts(status),
+        "status": structs.replace(status, distributions=(), timeline=None),  # which stand below
+        "period_progress": None if period is None else period.played / period.length,
+        "has_periods": period is not None and any(limit.averages_all for limit in status.limits),
+        "has_tenants": any(limit["tenants"] is not None for limit in limits),
+        "limits": limits,
+        "spend": sections.measure_spend(status, now_us()),
+        "recent": add_model_level(recent, status),
+        "timeline": timeline_spans(status.timeline, [one.cost for one in status.limits]),
+        "selection": sections.build_selection(status, config),
+        "members": members,  # of its gateway
+        "effective_sample": count_effective_sample([one.decision.propensity for one in latest]),
+        "latest": [latest_decision(one) for one in latest],
+        "settings": list_settings(view),
+        "versions": sections.list_config_versions(changes, declared),
+    }
 
 
 def add_model_level(recent: RecentLog, status: RouterStatus) -> RecentLog:
@@ -144,8 +73,11 @@ def add_model_level(recent: RecentLog, status: RouterStatus) -> RecentLog:
     return structs.replace(recent, levels=[level])
 
 
-def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[TimelineSpan]:
-    """The spans of a timeline, oldest first, at most `MAX_CHART_SPANS`."""
+def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[dict[str, Any]]:
+    """List the spans of a timeline, oldest first, at most `MAX_CHART_SPANS`.
+
+    Means are None if nothing was counted; settled costs per decision are in the order given.
+    """
     if points is None:
         return []
     by = -(-len(points.started) // MAX_CHART_SPANS) or 1
@@ -153,9 +85,13 @@ def timeline_spans(points: TimelinePoints | None, costs: Iterable[str]) -> list[
     reward = divide_sums(sum_groups(points.total, by), rewards)
     spent = [divide_sums(sum_groups(points.spent[name], by), decisions) for name in costs]
     return [
-        TimelineSpan(
-            format_timestamp(at), decisions[i], rewards[i], reward[i], [row[i] for row in spent]
-        )
+        {
+            "at": format_timestamp(at),
+            "decisions": decisions[i],
+            "rewards": rewards[i],
+            "reward": reward[i],
+            "costs": [row[i] for row in spent],
+        }
         for i, at in enumerate(points.started[::by])
     ]
 
@@ -179,7 +115,8 @@ def divide_sums(sums: Sequence[float], counts: Sequence[int]) -> list[float | No
     return [float(f"{total / count:.6g}") if count else None for total, count in pairs]
 
 
-def latest_decision(record: DecisionRecord) -> LatestDecision:
+def latest_decision(record: DecisionRecord) -> dict[str, Any]:
+    """View a decision: experts with their inclusion probabilities and scores, settled costs."""
     one, spend = record.decision, dict(record.decision.spend)
     for reward in record.rewards:
         spend |= reward.spend or {}
@@ -188,21 +125,26 @@ def latest_decision(record: DecisionRecord) -> LatestDecision:
     inclusion = one.inclusion or {}
     notes = {"replaced by the guard": one.replaced, "a limit could not be met": not one.feasible}
     notes |= {f"{name} failed and was replaced": True for name in one.failed}
-    return LatestDecision(
-        id=one.id,
-        at=one.at or "",
-        context=sections.context_label(one.context),
-        keys=", ".join(map(sections.label_text, one.keys.values())) or None,
-        panel=[
-            PanelMember(name, inclusion.get(name), describe_score(record, name))
+    return {
+        "id": one.id,
+        "at": one.at or "",
+        "context": sections.context_label(one.context),
+        "keys": ", ".join(map(sections.label_text, one.keys.values())) or None,
+        "panel": [
+            {"name": name, "value": inclusion.get(name), "score": describe_score(record, name)}
             for name in one.subset
         ],
-        propensity=one.propensity,
-        spend=[NamedValue(cost, value) for cost, value in spend.items()],
-        state=record.state,
-        reward=learned[-1] if learned else None,
-        notes=", ".join(note for note, holds in notes.items() if holds),
-    )
+        "propensity": one.propensity,
+        "spend": list_named_values(spend),
+        "state": record.state,
+        "reward": learned[-1] if learned else None,
+        "notes": ", ".join(note for note, holds in notes.items() if holds),
+    }
+
+
+def list_named_values(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List names and values, such as those of costs and of settings."""
+    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def describe_score(record: DecisionRecord, name: str) -> str:
@@ -223,7 +165,7 @@ def count_effective_sample(propensities: Sequence[float | None]) -> float | None
     return sum(weights) ** 2 / sum(one * one for one in weights) if weights else None
 
 
-def list_settings(view: RouterView) -> list[NamedValue]:
+def list_settings(view: RouterView) -> list[dict[str, Any]]:
     """The configuration, one line per setting."""
     config, problem = view.config, view.config.problem
     settings = {key: value for key, value in config.policy.items() if key != "name"}
@@ -245,76 +187,55 @@ def list_settings(view: RouterView) -> list[NamedValue]:
         "maximum contexts": format_setting(view.status.max_contexts),
         "open decisions kept": format_setting(config.memory),
     }
-    return [NamedValue(name, value) for name, value in lines.items()]
+    return list_named_values(lines)
 
 
-class OverviewRow(Struct, frozen=True, kw_only=True):
-    """A router of the list; numbers are None if only its name is known."""
-
-    name: str
-    model: str | None = None  # under which its gateway answers, if it has one
-    location: str = "here"  # where it is served
-    error: str | None = None  # why it cannot be served, such as a damaged log
-    state: RouterState | None = None
-    verdicts: str | None = None  # how many limits have which verdict
-    policy: str | None = None
-    decisions: int | None = None
-    mean_reward: float | None = None
-    waiting: int | None = None
-    missing: int | None = None
-    late: int | None = None
+OVERVIEW_FIELDS = (
+    *("name", "model", "location", "error", "state", "verdicts", "policy", "decisions"),
+    *("mean_reward", "waiting", "missing", "late"),
+)
+"""Of a router of the list; all but its name and location are None if only these are known."""
 
 
-class Overview(Struct, frozen=True, kw_only=True):
-    """All routers, by name."""
-
-    count: int
-    decisions: int
-    attention: int  # routers whose state is not ok
-    critical: int  # those of them whose state is critical
-    failed: int  # those of them that cannot be served
-    unknown: int  # routers that are not loaded here, and not in the counts above
-    routers: list[OverviewRow]
-
-
-def build_overview(routers: ListedRouters, chat_routers: Collection[str] = ()) -> Overview:
-    """The list; chat_routers: names of those that have a gateway."""
-    rows = [
-        structs.replace(
-            overview_row(name, found), model=model_name(name) if name in chat_routers else None
-        )
+def build_overview(routers: ListedRouters, chat_routers: Collection[str] = ()) -> dict[str, Any]:
+    """Build the list of routers by name; chat_routers: names of those that have a gateway."""
+    rows: list[dict[str, Any]] = [
+        dict.fromkeys(OVERVIEW_FIELDS)
+        | {"name": name, "model": model_name(name) if name in chat_routers else None}
+        | overview_facts(found)
         for name, found in routers.items()
     ]
-    levels = [row.state.level for row in rows if row.state is not None]
-    return Overview(
-        count=len(rows),
-        decisions=sum(one.decisions or 0 for one in rows),
-        attention=len(levels) - levels.count("ok"),
-        critical=levels.count("critical"),
-        failed=sum(one.error is not None for one in rows),
-        unknown=sum(one.location != "here" for one in rows),
-        routers=rows,
-    )
+    levels = [row["state"].level for row in rows if row["state"] is not None]
+    return {
+        "count": len(rows),
+        "decisions": sum(row["decisions"] or 0 for row in rows),
+        "attention": len(levels) - levels.count("ok"),
+        "critical": levels.count("critical"),
+        "failed": sum(row["error"] is not None for row in rows),  # cannot be served
+        "unknown": sum(row["location"] != "here" for row in rows),  # not in the counts above
+        "routers": rows,
+    }
 
 
-def overview_row(name: str, found: RouterView | Exception | None) -> OverviewRow:
+def overview_facts(found: RouterView | Exception | None) -> dict[str, Any]:
+    """List what is known of a router, and where it is served."""
     if found is None:
-        return OverviewRow(name=name, location="not loaded")
+        return {"location": "not loaded"}
     if isinstance(found, RouterBusy):
-        return OverviewRow(name=name, location="another server")
+        return {"location": "another server"}
     if isinstance(found, Exception):
         message = public_message(found)
         state = RouterState("critical", "cannot be served", message)
-        return OverviewRow(name=name, error=message, state=state)
+        return {"location": "here", "error": message, "state": state}
     status, counters = found.status, found.status.counters or Counters()
-    return OverviewRow(
-        name=name,
-        state=status.state,
-        verdicts=sections.count_verdicts(status),
-        policy=found.config.policy["name"],
-        decisions=status.decisions,
-        mean_reward=status.mean_reward,
-        waiting=status.waiting,
-        missing=counters.missing,
-        late=counters.late,
-    )
+    return {
+        "location": "here",
+        "state": status.state,
+        "verdicts": sections.count_verdicts(status),
+        "policy": found.config.policy["name"],
+        "decisions": status.decisions,
+        "mean_reward": status.mean_reward,
+        "waiting": status.waiting,
+        "missing": counters.missing,
+        "late": counters.late,
+    }

@@ -1,26 +1,26 @@
 """Sections of a router's page: limits as gauges, their windows and tenants in words, selection
-probabilities, configuration history.
+probabilities, configuration history, and how the models of its gateway have done so far.
 """
 
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from bylot._text import format_number
-from bylot.limits.gauge import LimitGauge
+from bylot.eventlog.events import format_timestamp
+from bylot.gateway.asking import Pause
+from bylot.gateway.chat import MODEL_PREFIX
+from bylot.gateway.gateway import RouterGateway
 from bylot.limits.status import CostStatus, LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
 from bylot.problem.instants import format_instant
-from bylot.problem.limits import list_contexts
 from bylot.router.config import RouterConfig
 from bylot.router.status import RouterStatus
-from bylot.server.config_changes import compare_limits
 from bylot.server.dashboard.source import ConfigChange
+from bylot.server.reconcile import list_changes
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
@@ -29,38 +29,12 @@ MIN_RATE_MINUTES = 10  # a day is not extrapolated from less
 MAX_NAMED_CONTEXTS = 3  # in the heading of a card
 
 
-class LimitView(Struct, frozen=True, kw_only=True):
-    """One limit on the page; mean: since the first decision; stated, expected: average cost by the
-    price list, before the draw.
-    """
-
-    status: LimitStatus
-    side: str  # at most, at least
-    per: str  # per day: what the bound is for; empty if it is for an average over periods
-    is_total: bool  # it is a budget: the bound is for the total of a window
-    is_budget: bool  # of all tenants together
-    is_average: bool  # the bound is for an average, of all tenants together
-    counts_all: bool  # it counts requests of all contexts, as averages since the first decision do
-    charts_bound: bool
-    is_plain: bool  # neither in windows of the calendar nor for each tenant
-    shows_mean: bool  # among the details: what a decision cost since the first one
-    now_name: str  # of the average of the current period or window
-    missed_name: str
-    contexts: str  # whose requests count; empty: all
-    window: dict[str, Any] | None
-    tenants: dict[str, Any] | None  # of a limit for each tenant
-    mean: float | None
-    stated: float
-    expected: float
-    gauge: LimitGauge
-
-
 def read_limits(config: RouterConfig) -> list[Limit]:
     """The limits of a configuration, in the order of its problem."""
     return [Limit.from_data(data) for data in config.problem["limits"]]
 
 
-def view_limits(status: RouterStatus, limits: Sequence[Limit]) -> list[LimitView]:
+def view_limits(status: RouterStatus, limits: Sequence[Limit]) -> list[dict[str, Any]]:
     """The limits of a router, in the order of its problem."""
     return [
         view_limit(found, limit, status.costs[found.cost])
@@ -68,26 +42,25 @@ def view_limits(status: RouterStatus, limits: Sequence[Limit]) -> list[LimitView
     ]
 
 
-def view_limit(status: LimitStatus, limit: Limit, cost: CostStatus) -> LimitView:
+def view_limit(status: LimitStatus, limit: Limit, cost: CostStatus) -> dict[str, Any]:
     """View a limit; what it is for comes from its declaration, the numbers from its status."""
     decisions = max(1, cost.decisions)
-    name = limit.per or "period"
-    tenants = view_tenants(status, limit.zone)
-    return LimitView(
-        status=status,
-        side=status.side.replace("_", " "),
-        per=limit.describe_unit(MAX_NAMED_CONTEXTS),
+    now_name, missed_name = status.current_words
+    return {
+        "status": status,
+        "side": status.side.replace("_", " "),
+        "per": limit.describe_unit(MAX_NAMED_CONTEXTS),  # empty for an average over periods
         **status.choose_numbers(),
-        now_name=f"this {name}, per decision",
-        missed_name=f"earlier {name}s{'' if tenants is None else ' of tenants'} missed",
-        contexts=", ".join(map(label_text, list_contexts([limit]))),
-        window=view_window(status),
-        tenants=tenants,
-        mean=status.mean if cost.decisions else None,
-        stated=cost.stated / decisions,
-        expected=cost.expected / decisions,
-        gauge=status.gauge,
-    )
+        "now_name": now_name,
+        "missed_name": missed_name,
+        "contexts": ", ".join(map(label_text, status.where)),  # whose requests count; empty: all
+        "window": view_window(status),
+        "tenants": view_tenants(status, limit.zone),
+        "mean": status.mean if cost.decisions else None,  # since the first decision
+        "stated": cost.stated / decisions,  # by the price list
+        "expected": cost.expected / decisions,  # before the draw
+        "gauge": status.gauge,
+    }
 
 
 def view_window(status: LimitStatus) -> dict[str, Any] | None:
@@ -177,28 +150,11 @@ def count_verdicts(status: RouterStatus) -> str:
     return ", ".join(counts) or "no limits"
 
 
-class SpendRow(Struct, frozen=True):
-    """One cost: per decision and in total, in this period and since the first decision; rates."""
+def measure_spend(status: RouterStatus, now: int) -> dict[str, Any]:
+    """Measure every cost per decision and in total, in this period and since the first decision.
 
-    cost: str
-    period_mean: float | None
-    period_total: float | None
-    mean: float | None
-    total: float
-    per_hour: float | None
-    per_day: float | None
-
-
-class SpendTable(Struct, frozen=True):
-    """What was spent, by cost; hours: over which the rates are measured, None if too few."""
-
-    hours: float | None
-    rows: list[SpendRow]
-
-
-def measure_spend(status: RouterStatus, now: int) -> SpendTable:
-    """Totals and rates of every cost; rates of the last day, or since the first decision, up to
-    the last full minute, so that a page of an idle router changes rarely.
+    Rates are of the last day, or since the first decision, up to the last full minute, so that a
+    page of an idle router changes rarely. Its `hours` are None if they are too few.
     """
     points, first, hours = status.timeline, 0, None
     if points is not None and points.started:
@@ -217,55 +173,45 @@ def measure_spend(status: RouterStatus, now: int) -> SpendTable:
             rate = sum(points.spent[name][first:]) / hours
         period_total = None if now_mean is None else now_mean * played
         mean = cost.settled / cost.decisions if cost.decisions else None
-        per_day = None if rate is None else 24 * rate
-        rows.append(SpendRow(name, now_mean, period_total, mean, cost.settled, rate, per_day))
-    return SpendTable(hours, rows)
+        rows.append(
+            {
+                "cost": name,
+                "period_mean": now_mean,
+                "period_total": period_total,
+                "mean": mean,
+                "total": cost.settled,
+                "per_hour": rate,
+                "per_day": None if rate is None else 24 * rate,
+            }
+        )
+    return {"hours": hours, "rows": rows}
 
 
-class ContextColumn(Struct, frozen=True):
-    """A context of the table."""
-
-    context: str
-    decisions: int
-
-
-class ExpertRow(Struct, frozen=True):
-    """An expert of the table; by_context: in the order of the columns."""
-
-    expert: str
-    paused: bool
-    overall: float
-    by_context: list[float]
-
-
-class SelectionTable(Struct, frozen=True):
-    """Experts by probability, contexts by number of decisions; kind: what the numbers mean."""
-
-    kind: str
-    columns: list[ContextColumn]
-    rows: list[ExpertRow]
-    others: int  # contexts without a column
-    experts_left: int  # without a row, those of the lowest probability
-    entropy: float  # in nats
-
-
-def build_selection(status: RouterStatus, config: RouterConfig) -> SelectionTable:
+def build_selection(status: RouterStatus, config: RouterConfig) -> dict[str, Any]:
+    """Build the table of probabilities: experts by theirs, contexts by number of decisions."""
     shown, whole = status.distributions, status.whole
     seats = min(config.problem["draws"], len(status.q)) if whole else 1
     likely = sorted(enumerate(status.q.items()), key=lambda one: -one[1][1])[:MAX_EXPERT_ROWS]
     rows = [
-        ExpertRow(name, name in config.paused, p, [seats * one.distribution[i] for one in shown])
+        {
+            "expert": name,
+            "paused": name in config.paused,
+            "overall": p,
+            "by_context": [seats * one.distribution[i] for one in shown],
+        }
         for i, (name, p) in likely
     ]
     kind = "probability of each draw" if status.multinomial else "share of the draws so far"
-    return SelectionTable(
-        kind="inclusion probability" if whole else kind,
-        columns=[ContextColumn(context_label(one.context), one.visits) for one in shown],
-        rows=rows,
-        others=status.contexts - len(shown),
-        experts_left=len(status.q) - len(rows),
-        entropy=math.log(status.effective_experts),
-    )
+    return {
+        "kind": "inclusion probability" if whole else kind,  # what the numbers mean
+        "columns": [
+            {"context": context_label(one.context), "decisions": one.visits} for one in shown
+        ],
+        "rows": rows,
+        "others": status.contexts - len(shown),  # contexts without a column
+        "experts_left": len(status.q) - len(rows),  # without a row, of the lowest probability
+        "entropy": math.log(status.effective_experts),  # in nats
+    }
 
 
 def context_label(context: str | None) -> str:
@@ -277,97 +223,35 @@ def context_label(context: str | None) -> str:
     return "no context" if context is None else label_text(context)
 
 
-class ConfigVersion(Struct, frozen=True):
-    """One version of the configuration; bounds: of the present limits, None: it had no such one,
-    or it is not for the average of all decisions.
-    """
-
-    version: int
-    at: str
-    by: str | None
-    changes: list[str]
-    paused: tuple[str, ...]
-    bounds: list[float | None]
-
-
 def list_config_versions(
     changes: Sequence[ConfigChange], limits: Sequence[Limit]
-) -> list[ConfigVersion]:
+) -> list[dict[str, Any]]:
     """List the versions, newest first, each compared with the one before.
 
-    A first one that is not version 1 only serves for comparison.
+    A first one that is not version 1 only serves for comparison. Bounds are of the present limits,
+    None where there was no such one, or where it is not for the average of all decisions.
     """
-    found, before = list[ConfigVersion](), None
+    found, before = list[dict[str, Any]](), None
     for change in changes:
-        config, (at, by) = change.config, (change.at, change.by)
+        config = change.config
         if before is not None or config.version == 1:
-            lines = list(describe_changes(before, config))
+            lines = ["created"] if before is None else list(list_changes(before, config))
             known = {limit.key: limit for limit in read_limits(config)}
             bounds = [
                 known[limit.key].charted_bound if limit.key in known else None for limit in limits
             ]
-            found.append(ConfigVersion(config.version, at, by, lines, config.paused, bounds))
+            found.append(
+                {
+                    "version": config.version,
+                    "at": change.at,
+                    "by": change.by,
+                    "changes": lines,
+                    "paused": config.paused,
+                    "bounds": bounds,
+                }
+            )
         before = config
     return found[::-1]
-
-
-def describe_changes(old: RouterConfig | None, new: RouterConfig) -> Iterator[str]:
-    """One line for each difference."""
-    if old is None:
-        yield "created"
-        return
-    before, after = old.problem, new.problem
-    yield from describe_members("added", "removed", before["experts"], after["experts"])
-    old_costs, new_costs = costs_by_expert(before), costs_by_expert(after)
-    changed = [one for one in old_costs if new_costs.get(one, old_costs[one]) != old_costs[one]]
-    if changed:
-        yield f"costs of {', '.join(changed)}"
-    yield from describe_limits(read_limits(old), read_limits(new))
-    values, new_values = setting_values(old), setting_values(new)
-    for name in dict.fromkeys((*values, *new_values)):
-        value, new_value = values.get(name), new_values.get(name)
-        if value != new_value:
-            yield f"{name}: {format_setting(value)} → {format_setting(new_value)}"
-    yield from describe_members("paused", "no longer paused", old.paused, new.paused)
-
-
-def describe_limits(old: Iterable[Limit], new: Iterable[Limit]) -> Iterator[str]:
-    """One line for each difference of a limit; one that is new or gone is told with all it says."""
-    for limit, field, was, now in compare_limits(old, new):
-        name = f"{limit.name} {limit.side.replace('_', ' ')} {limit.describe_unit()}".rstrip()
-        if field == "limit":
-            yield f"{name}: {format_limit(was)} → {format_limit(now)}"
-        elif field == "bound":
-            yield f"{name}: {format_number(was)} → {format_number(now)}"
-        elif field != "cost":
-            yield f"{name}, {field.replace('_', ' ')}: {was} → {now}"
-
-
-def format_limit(limit: Limit | None) -> str:
-    """The bound of a limit, with the zone and `when_spent` of its window."""
-    if limit is None:
-        return "none"
-    return ", ".join([format_number(limit.bound), *limit.window_settings])
-
-
-def describe_members(
-    added: str, removed: str, old: Sequence[str], new: Sequence[str]
-) -> Iterator[str]:
-    for word, names in ((added, set(new) - set(old)), (removed, set(old) - set(new))):
-        if names:
-            yield f"{word}: {', '.join(sorted(names))}"
-
-
-def setting_values(config: RouterConfig) -> dict[str, Any]:
-    """All settings but limits, by name."""
-    values = {name: config.problem.get(name) for name in ("draws", "min_draws", "floor", "period")}
-    kept = [one for one in config.__struct_fields__ if one not in ("version", "problem", "paused")]
-    return values | {name: getattr(config, name) for name in kept}
-
-
-def costs_by_expert(problem: dict[str, Any]) -> dict[str, dict[str, float]]:
-    rows = problem["costs"].items()
-    return {one: {name: row[i] for name, row in rows} for i, one in enumerate(problem["experts"])}
 
 
 def format_setting(value: Any) -> str:
@@ -379,3 +263,78 @@ def format_setting(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "none" if value is None else str(value)
     return format_number(value)
+
+
+MAX_MEMBER_ROWS = 200
+
+
+def build_members(gateway: RouterGateway, experts: Iterable[str]) -> dict[str, Any]:
+    """Build the table of a gateway, the most asked members first, since the server started.
+
+    experts: of the present configuration of the router
+    """
+    stats = gateway.stats
+    asked = [name for name, one in stats.members.items() if one.asked]
+    known = dict.fromkeys((*experts, *asked))
+    names = sorted(known, key=lambda name: -stats.members[name].asked)
+    return {
+        "model": model_name(gateway.router),  # what callers ask for
+        "since": format_timestamp(int(1_000_000 * gateway.gateway.since)),
+        "panels": stats.requests,
+        "quorum_misses": stats.quorum_misses,
+        "unanswered": stats.unanswered,  # panels of which no member has answered
+        "unscored": stats.unscored,  # those that the scorer did not score
+        "unsettled": stats.settlement_failures,  # whose scores and costs were not stored
+        "paused": sum(gateway.health.find_pause(name) is not None for name in names),
+        "members_left": max(0, len(names) - MAX_MEMBER_ROWS),  # without a row
+        "rows": [make_row(gateway, name) for name in names[:MAX_MEMBER_ROWS]],
+    }
+
+
+def model_name(router: str) -> str:
+    """The model that callers ask for to reach a router."""
+    return MODEL_PREFIX + router
+
+
+def make_row(gateway: RouterGateway, name: str) -> dict[str, Any]:
+    """Make the row of a member: its counters since the server started, and its state now.
+
+    What is None is not known: the member was not asked, or has no answer yet.
+    """
+    stats = gateway.stats.members[name]
+    state, sentence = describe_pause(gateway.health.find_pause(name))
+    if name not in gateway.gateway.client.models:
+        state, sentence = "no model", "not in model_list"
+    times = sorted(stats.seconds)
+    last = len(times) - 1
+    return {
+        "name": name,
+        "state": state,
+        "sentence": sentence,
+        "asked": stats.asked,
+        "answered": stats.answered,
+        "answered_share": stats.answered / stats.asked if stats.asked else None,  # of the calls
+        "won": stats.won,
+        "mean_score": stats.score_sum / stats.scored if stats.scored else None,
+        "median_s": times[last // 2] if times else None,  # of its latest answers, as the next
+        "p99_s": times[round(0.99 * last)] if times else None,
+        "cost_per_1000_wins": 1_000 * (stats.cost / stats.won) if stats.won else None,
+        "failures": [  # the most frequent reasons first
+            {"reason": word.replace("_", " "), "count": n} for word, n in stats.failed.most_common()
+        ],
+    }
+
+
+def describe_pause(pause: Pause | None) -> tuple[str, str]:
+    """The state of a member, and a sentence.
+
+    >>> describe_pause(Pause(left_s=11.2, trying=False)), describe_pause(None)
+    (('paused', 'paused for 12 s'), ('available', 'available'))
+    """
+    if pause is None:
+        return "available", "available"
+    if pause.trying:
+        return "being tried", "being tried"
+    if pause.left_s > 0:
+        return "paused", f"paused for {math.ceil(pause.left_s)} s"
+    return "paused", "tried with the next panel"

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
@@ -14,13 +15,12 @@ from starlette.concurrency import run_in_threadpool
 from bylot.api import DecisionRecord, RouterView
 from bylot.errors import BylotError, RouterNotFound
 from bylot.evaluate.log import find_unknown_experts, log_from_entries
-from bylot.evaluate.reference_levels import ReferenceLevel, estimate_reference_levels
+from bylot.evaluate.result import ReferenceLevel, estimate_reference_levels
 from bylot.eventlog.commands import GetDecision, GetRouter, format_decision_id
 from bylot.eventlog.decision_log import LogReader
 from bylot.eventlog.events import BODY_DECODERS, ConfigChanged, format_timestamp
 from bylot.gateway.gateway import Gateway
 from bylot.router.config import RouterConfig
-from bylot.server.dashboard.members import MembersTable, build_members
 from bylot.server.writer import CommandRunner, Reader
 from bylot.store import Event, Store
 
@@ -51,20 +51,15 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
     seq: int = 0  # of its event
 
 
-class Outage(Struct, frozen=True):
-    """Successive decisions at which a limit could not be met."""
-
-    start: str  # RFC 3339, UTC
-    end: str
-    decisions: int
-
-
 class RecentLog(Struct, frozen=True):
-    """The last decisions of a log."""
+    """The last decisions of a log.
+
+    outages: successive decisions at which a limit could not be met: from when to when, how many
+    """
 
     decisions: int = 0
     levels: list[ReferenceLevel] = []
-    outages: list[Outage] = []
+    outages: list[dict[str, Any]] = []
 
 
 class CachedLog(Struct):
@@ -124,11 +119,6 @@ class ServerSource:
         except RouterNotFound:
             return None
         return self.gateway.judge(view)
-
-    def show_members(self, view: RouterView) -> MembersTable | None:
-        """What the members of a router have done; None if it has no gateway."""
-        found = self.gateway.routers.get(view.name)
-        return None if found is None else build_members(found, view.config.problem["experts"])
 
     async def latest_decisions(self, name: str, limit: int) -> list[DecisionRecord]:
         """The last decisions, newest first; the writer knows those that are still open."""
@@ -200,11 +190,11 @@ def summarise_events(
             reader.apply(event.seq, event.of, event.seal.hex(), body)
             if event.kind == "decided":
                 made.append((event.at, body.feasible))
-    outages = []
+    outages = list[dict[str, Any]]()
     for feasible, run in groupby(made, key=lambda one: one[1]):
         times = [format_timestamp(at) for at, _ in run]
         if not feasible:
-            outages.append(Outage(times[0], times[-1], len(times)))
+            outages.append({"start": times[0], "end": times[-1], "decisions": len(times)})
     config = changes[-1].config
     problem, entries = config.build_problem(), reader.read(())
     if len(made) > 1 and made[-1][0] > made[0][0]:
