@@ -14,7 +14,8 @@ from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.dispatch import step
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import choose_random_experts
+from bylot.numerics.sampling import fill_random_experts
+from bylot.numerics.scratch_arrays import make_draws
 from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, Policy, learn, propose
 from bylot.simulation import find_winner
@@ -37,7 +38,9 @@ class NotedState(NamedTuple):
 @step(propose, NotedRule)
 def propose_noted(rule: NotedRule, state: NotedState, view: View, rng: RngKey) -> Proposal:
     state.visits[view.context] += 1
-    return base.propose_members(choose_random_experts(4, rule.draws, view.available, rng, 0))
+    members = make_draws(rng, rule.draws)
+    fill_random_experts(members, 4, view.available, rng, 0)
+    return base.propose_members(members)
 
 
 @step(learn, NotedRule)

@@ -26,20 +26,16 @@ class PanelDistribution(Protocol):
 
     def log_probability(self, members: Ints) -> float:
         """log P(A) of the *set* A of these different experts; -inf if it cannot be drawn."""
-        ...
 
     @property
     def inclusion(self) -> Floats:
         """(K,) probability of each expert to be in the panel."""
-        ...
 
     def group_counts(self, group: Bools) -> Floats:
         """[j, l]: probability of j members of the group and l other experts in the panel."""
-        ...
 
     def pad(self, extra: int) -> "PanelDistribution":
         """The same distribution over `extra` more experts, which are never drawn."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +127,7 @@ class MixedSets:
 
     @cached_property
     def inclusion(self) -> Floats:
-        inclusion: Floats = self.weights @ np.array([part.inclusion for part in self.parts])
-        return inclusion
+        return np.asarray(self.weights @ np.array([part.inclusion for part in self.parts]))
 
     def group_counts(self, group: Bools) -> Floats:
         counts = np.array([part.group_counts(group) for part in self.parts])

@@ -48,7 +48,6 @@ class Engine(Protocol):
 
     def run(self, jobs: Sequence[Job], work: Callable[[Job], Result]) -> FinishedJobs[Job, Result]:
         """Run each job once and yield it when finished; closing the iterator stops the run."""
-        ...
 
 
 def attempt_job(work: Callable[[Job], Result], job: Job) -> FinishedJob[Job, Result] | FailedJob:

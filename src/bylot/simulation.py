@@ -458,5 +458,6 @@ def read_rounds(environment: Environment, start: int, stop: int, seed: int) -> R
         came, declared = f"contexts from {contexts.min()} to {contexts.max()}", environment.contexts
     else:
         return Rounds(values, contexts)
-    rounds = f"rounds {start} to {stop}"
-    raise ValuesError(f"{rounds}: {came} came, and the environment had declared {declared}")
+    raise ValuesError(
+        f"rounds {start} to {stop}: {came} came, and the environment had declared {declared}"
+    )

@@ -180,6 +180,23 @@ class RunFolder:
             )
         return data
 
+    def read_tables(self) -> Iterator[pl.DataFrame]:
+        """Read everything recorded.
+
+        The table is read last, because a merge writes it before deleting the parts.
+        """
+        for path in self.list_parts():
+            part = read_part(path)
+            if part is None:
+                self.pass_over(path)
+            else:
+                yield part
+        yield from self.read_table()
+
+    def pass_over(self, part: Path) -> None:
+        """Say that a part is damaged."""
+        print_progress(f"bylot: skipping damaged part {part}")
+
     def read_table(self) -> list[pl.DataFrame]:
         """Read the table and check its checksum; an empty list if there is none."""
         try:
@@ -205,10 +222,7 @@ class RunFolder:
 
 
 def read_records(folder: Path) -> Records:
-    """Read the records of a run, finished or not, without writing anything.
-
-    The table is read last, because a merge writes it before deleting the parts.
-    """
+    """Read the records of a run, finished or not, without writing anything."""
     run_folder = RunFolder(folder)
     run = run_folder.read_manifest()
     if run is None:
@@ -216,14 +230,7 @@ def read_records(folder: Path) -> Records:
             f"{folder} {'has no run.json' if folder.is_dir() else 'is not a folder'}",
             remedy=f"run `bylot reproduce --out {folder}`",
         )
-    tables = []
-    for path in run_folder.list_parts():
-        part = read_part(path)
-        if part is None:
-            print_progress(f"bylot: skipping damaged part {path}")
-        else:
-            tables.append(part)
-    return Records(join_tables([*tables, *run_folder.read_table()]), run)
+    return Records(join_tables(list(run_folder.read_tables())), run)
 
 
 class RecordStore(RunFolder):
@@ -292,16 +299,11 @@ class RecordStore(RunFolder):
         """The ids of the cells that need not be computed."""
         return {cell for cells in self.read_tables() for cell in cells["cell"]}
 
-    def read_tables(self) -> Iterator[pl.DataFrame]:
-        """Read everything recorded; a damaged part is renamed, so its cells count as missing."""
-        yield from self.read_table()
-        for path in self.list_parts():
-            if (part := read_part(path)) is not None:
-                yield part
-            else:
-                with explain_write_errors(path):
-                    path.rename(path.with_name(f"{path.name}.damaged"))
-                print_progress(f"bylot: renamed damaged part {path}; its cells count as missing")
+    def pass_over(self, part: Path) -> None:
+        """Rename a damaged part, so that its cells count as missing."""
+        with explain_write_errors(part):
+            part.rename(part.with_name(f"{part.name}.damaged"))
+        print_progress(f"bylot: renamed damaged part {part}; its cells count as missing")
 
     def add(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Record the cells of one job, all or none."""

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
-from bylot.problem.limits import float_from_real
+from bylot.problem.limit_input import float_from_real
 from bylot.problem.validation import int_from_whole
 
 Number = TypeVar("Number", int, float)
@@ -33,11 +33,9 @@ class Environment(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """(N, K): dimensions and experts."""
-        ...
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
         """Return the rounds start <= t < stop under this seed."""
-        ...
 
 
 def make_block_generator(seed: int, block: int, stream: int = 0) -> np.random.Generator:

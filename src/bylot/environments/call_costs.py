@@ -16,7 +16,7 @@ from bylot.numerics.jit import Floats, Ints, jit
 from bylot.numerics.philox import RngKey, draw_uniforms
 from bylot.numerics.sampling import is_first_draw, select_first
 from bylot.problem import Problem, validation
-from bylot.problem.limits import float_from_real
+from bylot.problem.limit_input import float_from_real
 
 CALL_COST_STREAM = FIRST_ENVIRONMENT_STREAM + 1_000  # of the first cost; the others follow
 SpendReport = Literal["members", "panel", "nothing"]

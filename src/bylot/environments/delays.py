@@ -7,7 +7,7 @@ import numpy as np
 from bylot.environments.base import check_number
 from bylot.environments.outcomes import draw_block_uniforms
 from bylot.numerics.jit import Ints
-from bylot.problem.limits import float_from_real
+from bylot.problem.limit_input import float_from_real
 from bylot.problem.validation import int_from_whole
 
 NEVER_DUE = 1 << 62  # a round that no run reaches

@@ -150,5 +150,4 @@ def normalise_context_weights(chances: npt.ArrayLike, contexts: int) -> Floats:
             expected=f"a positive number for each of the {contexts} contexts",
         )
     part = given / given.max()  # first, so that no sum can overflow
-    scaled: Floats = part / part.sum()
-    return scaled
+    return np.asarray(part / part.sum())

@@ -12,9 +12,8 @@ from bylot.environments import base
 from bylot.environments.base import BLOCK_ROUNDS, Rounds
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
-from bylot.numerics.numpy_betas import draw_betas
 from bylot.problem import Problem, at_least, at_most, share
-from bylot.problem.limits import float_from_real
+from bylot.problem.limit_input import float_from_real
 
 REGIME_STREAM = 1
 
@@ -94,8 +93,11 @@ class Noisy:
         """Draw the rounds from number BLOCK_ROUNDS on, together."""
         rng = base.make_block_generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK_ROUNDS)
-        means = self.skills[contexts] * self.scale(number, seed)[:, None, :]
-        return Rounds(self.worth * draw_betas(rng, means, self.kappa), contexts)
+        values = self.skills[contexts] * self.scale(number, seed)[:, None, :]
+        noisy = (values > 0) & (values < 1)
+        means = values[noisy]
+        values[noisy] = rng.beta(self.kappa * means, self.kappa * (1 - means))
+        return Rounds(self.worth * values, contexts)
 
     def scale(self, number: int, seed: int) -> Floats:
         """What the skills of each expert are multiplied by in each round of a block."""

@@ -17,7 +17,7 @@ from bylot.environments.outcomes import draw_block_uniforms
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem.instants import FULL_DAY_US, FULL_HOUR_US, SECOND_US, check_zone
-from bylot.problem.limits import float_from_real
+from bylot.problem.limit_input import float_from_real
 from bylot.problem.validation import int_from_whole, suggest_known_name
 
 ARRIVAL_STREAM, CALENDAR_STREAM = 5, 6  # of the gaps between requests; of bursts and dead days
@@ -284,16 +284,19 @@ def check_whole_number(what: str, given: object, most: int) -> int:
 
 def datetime_from_start(given: object) -> datetime:
     """Parse a local date, or date and time."""
-    years = f"the years {MIN_START_YEAR} to {MAX_START_YEAR}"
-    expected = f"an ISO date, or date and time, in {years} and without an offset from UTC"
-    remedy = "write '2026-03-01' or '2026-03-01T08:30', and name the zone in zone"
     try:
         local = datetime.fromisoformat(str(given))
     except ValueError:
         local = None
     is_local = isinstance(given, str) and local is not None and local.tzinfo is None
     if local is None or not is_local or not MIN_START_YEAR <= local.year <= MAX_START_YEAR:
-        raise ValuesError("start", got=given, expected=expected, remedy=remedy)
+        raise ValuesError(
+            "start",
+            got=given,
+            expected=f"an ISO date, or date and time, in the years {MIN_START_YEAR} to "
+            f"{MAX_START_YEAR} and without an offset from UTC",
+            remedy="write '2026-03-01' or '2026-03-01T08:30', and name the zone in zone",
+        )
     return local
 
 

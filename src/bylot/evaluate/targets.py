@@ -19,7 +19,7 @@ from bylot.optima import IidOptimum
 from bylot.policies import Policy
 from bylot.policies.catalog import POLICY_CLASSES, is_installed
 from bylot.problem import Problem
-from bylot.problem.limits import float_from_real
+from bylot.problem.limit_input import float_from_real
 from bylot.problem.validation import suggest_known_name
 from bylot.router.router import Router
 

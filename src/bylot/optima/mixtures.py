@@ -276,8 +276,9 @@ def make_infeasible_mixture_error(problem: Problem, sets: SetValues) -> Infeasib
         sizes, conflict = f"{sets.most} different", problem.full_conflict
         limits = limits if conflict is None else conflict.limits
         remedy = "use fewer=True for smaller panels, fewer draws, or looser limits"
-    what = f"no mixture of panels of {sizes} experts keeps {{limits}}"
-    return InfeasibleLimits(what, limits=limits, remedy=remedy)
+    return InfeasibleLimits(
+        f"no mixture of panels of {sizes} experts keeps {{limits}}", limits=limits, remedy=remedy
+    )
 
 
 def list_systematic_sets(p: Floats) -> list[tuple[int, ...]]:

@@ -24,7 +24,7 @@ ContextLabels = NDArray[np.int64] | NDArray[np.str_]
 class ValueStack:
     """T value matrices (T, N, K) with their rows sorted once, and a weight for each round.
 
-    Sorting costs as much as five evaluations: make one stack and pass it wherever `values` go.
+    Sorting costs as much as some evaluations: make one stack and pass it wherever `values` go.
 
     Parameters
     ----------
@@ -69,11 +69,6 @@ class ValueStack:
         few = np.arange(0, self.rounds, step)
         weights = self.weights[few] * (self.weights.sum() / self.weights[few].sum())
         return ValueStack(self.values[few], self.order[few], weights)
-
-    def restrict(self, experts: Ints) -> "ValueStack":
-        """The values of some of the experts."""
-        values = np.ascontiguousarray(self.values[:, :, experts])
-        return ValueStack(values, sort_experts(values), self.weights)
 
     @cached_property
     def reward_of_all(self) -> float:
@@ -157,10 +152,6 @@ class Objective(NamedTuple):
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.parts), self.parts[0].size
-
-    def restrict(self, experts: Ints) -> "Objective":
-        """The same for policies of some of the experts, whose q has as many columns."""
-        return self._replace(parts=tuple(part.restrict(experts) for part in self.parts))
 
     def stages(self) -> "Iterator[Objective]":
         """Every eighth round first, if there are many; then all of them."""

@@ -14,8 +14,7 @@ import numpy as np
 
 from bylot.errors import InfeasibleLimits
 from bylot.numerics import iid_sets
-from bylot.numerics.jit import Bools, Floats, Ints
-from bylot.optima.expert_growth import grow_experts, is_large_pool
+from bylot.numerics.jit import Bools, Floats
 from bylot.optima.newton import CertifiedMaximum, ConcaveProgram, Point, QuadraticModel
 from bylot.optima.objective import Objective
 from bylot.optima.polytope import Polytope
@@ -61,10 +60,9 @@ def maximise_surrogate(task: Subproblem, start: Floats | None = None) -> Certifi
     if best is None:
         q = program.polytope.feasible
         if q is None:
-            what = f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
-            what += "{limits}, which is stricter than the limits"
             raise InfeasibleLimits(
-                what,
+                f"no policy with floor {task.floor:.6g} has mean costs within the surrogate of "
+                "{limits}, which is stricter than the limits",
                 limits=task.problem.limits,
                 remedy=f"use exact=True for the exact limits, {task.floor_remedy}or looser limits",
             )
@@ -97,12 +95,6 @@ class ExactCosts(NamedTuple):
         rows = np.tile(problem.rows, len(shares)) * np.repeat(shares, problem.size)
         shape = (len(shares), problem.size)
         return cls(shape, floor, rows, problem.bounds, problem.signs < 0, problem.draws)
-
-    def restrict(self, experts: Ints) -> "ExactCosts":
-        """The costs of policies of some of the experts."""
-        (X, K), few = self.shape, experts.size
-        rows = self.rows.reshape(-1, X, K)[:, :, experts].reshape(-1, X * few)
-        return self._replace(shape=(X, few), rows=rows)
 
     @property
     def away(self) -> Floats:
@@ -189,9 +181,8 @@ def search_exact_optimum(
     costs = ExactCosts.of(task.problem, task.shares, task.floor)
     roof = find_ceiling(task, costs.tighten(-LIMIT_SLACK))
     if roof is None:
-        what = f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average"
         raise InfeasibleLimits(
-            what,
+            f"no fixed policy with floor {task.floor:.6g} keeps {{limits}} on average",
             limits=task.problem.limits,
             remedy=f"use {task.floor_remedy}more draws, or looser limits",
         )
@@ -209,10 +200,9 @@ def search_exact_optimum(
                     break
         if found:
             return max(found, key=lambda local: local.value), [local.value for local in found]
-    what = f"none of {starts} starts led to a policy with floor {task.floor:.6g} that keeps "
-    what += "{limits} on average, which does not prove that there is none"
     raise InfeasibleLimits(
-        what,
+        f"none of {starts} starts led to a policy with floor {task.floor:.6g} that keeps "
+        "{limits} on average, which does not prove that there is none",
         limits=task.problem.limits,
         remedy=f"try more starts, {task.floor_remedy}or looser limits",
     )
@@ -269,38 +259,12 @@ def maximise_from_start(
     task: Subproblem, costs: ExactCosts, start: Floats
 ) -> CertifiedMaximum | None:
     """A local maximum by way of a feasible policy near the start; None if none is found."""
-    if is_large_pool(task.F, task.floor):
-        found = maximise_from_few_experts(task, costs, start)
-        if found is not None:
-            return found
     q, best = find_feasible_policy(costs, start), None
     if q is not None:
         for F in task.F.stages():
             best = maximise_locally(F, costs, q, task.tolerance)
             q = best.q
     return best
-
-
-def maximise_from_few_experts(
-    task: Subproblem, costs: ExactCosts, start: Floats
-) -> CertifiedMaximum | None:
-    """The same, among policies of few experts as long as others cannot improve them."""
-    best, q = None, start
-    for F in task.F.stages():
-
-        def solve(experts: Ints, q: Floats, precision: float) -> CertifiedMaximum | None:
-            few = costs.restrict(experts)
-            near = find_feasible_policy(few, q)
-            if near is None:
-                return None
-            local = maximise_locally(F.restrict(experts), few, near, precision)  # noqa: B023
-            return local._replace(prices=costs.away * local.prices)
-
-        best = grow_experts(F, q, solve, costs.tangent_polytope, task.tolerance)
-        if best is None:
-            return None
-        q = best.q
-    return None if best is None else best._replace(prices=costs.away * best.prices)
 
 
 def find_feasible_policy(costs: ExactCosts, start: Floats, steps: int = 100) -> Floats | None:

@@ -26,7 +26,6 @@ MAX_LISTING_WORK = 10**9  # as they are if listing takes more operations, a seco
 MAX_EXPANDED_SETS = 20_000  # examined by branch and bound for one pricing problem, some seconds
 MAX_BRANCHING_WORK = 10**9  # operations of branch and bound for a fixed set, some seconds
 SETS_PER_ITERATION = 50  # of one pricing problem: one is enough, more save linear programs
-MAX_KEPT_NUMBERS = 4_000_000  # gains that a search keeps, 32 MB
 SUBGRADIENT_STEPS = 400  # of the descent to an upper bound
 SET_COST_SLACK = 1e-9  # violation that counts as none, in units of the largest cost
 
@@ -146,7 +145,6 @@ class SetSearch(NamedTuple):
     upper: Bools
     ranked: Floats  # (rows, K) worths in falling order
     ranking: Ints  # (rows, K) whose they are
-    exchanges: dict[Members, Floats]  # the gains of `exchange_gains` that were computed
 
     @classmethod
     def of(cls, sets: SetValues, problem: Problem | None = None) -> "SetSearch":
@@ -158,7 +156,7 @@ class SetSearch(NamedTuple):
             upper = problem.signs < 0
         ranking = np.argsort(-sets.worth.T, axis=1, kind="stable")
         ranked = np.take_along_axis(sets.worth.T, ranking, axis=1)
-        return cls(sets, np.zeros(K), rows, bounds, upper, ranked, ranking, {})
+        return cls(sets, np.zeros(K), rows, bounds, upper, ranked, ranking)
 
     def find_sets(self, charges: Floats, used: Ints) -> tuple[Ints, Floats]:
         """Where swaps lead from a greedy set and from each of those used; and their f."""
@@ -238,17 +236,10 @@ class SetSearch(NamedTuple):
                 yield (not limited or bool(self.is_kept(self.cost(rest))), left), rest
 
     def exchange_gains(self, members: Members) -> Floats:
-        """What each expert adds to the members without the n-th, and to all, charges apart.
-
-        Column generation comes back to the same sets, under other charges, again and again.
-        """
-        if members not in self.exchanges:
-            if len(self.exchanges) >= MAX_KEPT_NUMBERS // (self.charges.size * (len(members) + 1)):
-                self.exchanges.clear()
-            self.exchanges[members] = set_gains.compute_exchange_gains(
-                self.ranked, self.ranking, self.sets.worth, np.array(members, np.int64)
-            )
-        return self.exchanges[members]
+        """What each expert adds to the members without the n-th, and to all, charges apart."""
+        return set_gains.compute_exchange_gains(
+            self.ranked, self.ranking, self.sets.worth, np.array(members, np.int64)
+        )
 
     def branch(self, best: Members, limit: int) -> tuple[Members, float]:
         """Branch and bound from a first set: the best set found, and an upper bound on all sets.
@@ -259,47 +250,48 @@ class SetSearch(NamedTuple):
         kept, value = self.merit(best)
         top, u = value if kept else -np.inf, self.find_level(best)
         order = np.argsort(-self.gains(()), kind="stable")
-        heap = [self.bound((), order, np.full((2, order.size), np.inf), u)]
+        heap = [self.bound((), order, u)]
         while heap and -heap[0][0] > top and limit > 0:
-            _, members, rest, caps, bases = heapq.heappop(heap)
+            _, members, rest, over, bases = heapq.heappop(heap)
             costs = self.cost(members)[:, None] + self.rows
             free = self.is_kept(costs, lower=False)[rest]
-            rest, caps = rest[free], caps[:, free]
+            rest = rest[free]
+            over = over[:, free]
             limit -= len(rest)
             values, fits = self.value(members) + self.gains(members), self.is_kept(costs)
             room = self.sets.most - len(members) - 1
-            others = np.maximum(-np.sort(-caps, axis=1)[:, :room], 0.0).sum(axis=1)
-            bounds = (bases[:, None] + caps + others[:, None]).min(axis=0)
+            others = np.maximum(-np.sort(-over, axis=1)[:, :room], 0.0).sum(axis=1)
+            bounds = (bases[:, None] + over + others[:, None]).min(axis=0)
             for n, i in enumerate(rest.tolist()):
                 grown = (*members, i)
                 if len(grown) >= self.sets.fewest and fits[i] and values[i] > top:
                     best, top = grown, float(values[i])
                 if room and bounds[n] > top:
-                    node = self.bound(grown, rest[n + 1 :], caps[:, n + 1 :].copy(), u)
+                    node = self.bound(grown, rest[n + 1 :], u)
                     if -node[0] > top:
                         heapq.heappush(heap, node)
         return best, max(top, -heap[0][0]) if heap else top
 
-    def bound(self, members: Members, rest: Ints, caps: Floats, u: Floats) -> SearchNode:
+    def bound(self, members: Members, rest: Ints, u: Floats) -> SearchNode:
         """The node of sets B of these members and others of the rest, with an upper bound on
 
         f(B) - charge(B) <= sum_r v_r - charge(A) + sum_{i in B - A} over_i,
         over_i = sum_r (w_ir - v_r)^+ - charge_i
 
         for any v that is at least the best of the members, as max_i w_i <= v + sum_i (w_i - v)^+;
-        the smaller of two, with that best itself and with its maximum with u. caps: upper bounds
-        of over_i for either v, such as those for a part of the members.
+        the smaller of two, with that best itself and with its maximum with u.
         """
-        room, need = self.sets.most - len(members), self.sets.fewest - len(members)
-        best, paid = self.sets.best_of(members), float(self.charges[list(members)].sum())
-        bases, least = np.empty(2), np.inf if need <= len(rest) else -np.inf
-        for n, v in enumerate((best, np.maximum(best, u))):
-            bases[n] = v.sum() - paid
-            more = set_gains.sum_largest_excess(
-                caps[n], self.sets.worth, v, rest, self.charges, max(need, 0), room
-            )
-            least = min(least, float(bases[n] + more))
-        return -least, members, rest, caps, bases
+        room = self.sets.most - len(members)
+        need = self.sets.fewest - len(members)
+        best = self.sets.best_of(members)
+        levels = np.stack([best, np.maximum(best, u)])
+        excess = [set_gains.compute_excess(self.ranked, self.ranking, v) for v in levels]
+        over = np.stack(excess)[:, rest] - self.charges[rest]
+        bases = levels.sum(axis=1) - self.charges[list(members)].sum()
+        chosen = [choose_largest(net, need, room) for net in over]
+        tops = [base + net[top].sum() for base, net, top in zip(bases, over, chosen, strict=True)]
+        least = min(tops) if need <= len(rest) else -np.inf
+        return -float(least), members, rest, over, bases
 
     def find_level(self, best: Members) -> Floats:
         """The v >= 0 that minimises `bound` for the empty set, by subgradient steps."""

@@ -8,6 +8,7 @@ problem, `start` a *state*, a NamedTuple of arrays that the steps write into. Si
 and server call the same steps; they keep a ticket between a decision and its reward.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -57,13 +58,12 @@ def propose_members(members: Ints) -> Proposal:
 
 def propose(rule: Any, state: Any, view: View, rng: RngKey) -> Proposal:
     """Move the policy if a step is due, and choose a panel of available experts."""
-    run = choose_step(propose, propose_compiled, rule)
-    return run(rule, state, view, rng)  # type: ignore[no-any-return]
+    return choose_step(propose, rule)(rule, state, view, rng)  # type: ignore[no-any-return]
 
 
 def learn(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
     """Learn from the feedback on a decision; late or out of order is as good as prompt."""
-    choose_step(learn, learn_compiled, rule)(rule, state, ticket, feedback)
+    choose_step(learn, rule)(rule, state, ticket, feedback)
 
 
 def note_played(rule: Any, state: Any, view: View, ticket: Ticket) -> None:
@@ -89,8 +89,7 @@ def compute_distribution(rule: Any, state: Any, view: View) -> Floats:
 
     Policies that do not draw from one: how often each expert was drawn so far in this context.
     """
-    run = choose_step(compute_distribution, compute_distribution_compiled, rule)
-    return run(rule, state, view)  # type: ignore[no-any-return]
+    return choose_step(compute_distribution, rule)(rule, state, view)  # type: ignore[no-any-return]
 
 
 def compute_inclusion(rule: Any, state: Any, view: View, ticket: Ticket) -> Floats:
@@ -98,7 +97,7 @@ def compute_inclusion(rule: Any, state: Any, view: View, ticket: Ticket) -> Floa
 
     Where that has no closed form: the panel itself, 1 for its members, which is unbiased.
     """
-    run = choose_step(compute_inclusion, compute_inclusion_compiled, rule)
+    run = choose_step(compute_inclusion, rule)
     return run(rule, state, view, ticket)  # type: ignore[no-any-return]
 
 
@@ -106,35 +105,18 @@ PLAIN_RULES: set[type] = set()
 """Types of rules whose steps are plain Python: their source is run, nothing is compiled."""
 
 
-def choose_step(generic: Any, compiled: Any, rule: Any) -> Any:
-    """The body that Python calls for a step: compiled, or plain for a plain rule."""
-    return STEP_BODIES[generic, type(rule)] if type(rule) in PLAIN_RULES else compiled
+def choose_step(generic: Any, rule: Any) -> Any:
+    """Return the body of a step for Python: compiled, or as it is for a plain rule."""
+    body = STEP_BODIES[generic, type(rule)]
+    return body if type(rule) in PLAIN_RULES else compile_step(body)
+
+
+compile_step = functools.cache(jit)
 
 
 def choose_runner(entry: FunctionT, rule: Any) -> FunctionT:
     """A compiled function that runs steps, or its source for a plain rule."""
     return entry.py_func if type(rule) in PLAIN_RULES else entry  # type: ignore[attr-defined]
-
-
-# For callers in Python; inside compiled code the names above are the steps themselves.
-@jit
-def propose_compiled(rule: Any, state: Any, view: View, rng: RngKey) -> Proposal:
-    return propose(rule, state, view, rng)
-
-
-@jit
-def learn_compiled(rule: Any, state: Any, ticket: Ticket, feedback: Feedback) -> None:
-    learn(rule, state, ticket, feedback)
-
-
-@jit
-def compute_distribution_compiled(rule: Any, state: Any, view: View) -> Floats:
-    return compute_distribution(rule, state, view)
-
-
-@jit
-def compute_inclusion_compiled(rule: Any, state: Any, view: View, ticket: Ticket) -> Floats:
-    return compute_inclusion(rule, state, view, ticket)
 
 
 def ignore_played(rule: Any, state: Any, view: View, ticket: Ticket) -> None:

@@ -102,8 +102,10 @@ def find_iid_exploration(rows: ConstraintRows, M: int, most: float) -> tuple[flo
 
     margin = most if kept(most) else bisect_threshold(0.0, most, kept, MARGIN_HALVINGS)[0]
     if margin <= 0.0 and not kept(0.0):
-        what = "no distribution of independent draws was found that keeps all limits"
-        remedy = "use 'distinct': it asks different experts, which helps minimum shares"
-        warning = OutOfReachWarning(f"{what}, so the guard will replace many panels", remedy=remedy)
+        warning = OutOfReachWarning(
+            "no distribution of independent draws was found that keeps all limits, so the guard "
+            "will replace many panels",
+            remedy="use 'distinct': it asks different experts, which helps minimum shares",
+        )
         warnings.warn(warning, stacklevel=3)
     return margin, solve_max_entropy_draws(rows, M, min(BOUND_TIGHTENING, margin / 2))[0]

@@ -186,8 +186,8 @@ class MultiplierAverage(NamedTuple):
         """Rewards of [0, 1] per unit of each bound, of rows that were divided by `share`."""
         if self.length[0] <= 0:
             return np.full(len(problem.limits), np.nan)
-        per_row: Floats = self.total / self.length[0]
-        return per_row / (compute_row_units(problem) * share)
+        per_row = self.total / self.length[0]
+        return np.asarray(per_row / (compute_row_units(problem) * share))
 
 
 @jit

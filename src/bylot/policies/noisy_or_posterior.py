@@ -65,9 +65,8 @@ class Posterior(NamedTuple):
             now[there] = was[here]
         new.noise[:], new.rewards[:] = self.noise, self.rewards
         migrate_root(self.root, new.root, change)
-        self.deviations.migrate(new.deviations, change)
-        for other, field in zip(self.scale, new.scale, strict=True):
-            field[:] = other
+        change.copy_state(self.deviations, new.deviations)
+        change.copy_state(self.scale, new.scale)
 
     def is_valid(self, rule: Any) -> bool:
         variances, noise = (self.root**2).sum(axis=0), self.noise

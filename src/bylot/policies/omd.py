@@ -310,12 +310,14 @@ class Omd(base.Policy):
     ) -> OmdRule:
         check_iid_panels(self.name, problem)
         if problem.surrogate_conflict is not None:
-            what = "the limits can be kept, but the paper's linear surrogate of {limits} cannot "
-            what += f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "
-            what += "least-violating point"
-            remedy = "loosen these limits or lower the floor"
-            named = problem.surrogate_conflict.limits
-            warnings.warn(SurrogateWarning(what, limits=named, remedy=remedy), stacklevel=3)
+            warning = SurrogateWarning(
+                "the limits can be kept, but the paper's linear surrogate of {limits} cannot "
+                f"with a floor of {problem.floor:.3g} for every expert, so OMD will play the "
+                "least-violating point",
+                limits=problem.surrogate_conflict.limits,
+                remedy="loosen these limits or lower the floor",
+            )
+            warnings.warn(warning, stacklevel=3)
         peak = problem.peaks  # so that a change of unit changes no decision
         return OmdRule(
             draws=problem.draws,

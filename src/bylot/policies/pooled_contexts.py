@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bylot.numerics.jit import Floats, Ints, jit
-from bylot.problem.change import ProblemChange
 
 PRIOR_SPREAD = 0.02  # tau2, variance of a deviation
 MIN_SPREAD, MAX_SPREAD = 0.001, 0.03
@@ -35,14 +34,6 @@ class ContextDeviations(NamedTuple):
     spread: Floats  # one number: tau2
     slope: Floats  # (2,) derivative of the log-likelihood by log tau2, and its information
     contexts: Ints  # one number: how many have been visited
-
-    def migrate(self, new: "ContextDeviations", change: ProblemChange) -> None:
-        """Deviations of experts that stay, in visited contexts."""
-        here, there = change.experts
-        for was, now in ((self.info, new.info), (self.moment, new.moment)):
-            now[np.ix_(change.used, there)] = was[np.ix_(change.used, here)]
-        for other, field in zip(self[2:], new[2:], strict=True):
-            field[:] = other
 
     def is_valid(self, rule: Any) -> bool:
         spread, variances = self.spread[0], self.offset_variance

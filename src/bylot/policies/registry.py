@@ -140,10 +140,10 @@ def check_kept_limits(policy: Policy, problem: Problem) -> None:
     """Refuse a policy that does not keep all kinds of limits of a problem."""
     if policy.guard or not (problem.calendars or problem.needs_labels):
         return
-    kinds = f"limits per {WINDOW_WORDS}, of some contexts or of each tenant"
     usual = " or ".join(list_policies(lambda other: type(other).guard))
     raise PolicyError(
-        f"{kinds} need the guard, which is off for {policy.name}",
+        f"limits per {WINDOW_WORDS}, of some contexts or of each tenant need the guard, which is "
+        f"off for {policy.name}",
         remedy=f"use {policy.name}:guard=true, or {usual}, which have it on",
     )
 
@@ -180,9 +180,10 @@ def describe_ignored_feedback(
     if feedback in policy.feedback:
         return None
     users = list_policies(lambda other: feedback in other.feedback)
-    what = f"{policy.name} ignores {FEEDBACK_WORDS[feedback]}: it learns from the reward alone"
-    remedy = f"policies that use them: {', '.join(users)}" if users else None
-    return IgnoredFeedbackWarning(what, remedy=remedy)
+    return IgnoredFeedbackWarning(
+        f"{policy.name} ignores {FEEDBACK_WORDS[feedback]}: it learns from the reward alone",
+        remedy=f"policies that use them: {', '.join(users)}" if users else None,
+    )
 
 
 def policy_to_data(policy: Policy | Auto) -> dict[str, Any]:

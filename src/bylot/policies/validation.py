@@ -70,10 +70,10 @@ def check_settings(settings: Any, kinds: Mapping[str, SettingKind]) -> None:
 def check_iid_panels(policy: str, problem: Problem) -> None:
     """Refuse a minimum of members for a policy that may draw one expert every time."""
     if (problem.min_draws or 1) > 1:
-        what = f"{policy} draws with replacement, so that a panel may have one member only"
-        sizes = f"from min_draws={problem.min_draws} to {problem.draws} different experts"
         raise PolicyError(
-            what, remedy=f"use 'noisy-or', which asks {sizes}, or leave min_draws out"
+            f"{policy} draws with replacement, so that a panel may have one member only",
+            remedy=f"use 'noisy-or', which asks from min_draws={problem.min_draws} to "
+            f"{problem.draws} different experts, or leave min_draws out",
         )
 
 

@@ -147,8 +147,7 @@ def _find_local_day(history: OffsetHistory, at: int) -> int:
     """Find the latest local date until the instant, as a number of days since 1970."""
     before = int(np.searchsorted(history.starts, at, side="right")) - 1
     shown = history.starts[1 : before + 1] + history.offsets[:before] - 1  # before each change
-    latest: int = max([at + int(history.offsets[before]), *shown.tolist()])
-    return latest // FULL_DAY_US
+    return int(max([at + int(history.offsets[before]), *shown.tolist()])) // FULL_DAY_US
 
 
 def _list_midnights(size: WindowSize, today: int, count: int) -> Ints:
@@ -156,8 +155,7 @@ def _list_midnights(size: WindowSize, today: int, count: int) -> Ints:
     if size.months:
         month = int(np.datetime64(today, "D").astype("M8[M]").astype(np.int64))
         months = month - month % size.months + size.months * np.arange(count)
-        midnights: Ints = months.astype("M8[M]").astype("M8[us]").astype(np.int64)
-        return midnights
+        return months.astype("M8[M]").astype("M8[us]").astype(np.int64)
     days = today - (today + 3) % size.days + size.days * np.arange(count)  # 1970: a Thursday
     return days * FULL_DAY_US
 
@@ -170,8 +168,7 @@ def _find_first_instants(history: OffsetHistory, local: Ints) -> Ints:
     ends = np.append(history.starts[1:], FAR_FUTURE)
     reached = np.maximum.accumulate(ends + history.offsets)
     k = np.searchsorted(reached, local, side="right")
-    first: Ints = np.maximum(history.starts[k], local - history.offsets[k])
-    return first
+    return np.asarray(np.maximum(history.starts[k], local - history.offsets[k]))
 
 
 def _read_history(zone: str, first: int, last: int) -> OffsetHistory:

@@ -4,21 +4,20 @@ A limit checks itself; which costs and experts exist is left to the problem.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 from unicodedata import normalize
-
-import numpy as np
 
 from bylot._scopes import SCOPE_NAMES, ScopeName
 from bylot.errors import ProblemError
 from bylot.numerics.jit import Floats
 from bylot.problem.calendar import Calendar, WindowName, check_per
+from bylot.problem.derived_costs import DerivedCost
 from bylot.problem.instants import check_zone
+from bylot.problem.limit_input import Per, Where, check_where, split_per
+from bylot.problem.limit_input import float_from_real as float_from_real
 
 if TYPE_CHECKING:
     from bylot.problem.problem import Problem
@@ -34,84 +33,9 @@ WhenSpent = Literal["cheapest", "fewer", "refuse"]
 when none fits any more; before that ask fewer experts, down to one; or refuse requests rather than
 ask much cheaper panels than usual."""
 
-Per = WindowName | Literal["request", "draw"]
-"""What a bound is per, as callers write it."""
-
-Where = Mapping[str, Sequence[str]] | None
-"""Which requests a limit counts, as callers write it: {"context": ["icu", "er"]}."""
-
 DEFAULT_WHEN_SPENT: WhenSpent = "cheapest"
 DEFAULT_ZONE = "UTC"
 PER_REQUEST = "request"  # what a bound without a window is per
-
-
-@dataclass(frozen=True)
-class DerivedCost:
-    """A cost that follows from the names of the experts: the base of new kinds of limits.
-
-    A subclass is a frozen dataclass with the (K,) costs `row`; `to_data` and `from_data` are for
-    files. It names the key of its data: ``class Share(DerivedCost, key="share")``.
-    """
-
-    kinds: ClassVar[dict[str, type["DerivedCost"]]] = {}
-    key: ClassVar[str]
-    group: str
-
-    def __init_subclass__(cls, *, key: str) -> None:
-        cls.key, cls.kinds[key] = key, cls
-
-    @property
-    def name(self) -> str:
-        """The name of the cost."""
-        return self.group
-
-    def row(self, experts: Sequence[str]) -> Floats:
-        """Return the (K,) costs of the experts, all of them 0 or more."""
-        raise NotImplementedError
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the cost as JSON data, with lists for tuples."""
-        data = {name: list(x) if isinstance(x, tuple) else x for name, x in vars(self).items()}
-        return {self.key: data.pop("group"), **data}
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Read what `to_data` returned."""
-        given = {field.name: data[field.name] for field in fields(cls) if field.name in data}
-        given |= {name: tuple(x) for name, x in given.items() if isinstance(x, list)}
-        return cls(**{**given, "group": data[cls.key]})
-
-
-@dataclass(frozen=True)
-class Share(DerivedCost, key="share"):
-    """The number of members of a group in the panel: a cost of 1 for members, 0 for others."""
-
-    members: tuple[str, ...] = ()  # empty: those of the group of this name, in `groups`
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.group, str) or not self.group:
-            raise ProblemError(
-                "group of a share",
-                got=self.group,
-                expected="a non-empty name",
-                remedy="write share('junior', ['ann', 'bob'])",
-            )
-        for name, times in Counter(self.members).most_common(1):
-            if times > 1:
-                raise ProblemError(
-                    f"share {self.group!r} names {name!r} {times} times",
-                    remedy="name each member once",
-                )
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the share as JSON data, without members if they are those of a group."""
-        data = super().to_data()
-        return data if self.members else {self.key: self.group}
-
-    def row(self, experts: Sequence[str]) -> Floats:
-        """Return 1 for each member and 0 for the others."""
-        members = set(self.members)
-        return np.array([float(name in members) for name in experts])
 
 
 @dataclass(frozen=True)
@@ -122,21 +46,13 @@ class Limit:
 
     Parameters
     ----------
-    cost : str or Share
-        The name of a cost of the problem, or a share.
-    bound : float
-        The bound: finite, 0 or more.
+    cost, bound, zone, when_spent, scope
+        As of `at_most`.
     sign : int
         -1 for an upper bound, +1 for a lower one.
     per : {"hour", "day", "week", "month"}, optional
         The window of the calendar that the bound is for: of a cost, the total of the window; of a
         share, the average per request in it. Without it, the average over all requests.
-    zone : str
-        The time zone of that calendar, by its name in the IANA database.
-    when_spent : {"cheapest", "fewer", "refuse"}
-        What happens as a total runs out.
-    scope : {"tenant"}, optional
-        With it, the bound applies to each tenant by itself; it needs a window.
     where : tuple of str
         The contexts whose requests count; all if it is empty. ``{"context": ["icu"]}`` is read too.
     per_draw : bool
@@ -306,19 +222,11 @@ class Limit:
     def describe_unit(self, most: int | None = None) -> str:
         """Say what the bound is for, if not for the average of all requests over a period.
 
-        Parameters
-        ----------
-        most : int, optional
-            The most contexts that are named; of more than these, only their number is.
+        most: the most contexts that are named; of more than these, only their number is
 
-        Returns
-        -------
-        str
-
-        Examples
-        --------
         >>> at_most("usd", 500, per="day").describe_unit(), at_most("usd", 2).describe_unit()
         ('per day', '')
+        >>> from bylot.problem import share
         >>> at_least(share("partner", ["eve"]), 0.1, per="week").describe_unit()
         'per decision in every week'
         >>> limit = at_most(
@@ -456,33 +364,6 @@ class LimitKey(NamedTuple):
     where: tuple[str, ...] = ()
 
 
-def check_where(given: object, name: str) -> tuple[str, ...]:
-    """The contexts of a limit on a cost of this name: a tuple of labels, or {"context": labels}.
-
-    >>> check_where({"context": ["icu", "er"]}, "usd"), check_where((), "usd")
-    (('icu', 'er'), ())
-    """
-    if given is None:
-        return ()
-    what, form = f"where of the limit on {name!r}", "{'context': ['icu']}"
-    if isinstance(given, Mapping):
-        if set(given) != {"context"}:
-            raise ProblemError(what, got=dict(given), expected=form)
-        given = given["context"]
-        given = [given] if isinstance(given, str) else given
-        if not given:
-            raise ProblemError(what, got=given, expected="at least one context")
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ProblemError(what, got=given, expected=form)
-    labels = tuple(given)
-    if not all(isinstance(one, str) and one for one in labels):
-        raise ProblemError(what, got=list(labels), expected="names of contexts")
-    labels = tuple(normalize("NFC", one) for one in labels)
-    if len(set(labels)) < len(labels):
-        raise ProblemError(f"{what} names a context twice", remedy="name each once")
-    return labels
-
-
 def list_contexts(limits: Iterable[Limit]) -> list[str]:
     """List the contexts that limits are on, each of them once."""
     return list(dict.fromkeys(name for limit in limits for name in limit.where))
@@ -554,9 +435,9 @@ def at_most(
     >>> print(at_most("usd", 3, where={"context": ["icu"]}))
     at_most('usd', 3.0, where={'context': ['icu']})
     """
-    counted = check_where(where, str(cost))
     window, per_draw = split_per(per)
-    return Limit(cost, bound, UPPER, window, zone, when_spent, scope, counted, per_draw)
+    contexts = check_where(where, str(cost))
+    return Limit(cost, bound, UPPER, window, zone, when_spent, scope, contexts, per_draw)
 
 
 def at_least(
@@ -590,75 +471,12 @@ def at_least(
 
     Examples
     --------
+    >>> from bylot.problem import share
     >>> print(at_least(share("junior", ["ann", "bob"]), 0.3))
     at_least('junior', 0.3)
     >>> print(at_least(share("partner", ["eve"]), 0.1, per="week"))
     at_least('partner', 0.1, per='week')
     """
-    counted = check_where(where, str(cost))
     window, per_draw = split_per(per)
-    return Limit(cost, bound, LOWER, window, zone, DEFAULT_WHEN_SPENT, scope, counted, per_draw)
-
-
-def split_per(per: Per | None) -> tuple[WindowName | None, bool]:
-    """Return the window of a bound, None if it has none, and whether it is per draw."""
-    if per is None or per == "request":
-        return None, False
-    return (None, True) if per == "draw" else (per, False)
-
-
-def share(group: str, members: Iterable[str] | None = None) -> Share:
-    """Count the members of a group, so that a limit can bound their number per request.
-
-    Parameters
-    ----------
-    group : str
-        The name of the group, and of the cost.
-    members : iterable of str, optional
-        The experts that belong to it; without them, those of the problem's `groups` of this name.
-
-    Returns
-    -------
-    Share
-        What `at_most` and `at_least` take in place of the name of a cost.
-
-    Raises
-    ------
-    ProblemError
-        If there are no members, or one is named twice.
-
-    Examples
-    --------
-    >>> print(at_least(share("junior", ["ann", "bob"]), 0.3))  # three members in ten requests
-    at_least('junior', 0.3)
-    """
-    if isinstance(members, str):
-        raise ProblemError(
-            f"members of share {group!r}",
-            got=members,
-            expected="a list of names",
-            remedy=f"write share({group!r}, [{members!r}])",
-        )
-    if members is None:
-        return Share(group)
-    made = Share(group, tuple(members))
-    if not made.members:
-        raise ProblemError(
-            f"share {group!r} has no members, so its average is always 0",
-            remedy="name at least one expert, or leave the share out",
-        )
-    return made
-
-
-def float_from_real(given: object) -> float | None:
-    """Convert a real number to a float; None for everything else, bools included.
-
-    >>> float_from_real(2), float_from_real("2"), float_from_real(True)
-    (2.0, None, None)
-    """
-    if isinstance(given, bool) or not isinstance(given, Real):
-        return None
-    try:
-        return float(given) + 0.0  # -0.0 becomes 0.0
-    except OverflowError:  # an integer of over 300 digits
-        return math.inf
+    contexts = check_where(where, str(cost))
+    return Limit(cost, bound, LOWER, window, zone, DEFAULT_WHEN_SPENT, scope, contexts, per_draw)

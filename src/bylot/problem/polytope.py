@@ -71,8 +71,8 @@ class LimitPolytope:
 
     def excess(self, p: Floats) -> Floats:
         """By how many units p is outside each limit, 0 if inside."""
-        outside: Floats = np.maximum(self.signs * (self.bounds - self.rows @ p), 0.0) / self.units
-        return outside
+        outside = np.maximum(self.signs * (self.bounds - self.rows @ p), 0.0)
+        return np.asarray(outside / self.units)
 
     def with_bounds(self, changes: dict[int, float]) -> "LimitPolytope":
         """Return the polytope with other bounds for some limits."""

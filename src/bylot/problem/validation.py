@@ -13,19 +13,10 @@ import numpy.typing as npt
 from bylot._text import find_similar
 from bylot.errors import NOT_GIVEN, InfeasibleLimits, ProblemError
 from bylot.numerics.jit import Bools, Floats, Ints
+from bylot.problem.derived_costs import DerivedCost, Share, share
 from bylot.problem.instants import is_whole
-from bylot.problem.limits import (
-    LOWER,
-    MAX_COST,
-    MIN_POSITIVE_COST,
-    UPPER,
-    DerivedCost,
-    Limit,
-    LimitKey,
-    Share,
-    float_from_real,
-    share,
-)
+from bylot.problem.limit_input import float_from_real
+from bylot.problem.limits import LOWER, MAX_COST, MIN_POSITIVE_COST, UPPER, Limit, LimitKey
 
 PROBLEM_FIELDS = (
     "experts",
@@ -264,8 +255,9 @@ def check_period(given: object) -> int | None:
     """Require a number of requests, at least 1, or None."""
     if given is None:
         return None
-    expected = "a number of requests, 1 or more"
-    return check_count("period", given, 2**62 - 1, expected, "or leave it out")
+    return check_count(
+        "period", given, 2**62 - 1, "a number of requests, 1 or more", "or leave it out"
+    )
 
 
 def check_traffic(given: object) -> float | None:
@@ -314,8 +306,7 @@ def _check_cost_row(name: str, given: object, names: tuple[str, ...]) -> Floats:
 
 def are_costs(row: Floats) -> Bools:
     """Which of the numbers can be costs?"""
-    good: Bools = (row == 0) | ((row >= MIN_POSITIVE_COST) & (row <= MAX_COST))
-    return good
+    return np.asarray((row == 0) | ((row >= MIN_POSITIVE_COST) & (row <= MAX_COST)))
 
 
 def _row_from_input(name: str, given: Any, size: int) -> tuple[Floats, npt.NDArray[Any]]:

@@ -15,7 +15,8 @@ from bylot.outcome_tables.sheets import quote_field
 from bylot.problem import Limit, Share, share
 from bylot.problem.calendar import WINDOW_NAMES
 from bylot.problem.instants import check_zone
-from bylot.problem.limits import LOWER, UPPER, WINDOW_FIELDS, Where, check_where
+from bylot.problem.limit_input import Where, check_where
+from bylot.problem.limits import LOWER, UPPER, WINDOW_FIELDS
 from bylot.problem.validation import suggest_known_name
 from bylot.problem.window_bounds import count_window_requests
 from bylot.problem_files.document import Document, Keys
