@@ -56,7 +56,7 @@ class PolicyAtWork:
         inclusion = np.empty(self.problem.draws)
         request = context, 0, key.seed, key.t, available
         drawn = compiled.draw_and_book(self.handle, *request, costs, inclusion)
-        draws, q, pi, share, feasible, propensity, weight, replaced, _ = drawn
+        draws, q, pi, share, feasible, propensity, weight, replaced = drawn
         none = np.empty(0)
         return Ticket(
             t=key.t,

@@ -153,9 +153,9 @@ def takes_handle(*others: Any) -> Callable[[FunctionT], FunctionT]:
     return register
 
 
-DrawnTicket = tuple[Ints, Floats | None, Floats | None, float, bool, float, float, bool, float]
-"""Of a ticket all but number, context and available experts, with None for an empty array; then the
-propensity of the panel. To hand a NamedTuple or an array over to Python takes long."""
+DrawnTicket = tuple[Ints, Floats | None, Floats | None, float, bool, float, float, bool]
+"""Of a ticket all but number, context and available experts, with None for an empty array. To hand
+a NamedTuple or an array over to Python takes long."""
 
 
 @takes_handle(INT, INT, INT, INT, BOOLS, TABLE, FLOATS)
@@ -198,10 +198,9 @@ def draw_and_book(
         learned if learned.size > 0 else None,
         ticket.share,
         ticket.feasible,
-        ticket.propensity,
+        propensity,
         ticket.weight,
         ticket.replaced,
-        propensity,
     )
 
 

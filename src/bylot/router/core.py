@@ -341,9 +341,11 @@ class RouterCore:
             inclusion,
         )
         self._note_draw(t)
-        draws, q, learned, share, feasible, p, weight, replaced, propensity = drawn
+        draws, q, learned, share, feasible, propensity, weight, replaced = drawn
         q, learned = NO_FLOATS if q is None else q, NO_FLOATS if learned is None else learned
-        ticket = Ticket(t, row, draws, q, learned, available, share, feasible, p, weight, replaced)
+        ticket = Ticket(
+            t, row, draws, q, learned, available, share, feasible, propensity, weight, replaced
+        )
         experts = self.problem.experts
         panel = tuple([experts[i] for i in draws.tolist()])
         known = propensity == propensity  # it is not NaN

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from bylot import policies
 from bylot._scopes import KeyArguments
-from bylot.errors import BudgetSpent, DecisionError, DecisionNotFound, PolicyError, RewardError
+from bylot.errors import DecisionError, DecisionNotFound, PolicyError, RewardError
 from bylot.limits.keys import NO_KEYS, TenantWindow, list_given_keys
 from bylot.policies.base import FeedbackKind
 from bylot.policies.registry import (
@@ -22,7 +22,7 @@ from bylot.policies.registry import (
 )
 from bylot.policies.validation import check_at_least_one, check_run_config
 from bylot.problem import Limit, Problem
-from bylot.problem.instants import LAST_SECOND, describe_reset
+from bylot.problem.instants import LAST_SECOND
 from bylot.problem.limits import check_limit_list, float_from_real
 from bylot.router import saved_file
 from bylot.router.core import RouterCore
@@ -207,13 +207,8 @@ class Router:
         """
         keys = list_given_keys(names) if names else NO_KEYS
         with self._lock:
-            try:
-                now = self._read_clock() if self.core.follows_clock else 0
-                made = self.engine.decide(now, None, context, available, keys)
-            except BudgetSpent as error:
-                reset = describe_reset(error.resets_at, error.limit.zone)
-                error.remedy = f"{reset}, or raise the bound"
-                raise
+            now = self._read_clock() if self.core.follows_clock else 0
+            made = self.engine.decide(now, None, context, available, keys)
         return made.show(f"d{made.ticket.t}")
 
     def _read_clock(self) -> int:
