@@ -158,6 +158,22 @@ def test_a_decision_read_from_the_log_has_the_ticket_that_was_drawn(policy: str)
     assert all(np.array_equal(drawn, read, equal_nan=True) for drawn, read in pairs)
 
 
+@pytest.mark.parametrize("kind", ROUTER_KINDS)
+def test_a_bill_of_the_period_before_an_edit_takes_no_missed_period_back(
+    kind: Any, tmp_path: Path
+) -> None:
+    problem = make_problem(bylot.at_least("usd", 2.0), period=5)
+    router = kind(problem, "distinct")
+    made = [router.decide() for _ in range(8)]
+    router.edit(problem.replace(limits=[bylot.at_least("usd", 1.5)]))
+    for decision in made:
+        router.report(decision.id, None, 9.0)
+    (limit,) = router.status().limits
+    assert limit.current is not None
+    assert limit.current.missed == 0
+    router.reopen(tmp_path / "router.json")  # which refuses an impossible state
+
+
 def test_refused_requests_are_forecast_alike() -> None:
     problem = make_problem(bylot.at_most("usd", 8.0, per="hour"), traffic=100.0)
     routers = [kind(problem, "noisy-or") for kind in ROUTER_KINDS]
