@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
+from msgspec import structs
+
 from bylot import policies
 from bylot._scopes import KeyArguments
 from bylot.errors import DecisionError, DecisionNotFound, PolicyError, RewardError
@@ -330,7 +332,7 @@ class Router:
             place = t_from_decision_id(id)
             self.engine.replace(place, id, failed, available)
             decision = self.engine.find(place)
-            return decision.known.show(id, decision.failed)
+            return structs.replace(decision.known.show(id), failed=decision.failed)
 
     def change(self, problem: Problem) -> None:
         """Continue under another problem, with all that was learned.
