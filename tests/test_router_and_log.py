@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import bylot
-from bylot.errors import BudgetSpent, DecisionError, DecisionNotFound, RewardError
+from bylot.errors import BudgetSpent, BylotError, DecisionError, DecisionNotFound, RewardError
 from bylot.problem import Limit
-from command_sequences import Disagreement, SequencePlay, StoreSide
+from command_sequences import Disagreement, SequencePlay
 from scripted_routers import MemoryRouter, StoredRouter, parse_seq
+from sequence_players import StoreSide
 
 SEQUENCES = int(os.environ.get("BYLOT_SEQUENCES", "50"))
 REOPENED = 250  # sequences after which the stores are opened again
@@ -45,8 +46,8 @@ def test_routers_in_memory_and_in_stores_answer_alike(
         play = SequencePlay(number, sides, tmp_path / "router.json")
         try:
             play.run()
-        except Disagreement as error:
-            found.append(str(error))
+        except (Disagreement, BylotError) as error:
+            found.append(f"sequence {number}: {error}")
         steps += play.steps
         if (number + 1) % REOPENED == 0:
             for side in sides:
