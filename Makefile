@@ -76,13 +76,14 @@ faults: .venv/.dev
 	  BYLOT_FLOOD_S=60 BYLOT_BOMBED_CHATS=20 \
 	  BYLOT_CLUSTER_FAULTS=100 BYLOT_CLUSTER_DECISIONS=200000 BYLOT_PLANNED_STOPS=10 BYLOT_FREEZE_S=60 \
 	  BYLOT_CLUSTER_KILLS=60 BYLOT_PARTITIONS=20 BYLOT_PROMOTIONS=10 BYLOT_SUSPENSIONS=20 \
-	  BYLOT_HELD_CHATS=200 BYLOT_HELD_KILLS=30 BYLOT_EDIT_SEEDS=300 \
+	  BYLOT_HELD_CHATS=200 BYLOT_HELD_KILLS=30 BYLOT_EDIT_SEEDS=300 BYLOT_SEQUENCES=10000 \
 	  $(BIN)/python -m pytest -q -s -n 0 tests/test_faults.py tests/test_corruption.py \
 	  tests/test_hostile_load.py tests/test_gateway_faults.py tests/test_gateway_kills.py \
 	  tests/test_gateway_bounds.py tests/test_gateway_schemas.py \
 	  tests/test_server_faults.py tests/test_cluster_load.py tests/test_balancer.py \
 	  tests/test_hanging_store.py tests/test_failover.py tests/test_suspended_server.py \
-	  tests/test_cluster_faults.py tests/test_held_chats.py tests/test_reserves.py
+	  tests/test_cluster_faults.py tests/test_held_chats.py tests/test_reserves.py \
+	  tests/test_router_and_log.py
 
 soak: .venv/.dev
 	BYLOT_SOAK_S=1800 $(BIN)/python -m pytest -q -s -n 0 -m slow tests/test_gateway_soak.py

@@ -1,11 +1,12 @@
-"""`bylot serve` in a process of its own, from the sources of this checkout."""
+"""`bylot serve` in a process of its own, from the same sources as the tests."""
 
 import os
 from pathlib import Path
 
+import bylot
 from bylot_bench.http_load import ServerProcess
 
-SOURCES = str(Path(__file__).parent.parent / "src")
+SOURCES = str(Path(bylot.__file__).parents[1])
 
 
 def serve_store(

@@ -1,14 +1,11 @@
-"""The worked example of CONTRIBUTING.md: an event changes six files."""
+"""The worked example of CONTRIBUTING.md: an event changes five files."""
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
-from worked_examples import apply_diff, copy_source
+import pytest
 
-ROOT = Path(__file__).parents[1]
+from worked_examples import apply_diff, copy_source, find_example, run_checks
+
 CHECKS = """
 import sqlite3
 from pathlib import Path
@@ -43,18 +40,47 @@ assert "event 2 of its log (note) was changed" in audit_router(store, name).faul
 """
 
 
-def test_the_example_event_is_stored_served_replayed_and_checked(tmp_path: Path) -> None:
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (diff,) = re.findall(r"```diff\n(--- eventlog.*?)```", page, re.DOTALL)
-    source = copy_source(tmp_path)
-    assert len(apply_diff(diff, source / "bylot")) <= 6
-    paths = [str(source), str(ROOT / "tests")]
-    result = subprocess.run(
-        [sys.executable, "-c", CHECKS],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+CLUSTER_CHECKS = """
+import os
+from pathlib import Path
+
+import httpx
+
+from bylot.store import open_store
+from cluster_servers import post, run_servers
+from live_server import FIVE_EXPERTS
+
+with run_servers(os.environ["STORE"], Path.cwd(), 2) as servers:
+    created = post(servers[0], "/v1/routers", {"name": "pool", "problem": FIVE_EXPERTS})
+    assert created.status_code == 201, created.text
+    with_lease = open_store(os.environ["STORE"], read_only=True).owners()["pool"]
+    for server in servers:
+        noted = post(server, "/v1/routers/pool/notes", {"text": server.url})
+        assert noted.status_code == 201, noted.text
+        decided = post(server, "/v1/routers/pool/decisions", {})
+        assert decided.status_code == 201, decided.text
+    assert open_store(os.environ["STORE"], read_only=True).owners()["pool"] == with_lease
+    log = httpx.get(f"{servers[1].url}/v1/routers/pool/events").json()["events"]
+assert [event["kind"] for event in log] == ["created", "note", "decided", "note", "decided"]
+assert [event["body"]["text"] for event in log[1::2]] == [server.url for server in servers]
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the source with the example."""
+    copied = copy_source(tmp_path_factory.mktemp("event"))
+    assert len(apply_diff(find_example("--- eventlog/events.py"), copied / "bylot")) <= 5
+    return copied
+
+
+def test_the_example_event_is_stored_served_replayed_and_checked(
+    source: Path, tmp_path: Path
+) -> None:
+    run_checks(CHECKS, tmp_path, source)
+
+
+def test_the_example_event_is_added_through_any_server_of_a_cluster(
+    source: Path, tmp_path: Path, postgres_address: str
+) -> None:
+    run_checks(CLUSTER_CHECKS, tmp_path, source, STORE=postgres_address)

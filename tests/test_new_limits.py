@@ -1,12 +1,9 @@
 """The worked examples of CONTRIBUTING.md about limits: a window, a kind of limit, and a policy."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-from worked_examples import ROOT, apply_diff, copy_source, find_example
+from worked_examples import ROOT, apply_diff, copy_source, find_example, run_checks
 
 CHECKS = """
 from datetime import UTC, datetime
@@ -124,16 +121,7 @@ assert find_keys({b"x-bylot-user": b"ann"}, {"metadata": {"bylot_tenant": "acme"
 def test_a_scope_touches_three_files(tmp_path: Path) -> None:
     source = copy_source(tmp_path)
     assert len(apply_diff(find_example("--- _scopes.py"), source / "bylot")) <= 4
-    paths = [str(source), str(ROOT / "tests")]
-    result = subprocess.run(
-        [sys.executable, "-c", SCOPE_CHECKS],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    run_checks(SCOPE_CHECKS, tmp_path, source)
 
 
 def test_a_window_touches_two_files_and_a_policy_two_with_two_steps(tmp_path: Path) -> None:
@@ -146,14 +134,6 @@ def test_a_window_touches_two_files_and_a_policy_two_with_two_steps(tmp_path: Pa
     (tmp_path / "effort.py").write_text(find_example('"""Effort: '), encoding="utf-8")
     contract = find_example('"""The contract of the sampler')
     (tmp_path / "test_sampler.py").write_text(contract, encoding="utf-8")
-    paths = [str(source), str(tmp_path), str(ROOT / "src")]  # the last for bylot_paper
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    result = subprocess.run(
-        [sys.executable, "-c", CHECKS],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **cache},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    cache = str(tmp_path / "cache")
+    with_paper = ROOT / "src"
+    run_checks(CHECKS, tmp_path, source, tmp_path, with_paper, NUMBA_CACHE_DIR=cache)

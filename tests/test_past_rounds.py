@@ -128,8 +128,8 @@ def test_batches_and_saved_routers_learn_the_same(tmp_path: Path) -> None:
     whole, parts = Router(POOL, "noisy-or", seed=3), Router(POOL, "noisy-or", seed=3)
     whole.learn_from(log)
     parts.learn_from(log[:57])
-    parts.save(tmp_path / "router.json")
-    parts = Router.load(tmp_path / "router.json")
+    parts.save(tmp_path / "router.bylot")
+    parts = Router.load(tmp_path / "router.bylot")
     parts.learn_from(log[57:])
     assert list_state(parts) == list_state(whole)
     panels = [[router.decide("kind 1").draws for _ in range(50)] for router in (whole, parts)]

@@ -1,136 +1,95 @@
-"""A router in memory and one with a log answer the same commands alike, errors included."""
+"""Routers in memory, in SQLite and in PostgreSQL give the same answers and have the same states."""
 
 import copy
 import os
 import pickle
-import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bylot
 from bylot.errors import BudgetSpent, BylotError, DecisionError, DecisionNotFound, RewardError
 from bylot.problem import Limit
-from bylot.router.status import RouterStatus
-from limit_fuzzer import SETUPS, LimitFuzzer
-from scripted_routers import MemoryRouter, StoredRouter
+from command_sequences import Disagreement, SequencePlay
+from scripted_routers import MemoryRouter, StoredRouter, parse_seq
+from sequence_players import StoreSide
 
-SEEDS = int(os.environ.get("BYLOT_PAIR_SEEDS", "2"))
-STEPS = 250
+SEQUENCES = int(os.environ.get("BYLOT_SEQUENCES", "50"))
+REOPENED = 250  # sequences after which the stores are opened again
 ROUTER_KINDS = (MemoryRouter, StoredRouter)
-OF_THE_LOG = ("id", "router", "version", "at", "key")
-"""Fields of a decision that differ between both, or that only a stored one has."""
-STATE = ("decisions", "rewards", "contexts", "mean_reward", "kept", "limits", "q", "period")
-DECISION_ID = re.compile(r"\bd\d+\b|\btriage\.1\.\d+(\.[0-9a-f]+)?")
 
 
-class RouterPair:
-    """Two routers of the same problem that get the same commands, and must answer alike."""
-
-    def __init__(self, problem: bylot.Problem, policy: str) -> None:
-        self.memory = MemoryRouter(problem, policy)
-        self.stored = StoredRouter(problem, policy)
-        self.ids: dict[str, str] = {}  # in the log, by those in memory
-
-    @property
-    def now(self) -> float:
-        return self.memory.now
-
-    @now.setter
-    def now(self, now: float) -> None:
-        self.memory.now = self.stored.now = now
-
-    def ask_both(self, ask: Callable[[Any], Any]) -> tuple[Any, Any]:
-        """Give both the same command; if both refuse it alike, raise the error."""
-        found = [catch_error(ask, router) for router in (self.memory, self.stored)]
-        if any(isinstance(answer, BylotError) for answer in found):
-            assert describe_error(found[0]) == describe_error(found[1])
-            raise found[0]
-        return found[0], found[1]
-
-    def decide(self, **labels: Any) -> bylot.Decision:
-        here, there = self.ask_both(lambda router: router.decide(**labels))
-        self.ids[here.id] = there.id
-        self.check_decisions(here, there)
-        return here  # type: ignore[no-any-return]
-
-    def check_decisions(self, here: bylot.Decision | None, there: bylot.Decision | None) -> None:
-        """Require that decisions are equal but for what only a log has."""
-        for field in bylot.Decision.__struct_fields__:
-            if field not in OF_THE_LOG:
-                assert getattr(here, field, None) == getattr(there, field, None), field
-
-    def report(self, id: str, value: float | None = None, spend: Any = None) -> str:
-        ids = {MemoryRouter: id, StoredRouter: self.ids[id]}
-        here, there = self.ask_both(lambda router: router.report(ids[type(router)], value, spend))
-        assert here == there
-        return str(here)
-
-    def cancel(self, id: str) -> bool:
-        ids = {MemoryRouter: id, StoredRouter: self.ids[id]}
-        here, there = self.ask_both(lambda router: router.cancel(ids[type(router)]))
-        assert here == there
-        return bool(here)
-
-    def replace(self, id: str, failed: str) -> bylot.Decision | None:
-        ids = {MemoryRouter: id, StoredRouter: self.ids[id]}
-        here, there = self.ask_both(lambda router: router.replace(ids[type(router)], failed))
-        self.check_decisions(here, there)
-        return here  # type: ignore[no-any-return]
-
-    def edit(self, problem: bylot.Problem) -> None:
-        self.ask_both(lambda router: router.edit(problem))
-
-    def set_tenant(self, tenant: str, limits: tuple[Limit, ...]) -> None:
-        self.ask_both(lambda router: router.set_tenant(tenant, limits))
-
-    def status(self) -> RouterStatus:
-        here, there = self.ask_both(lambda router: router.status())
-        for field in STATE:
-            assert getattr(here, field) == getattr(there, field), field
-        return here  # type: ignore[no-any-return]
-
-    def measure_tenant(self, tenant: str) -> Any:
-        here, there = self.ask_both(lambda router: router.measure_tenant(tenant))
-        assert here == there
-        return here
-
-    def reopen(self, path: Path) -> None:
-        refused = self.stored.logged.aggregate.core.book.refused
-        self.ask_both(lambda router: router.reopen(path))
-        self.stored.logged.aggregate.core.book.refused = refused  # a log has them after a decision
-
-    def check(self) -> None:
-        self.stored.check()
+@pytest.fixture(params=["sqlite", "postgres"])
+def sides(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[StoreSide]]:
+    """SQLite alone, or also PostgreSQL where that can be started."""
+    addresses = [f"sqlite:///{tmp_path}/routers.db"]
+    if request.param == "postgres":
+        addresses.append(request.getfixturevalue("postgres_address"))
+    opened = [StoreSide(address) for address in addresses]
+    yield opened
+    for side in opened:
+        side.close()
 
 
-def catch_error(ask: Callable[[Any], Any], router: Any) -> Any:
-    """The answer of a router, or its error."""
-    try:
-        return ask(router)
-    except BylotError as error:
-        return error
+def test_routers_in_memory_and_in_stores_answer_alike(
+    sides: list[StoreSide], tmp_path: Path
+) -> None:
+    count = SEQUENCES if len(sides) > 1 else min(SEQUENCES, 20)
+    found = []
+    steps = 0
+    for number in range(count):
+        play = SequencePlay(number, sides, tmp_path / "router.bylot")
+        try:
+            play.run()
+        except (Disagreement, BylotError) as error:
+            found.append(f"sequence {number}: {error}")
+        steps += play.steps
+        if (number + 1) % REOPENED == 0:
+            for side in sides:
+                side.close()
+                side.open()
+    print(f"{count} sequences of {steps} commands: {len(found)} disagreements")
+    assert steps > 20 * count, "nothing would be compared"
+    assert not found, "\n".join(found)
 
 
-def describe_error(answer: object) -> tuple[object, ...]:
-    """What must be equal of two errors: all but the ids and, of a spent budget, the remedy."""
-    if isinstance(answer, BudgetSpent):
-        return BudgetSpent, answer.limit, answer.resets_at
-    return type(answer), DECISION_ID.sub("ID", str(answer))
+def lower_a_bound(play: SequencePlay) -> None:
+    """Let the router in memory have another bound than the stored one."""
+    assert play.memory is not None
+    router = play.memory.router
+    first, *others = router.problem.limits
+    router.change(router.problem.replace(limits=[first.at(first.bound * 0.999), *others]))
+    router.engine.version = 1
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("setup", SETUPS)
-def test_router_and_log_answer_random_commands_alike(setup: str, seed: int, tmp_path: Path) -> None:
-    fuzzer = LimitFuzzer(RouterPair, SETUPS[setup], seed, tmp_path / "router.bylot")
-    for _ in range(STEPS):
-        fuzzer.router.status()
-        fuzzer.step()
-    fuzzer.router.check()
-    assert fuzzer.counts["decided"] > STEPS / 10, "nothing is compared if every request is refused"
+def learn_a_little_more(play: SequencePlay) -> None:
+    """Let the router in memory learn each reward as one a little higher."""
+    assert play.memory is not None
+    core = play.memory.router.core
+    learn = core.learn
+    core.learn = lambda ticket, value, *more: learn(ticket, value + 1e-12, *more)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("sabotage", [lower_a_bound, learn_a_little_more])
+def test_a_router_that_differs_a_little_is_noticed(
+    sabotage: Callable[[SequencePlay], None], tmp_path: Path
+) -> None:
+    side = StoreSide(f"sqlite:///{tmp_path}/routers.db")
+    noticed = 0
+    for number in range(1, 11):
+        play = SequencePlay(number, [side], tmp_path / "router.bylot")
+        sabotage(play)
+        try:
+            play.run()
+        except Disagreement:
+            noticed += 1
+    side.close()
+    assert noticed >= 4, "of ten; the others have no status before an edit, or no reward"
 
 
 def make_problem(*limits: Limit, **more: Any) -> bylot.Problem:
@@ -189,16 +148,44 @@ def test_a_cancelled_decision_is_refunded_although_the_traffic_was_learned() -> 
     assert period.played == 34 % 24 - 1
 
 
+@pytest.mark.parametrize("policy", ["distinct", "tangent", "omd", "noisy-or"])
+def test_a_decision_read_from_the_log_has_the_ticket_that_was_drawn(policy: str) -> None:
+    router = StoredRouter(make_problem(bylot.at_most("usd", 4.0)), policy)
+    place = parse_seq(router.decide().id)
+    engine = router.logged.aggregate.engine
+    opened = engine.open.get(place)
+    assert opened is not None
+    pairs: Any = zip(opened.ticket, engine.open.read(place).ticket, strict=True)
+    assert all(np.array_equal(drawn, read, equal_nan=True) for drawn, read in pairs)
+
+
+@pytest.mark.parametrize("kind", ROUTER_KINDS)
+def test_a_bill_of_the_period_before_an_edit_takes_no_missed_period_back(
+    kind: Any, tmp_path: Path
+) -> None:
+    problem = make_problem(bylot.at_least("usd", 2.0), period=5)
+    router = kind(problem, "distinct")
+    made = [router.decide() for _ in range(8)]
+    router.edit(problem.replace(limits=[bylot.at_least("usd", 1.5)]))
+    for decision in made:
+        router.report(decision.id, None, 9.0)
+    (limit,) = router.status().limits
+    assert limit.current is not None
+    assert limit.current.missed == 0
+    router.reopen(tmp_path / "router.bylot")  # which refuses an impossible state
+
+
 def test_refused_requests_are_forecast_alike() -> None:
     problem = make_problem(bylot.at_most("usd", 8.0, per="hour"), traffic=100.0)
-    pair = RouterPair(problem, "noisy-or")
+    routers = [kind(problem, "noisy-or") for kind in ROUTER_KINDS]
     for _ in range(60):
-        pair.now += 300
-        try:
-            pair.decide()
-        except BudgetSpent:
-            continue
-        pair.status()
+        for router in routers:
+            router.now += 300
+            with suppress(BudgetSpent):
+                router.decide()
+        here, there = (router.status() for router in routers)
+        assert (here.decisions, here.limits) == (there.decisions, there.limits)
+    assert here.decisions < 60
 
 
 @pytest.mark.parametrize("kind", ROUTER_KINDS)

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from bylot.router.persistence import problem_from_data
 
 from bylot import evaluate
 from bylot.cli import main
@@ -17,6 +16,7 @@ from bylot.eventlog.commands import GetRouter, GetTenant, LearnRounds, MakeDecis
 from bylot.eventlog.loading import load_aggregate
 from bylot.eventlog.repository import RouterRepository
 from bylot.problem import Problem
+from bylot.router.config import problem_from_data
 from bylot.router.past_rounds import PastRound
 from bylot.store import RouterRow, Store, open_store
 from handlers import perform_now

@@ -1,7 +1,10 @@
 """The worked examples of CONTRIBUTING.md, applied to a copy of the source."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -37,3 +40,17 @@ def apply_diff(diff: str, folder: Path) -> set[str]:
         (folder / name).write_text(text, encoding="utf-8")
         changed.add(name)
     return changed
+
+
+def run_checks(code: str, folder: Path, *paths: Path, **environment: str) -> None:
+    """Run Python code in a folder, in a process of its own that imports from these paths first."""
+    searched = os.pathsep.join(map(str, (*paths, ROOT / "tests")))
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": searched, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

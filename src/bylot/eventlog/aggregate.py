@@ -383,6 +383,8 @@ class RouterAggregate:
                 return self.seal_segment()[1]
             case events.RouterCopied():
                 return self.begin_copy(at, body.origin, body.by)
+            case events.Remark():
+                return self.append(at, body, of)
         if of is None:
             raise TypeError("it does not name its decision")
         opened = self.engine.open.get(of)

@@ -85,6 +85,10 @@ class SegmentSealed(ConfigRecorded, frozen=True):
     state: bytes  # the hash of the snapshot
 
 
+class Remark(Change, frozen=True):
+    """An event that changes nothing in the router: to replay it is to write it again."""
+
+
 EVENT_BODIES: Mapping[str, type[Change]] = {
     "created": RouterCreated,
     "copied": RouterCopied,

@@ -49,9 +49,16 @@ def show_events(name: str, events: DecisionEvents) -> Decision:
 
 def show_stored(name: str, event: Event, decision: OpenDecision) -> Decision:
     """Return a decision of a stored router as callers see it; event: that made it."""
-    id = format_decision_id(name, event)
-    at = format_timestamp(event.at)
-    return decision.known.show(id, decision.failed, name, at, event.key)
+    made = decision.known
+    return structs.replace(
+        made.show(format_decision_id(name, event)),
+        router=name,
+        version=made.version,
+        at=format_timestamp(event.at),
+        deferred=made.defer,
+        key=event.key,
+        failed=decision.failed,
+    )
 
 
 def command_from_reward(id: str, body: RewardReceived) -> RecordReward:

@@ -21,7 +21,7 @@ from bylot.numerics.jit import Floats
 from bylot.problem import Limit, Problem
 from bylot.problem.change import ProblemChange
 
-KEPT_COUNTS = ("rounds", "first", "first_before", "replaced", "settled", "now", "hour")
+KEPT_COUNTS = ("rounds", "first", "replaced", "settled", "now", "hour")
 TRAFFIC_COUNTS = (
     *("local_hour", "first_hour", "first_at", "last_at"),
     *("hour_requests", "all_requests", "recent", "usual"),
@@ -61,6 +61,7 @@ def keep_counts(change: ProblemChange, old: LimitState, new: LimitState) -> None
     """Go on counting decisions and traffic."""
     for name in KEPT_COUNTS:
         new.clock[name] = old.clock[name]
+    new.clock["first_before"] = old.clock["first"]  # what the period before has spent is not kept
     new.clock["begun"] = new.offsets.size > 0
     if old.offsets.size and new.offsets.size:
         new.offsets[:] = old.offsets

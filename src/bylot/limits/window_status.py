@@ -136,7 +136,7 @@ def make_spent_error(limit: Limit, now: int, at: int, keys: KeyNames) -> BudgetS
     whom = f" for {limit.scope} {keys[limit.scope]!r}" if limit.scope else ""
     return BudgetSpent(
         f"{limit} leaves no panel{whom}",
-        remedy=f"{describe_reset(end, limit.zone)}, or raise it",
+        remedy=f"{describe_reset(end, limit.zone)}, or raise the bound",
         limit=limit,
         resets_at=end,
         reset_s=(end - at) / 1e6,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter, itemgetter
 
 import numpy as np
 from msgspec import Struct
@@ -52,18 +53,8 @@ class DecisionMade(Struct, gc=False):
         """The labels of its request."""
         return RequestLabels(self.context, self.keys)
 
-    def show(
-        self,
-        id: str,
-        failed: tuple[str, ...] = (),
-        router: str | None = None,
-        at: str | None = None,
-        key: str | None = None,
-    ) -> Decision:
-        """Return the decision as callers see it.
-
-        failed: members that were replaced; the rest is known of stored decisions only
-        """
+    def show(self, id: str) -> Decision:
+        """Return the decision as callers see it, without what only a log knows."""
         ticket = self.ticket
         panel = self.panel
         inclusion: dict[str, float] | None = None
@@ -86,12 +77,6 @@ class DecisionMade(Struct, gc=False):
             self.propensity,
             ticket.replaced,
             dict(self.keys) if self.keys else {},
-            router,
-            None if router is None else self.version,
-            at,
-            self.defer,
-            key,
-            failed,
         )
 
 
@@ -145,7 +130,9 @@ class DecisionClosed(Change, frozen=True):
 
 
 class PackedDecision(Change, frozen=True, omit_defaults=True):
-    """A decision as it was made: the fields of `DecisionMade`, and those of its ticket."""
+    """A decision as it was made: fields of `DecisionMade` and of its ticket, by their names; a type
+    of its own, as the order of fields and their defaults are part of the hash of an event.
+    """
 
     version: int
     t: int
@@ -172,70 +159,43 @@ class PackedDecision(Change, frozen=True, omit_defaults=True):
     holder: str | None = None
 
 
+PACKED_APART = ("seats", "draws", "draw_probabilities", "learned_inclusion", "available_mask")
+"""The fields that are packed as another type, in the order of `pack_decision`."""
+PACKED = [name for name in PackedDecision.__struct_fields__ if name != "by"]
+OF_DECISION = DecisionMade.__struct_fields__[2:]  # all but ticket and panel
+OF_TICKET = [name for name in PACKED if name not in (*PACKED_APART, *OF_DECISION)]
+read_decision_fields = attrgetter(*OF_DECISION)
+read_ticket_fields = attrgetter(*OF_TICKET)
+order_fields = itemgetter(*map([*PACKED_APART, *OF_TICKET, *OF_DECISION].index, PACKED))
+
+
 def pack_decision(made: DecisionMade) -> PackedDecision:
     """Return what the log keeps of a decision."""
     ticket = made.ticket
-    return PackedDecision(
-        version=made.version,
-        t=ticket.t,
-        context=made.context,
-        available=made.available,
-        defer=made.defer,
-        draws=made.panel,
-        seats=tuple(ticket.draws.tolist()),
-        draw_probabilities=ticket.draw_probabilities.tobytes(),
-        learned_inclusion=ticket.inclusion.tobytes(),
-        available_mask=ticket.available.tobytes(),
-        share=ticket.share,
-        feasible=ticket.feasible,
-        propensity=made.propensity,
-        weight=ticket.weight,
-        replaced=ticket.replaced,
-        inclusion=None if made.inclusion is None else tuple(made.inclusion),
-        spend=made.spend,
-        expected=made.expected,
-        refused=made.refused,
-        tables=made.tables,
-        keys=dict(made.keys),
-        held=made.held,
-        holder=made.holder,
-        by=made.by,
+    fields = (
+        tuple(ticket.draws.tolist()),
+        made.panel,
+        ticket.draw_probabilities.tobytes(),
+        ticket.inclusion.tobytes(),
+        ticket.available.tobytes(),
+        *read_ticket_fields(ticket),
+        *read_decision_fields(made),
     )
+    return PackedDecision(*order_fields(fields), by=made.by)
 
 
 def unpack_decision(packed: PackedDecision, context: int) -> DecisionMade:
     """Return a decision, its ticket bit for bit as it was when it was made."""
     ticket = Ticket(
-        t=packed.t,
         context=context,
         draws=np.array(packed.seats, np.int64),
         draw_probabilities=floats_from_bytes(packed.draw_probabilities),
         inclusion=floats_from_bytes(packed.learned_inclusion),
         available=np.frombuffer(packed.available_mask, np.bool_).copy(),
-        share=packed.share,
-        feasible=packed.feasible,
         propensity=math.nan if packed.propensity is None else packed.propensity,
-        weight=packed.weight,
-        replaced=packed.replaced,
+        **dict(zip(OF_TICKET, read_ticket_fields(packed), strict=True)),
     )
-    return DecisionMade(
-        ticket=ticket,
-        panel=packed.draws,
-        inclusion=packed.inclusion,
-        propensity=packed.propensity,
-        spend=packed.spend,
-        expected=packed.expected,
-        held=packed.held,
-        context=packed.context,
-        keys=packed.keys,
-        available=packed.available,
-        defer=packed.defer,
-        holder=packed.holder,
-        by=packed.by,
-        version=packed.version,
-        refused=packed.refused,
-        tables=packed.tables,
-    )
+    return DecisionMade(ticket, packed.draws, *read_decision_fields(packed))
 
 
 def floats_from_bytes(raw: bytes) -> Floats:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
+from msgspec import structs
+
 from bylot._scopes import KeyArguments
-from bylot.errors import BudgetSpent, DecisionError, DecisionNotFound, PolicyError, RewardError
+from bylot.errors import DecisionError, DecisionNotFound, PolicyError, RewardError
 from bylot.limits.keys import NO_KEYS, TenantWindow, list_given_keys
 from bylot.policies import Auto, PlainPolicy, Policy
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Limit, Problem
-from bylot.problem.instants import LAST_SECOND, describe_reset
+from bylot.problem.instants import LAST_SECOND
 from bylot.problem.limits import check_limit_list, float_from_real
 from bylot.router.decision import Decision, Receipt
 from bylot.router.engine import RouterEngine
@@ -229,13 +231,8 @@ class Router:
         """
         keys = list_given_keys(names) if names else NO_KEYS
         with self._lock:
-            try:
-                now = self._read_clock() if self.core.book.follows_clock else 0
-                made = self.engine.decide(now, None, context, available, keys)
-            except BudgetSpent as error:
-                reset = describe_reset(error.resets_at, error.limit.zone)
-                error.remedy = f"{reset}, or raise the bound"
-                raise
+            now = self._read_clock() if self.core.book.follows_clock else 0
+            made = self.engine.decide(now, None, context, available, keys)
         return made.show(f"d{made.ticket.t}")
 
     def _read_clock(self) -> int:
@@ -357,7 +354,7 @@ class Router:
             place = t_from_decision_id(id)
             self.engine.replace(place, id, failed, available)
             decision = self.engine.open.find(place)
-            return decision.known.show(id, decision.failed)
+            return structs.replace(decision.known.show(id), failed=decision.failed)
 
     def change(self, problem: Problem) -> None:
         """Continue under another problem, with all that was learned.

@@ -7,7 +7,7 @@ Servers of different releases understand each other if their messages have the s
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from bylot import __version__, errors
-from bylot.api import DecisionRecord, ErrorBody, RewardReceipt, RouterView, TenantList, TenantView
+from bylot.api import ErrorBody
 from bylot.eventlog import commands
+from bylot.eventlog.command_handler import CommandHandler
 from bylot.eventlog.commands import Command
-from bylot.router.decision import Decision
 from bylot.server.http_errors import ApiError, to_api_error
 
 log = logging.getLogger("bylot.server")
@@ -34,23 +34,8 @@ field that must not be ignored; until all servers have the new release, the two 
 FORMAT_HEADER = "x-bylot-format"
 RELEASE_REMEDY = "install the same release on all servers of the store"
 
-RESULTS: Mapping[type, Any] = {
-    commands.DeleteRouter: None,
-    commands.EditRouter: RouterView,
-    commands.GetRouter: RouterView,
-    commands.MakeDecision: Decision,
-    commands.RecordReward: RewardReceipt,
-    commands.ReplaceMember: Decision,
-    commands.ActivateDecision: Decision,
-    commands.CancelDecision: Decision,
-    commands.GetDecision: DecisionRecord,
-    commands.LearnRounds: RouterView,
-    commands.SetTenant: TenantView,
-    commands.GetTenant: TenantView,
-    commands.ListTenants: TenantList,
-}
-"""The commands that travel, and the types of their results."""
-KINDS = {one.__name__: one for one in RESULTS}
+KINDS = {kind.__name__: kind for kind in CommandHandler.HANDLERS}
+"""The commands that travel: all that have a handler, whose annotation is the type of the result."""
 KEPT_ERRORS = {
     one.__name__: one
     for one in (errors.NoSubstitute, errors.TooManyContexts, errors.PolicyCompiling)
@@ -121,7 +106,8 @@ def encode_result(result: Any) -> SentResult:
 def decode_result(command: Command, sent: SentResult) -> Any:
     """The result of a command that another server has executed, or the exception."""
     if not sent.status:
-        return msgspec.msgpack.decode(sent.body, type=RESULTS[type(command)])
+        handler = CommandHandler.HANDLERS[type(command)]
+        return msgspec.msgpack.decode(sent.body, type=handler.__annotations__["return"])
     if sent.moved:
         return errors.RouterBusy(sent.message)
     if sent.kind in KEPT_ERRORS:
