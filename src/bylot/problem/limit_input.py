@@ -7,7 +7,7 @@ from typing import Literal
 from unicodedata import normalize
 
 from bylot.errors import ProblemError
-from bylot.problem.calendar import WindowName
+from bylot._windows import WindowName
 
 Per = WindowName | Literal["request", "draw"]
 """What a bound is per, as callers write it."""

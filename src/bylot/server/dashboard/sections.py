@@ -17,6 +17,7 @@ from bylot.limits.status import CostStatus, LimitStatus
 from bylot.limits.verdict import VERDICTS
 from bylot.problem import Limit
 from bylot.problem.instants import format_instant
+from bylot.problem.limits import list_contexts
 from bylot.router.config import RouterConfig
 from bylot.router.status import RouterStatus
 from bylot.server.dashboard.source import ConfigChange
@@ -53,7 +54,7 @@ def view_limit(status: LimitStatus, limit: Limit, cost: CostStatus) -> dict[str,
         **status.choose_numbers(),
         "now_name": now_name,
         "missed_name": missed_name,
-        "contexts": ", ".join(map(label_text, status.where)),  # whose requests count; empty: all
+        "contexts": ", ".join(map(label_text, list_contexts([limit]))),  # empty: all
         "window": view_window(status),
         "tenants": view_tenants(status, limit.zone),
         "mean": status.mean if cost.decisions else None,  # since the first decision
