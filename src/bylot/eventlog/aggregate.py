@@ -10,10 +10,54 @@ from typing import Any
 
 from msgspec import MsgspecError, structs
 
-from bylot import errors
-from bylot.eventlog import commands, config_validation, events, history, snapshot
-from bylot.eventlog.events import BODY_DECODERS, rehash_event
-from bylot.problem import Limit
+from bylot.errors import (
+    BylotError,
+    DecisionNotFound,
+    DecisionStateError,
+    InfeasibleLimits,
+    StoreCorrupted,
+    StoreUnavailable,
+)
+from bylot.eventlog.commands import (
+    CreateRouter,
+    EditRouter,
+    LearnRounds,
+    MakeDecision,
+    RecordReward,
+    ReplaceMember,
+    SetTenant,
+    check_storable_text,
+)
+from bylot.eventlog.config_validation import (
+    check_config_edit,
+    mask_active_experts,
+    prepare_config,
+    validate_config,
+)
+from bylot.eventlog.events import (
+    BODY_DECODERS,
+    EVENT_KINDS,
+    LOG_VERSION,
+    ConfigChanged,
+    KeyChanged,
+    Remark,
+    RoundsLearned,
+    RouterCopied,
+    RouterCreated,
+    SegmentSealed,
+    encode_body,
+    hash_event,
+    hash_snapshot,
+    rehash_event,
+)
+from bylot.eventlog.history import command_from_bounds, command_from_reward, read_decision
+from bylot.eventlog.snapshot import (
+    PLAIN_FIELDS,
+    TALLY_FIELDS,
+    SegmentStart,
+    decode_snapshot,
+    encode_snapshot,
+)
 from bylot.router.changes import (
     Change,
     DecisionActivated,
@@ -29,14 +73,11 @@ from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore
 from bylot.router.engine import RouterEngine
 from bylot.router.open_decisions import MAX_CACHED_BYTES, OpenDecision
-from bylot.router.past_rounds import learn_rounds
-from bylot.router.snapshot import SNAPSHOT_VERSION, core_from_data, core_to_data
 from bylot.router.status import RouterStatus
 from bylot.router.tally import Tally
 from bylot.store import DecisionEvents, Event, Segment, Snapshot
 
 MAX_RECENT_DECISIONS = 100  # no longer open ones, kept in memory after a reward
-PLAIN_FIELDS = ("seq", "at", "seal")
 
 
 class RouterAggregate:
@@ -60,7 +101,7 @@ class RouterAggregate:
         self.lead = 0
         self.find_events: Callable[[int], DecisionEvents | None] = lambda seq: None
         self.latest: tuple[Event | None, Change | None] = None, None  # the last event
-        self.segment = snapshot.SegmentStart()
+        self.segment = SegmentStart()
         self.engine = RouterEngine(
             core, config.terms, self.read, MAX_RECENT_DECISIONS, MAX_CACHED_BYTES
         )
@@ -68,41 +109,37 @@ class RouterAggregate:
         self.adopt(config)
 
     @classmethod
-    def create(
-        cls, number: int, at: int, command: commands.CreateRouter
-    ) -> tuple["RouterAggregate", Event]:
+    def create(cls, number: int, at: int, command: CreateRouter) -> tuple["RouterAggregate", Event]:
         """A new router and event 0 of its log; an invalid configuration raises an error."""
-        config, core = command.prepared or config_validation.prepare_config(command.config)
+        config, core = command.prepared or prepare_config(command.config)
         # `CommandHandler.create` checks the capacity for contexts, once, when the log begins
         config = structs.replace(config, version=1)
         made = cls(number, command.name, config, core)
-        created = events.RouterCreated(config, command.name, log=events.LOG_VERSION, by=command.by)
+        created = RouterCreated(config, command.name, log=LOG_VERSION, by=command.by)
         return made, made.append(at, created)
 
     @classmethod
     def from_first_event(cls, name: str, first: Event) -> "RouterAggregate":
         if first.seq != 0 or first.kind != "created" or rehash_event(b"", first) != first:
-            raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
+            raise StoreCorrupted(f"router {name!r}: event 0 of its log was changed")
         try:
             body = BODY_DECODERS["created"](first.body)
-            if body.log != events.LOG_VERSION:
-                raise errors.StoreCorrupted(
+            if body.log != LOG_VERSION:
+                raise StoreCorrupted(
                     f"router {name!r}: its log has version {body.log}; this bylot reads version "
-                    f"{events.LOG_VERSION}",
+                    f"{LOG_VERSION}",
                     remedy="`bylot store migrate` says what can be taken over",
                 )
-            command = commands.CreateRouter(body.name, body.config, by=body.by)
+            command = CreateRouter(body.name, body.config, by=body.by)
             made, event = cls.create(first.router, first.at, command)
-        except errors.StoreCorrupted:
+        except StoreCorrupted:
             raise
-        except (errors.BylotError, MsgspecError) as error:
-            raise errors.StoreCorrupted(f"router {name!r}: event 0 of its log: {error}") from error
+        except (BylotError, MsgspecError) as error:
+            raise StoreCorrupted(f"router {name!r}: event 0 of its log: {error}") from error
         if event != first:
-            raise errors.StoreCorrupted(
-                f"router {name!r}: replaying event 0 of its log gives another one"
-            )
+            raise StoreCorrupted(f"router {name!r}: replaying event 0 of its log gives another one")
         if made.name != name:
-            raise errors.StoreCorrupted(
+            raise StoreCorrupted(
                 f"router {name!r}: its log is that of router {made.name!r}",
                 remedy="the names in the store were changed; restore it from a backup",
             )
@@ -110,26 +147,13 @@ class RouterAggregate:
 
     @classmethod
     def from_snapshot(cls, name: str, stored: Snapshot) -> "RouterAggregate":
-        if events.hash_snapshot(stored.body) != stored.seal:
-            raise errors.StoreCorrupted(f"router {name!r}: its snapshot was changed")
-        try:
-            content = snapshot.decode_snapshot(stored.body)
-            core = core_from_data(content.config, content.core)
-            made = cls(content.router, name, content.config, core)
-        except (errors.BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
-            raise errors.StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
-        made.number = stored.router
-        which = content.version, content.router, content.name, content.seq
-        number = 0 if stored.seq < 0 else stored.router  # of a copy it was not known yet
-        if which != (SNAPSHOT_VERSION, number, name, stored.seq):
-            raise errors.StoreCorrupted(
-                f"router {name!r}: its snapshot is of another version, or of another router"
-            )
+        content, core = decode_snapshot(name, stored)
+        made = cls(stored.router, name, content.config, core)
         for field in PLAIN_FIELDS:
             setattr(made, field, getattr(content, field))
         made.engine.pool_since = content.pool_since
         made.engine.open.fill_from_columns(content.open)
-        for field in snapshot.TALLY_FIELDS:
+        for field in TALLY_FIELDS:
             setattr(made.tally, field, getattr(content, field))
         made.segment = content.segment
         return made
@@ -137,37 +161,25 @@ class RouterAggregate:
     def take_snapshot(self) -> Snapshot:
         """Everything but tickets, which are in the log."""
         body = self.encode()
-        return Snapshot(self.number, self.seq, body, events.hash_snapshot(body))
+        return Snapshot(self.number, self.seq, body, hash_snapshot(body))
 
     def encode(self) -> bytes:
-        """The body of a snapshot."""
-        content = snapshot.SnapshotContent(
-            version=SNAPSHOT_VERSION,
-            router=0 if self.seq < 0 else self.number,
-            name=self.name,
-            config=self.config,
-            core=core_to_data(self.core, with_rule=True),
-            pool_since=self.engine.pool_since,
-            open=self.engine.open.to_columns(),
-            segment=self.segment,
-            **{field: getattr(self, field) for field in PLAIN_FIELDS},
-            **{field: getattr(self.tally, field) for field in snapshot.TALLY_FIELDS},
-        )
-        return snapshot.encode_snapshot(content)
+        """Return the body of a snapshot."""
+        return encode_snapshot(self)
 
     def fingerprint(self) -> str:
         """A digest of everything: equal if and only if all state is equal."""
         return sha256(self.encode()).hexdigest()
 
     def decide(
-        self, at: int, command: commands.MakeDecision, replayed: PackedDecision | None = None
+        self, at: int, command: MakeDecision, replayed: PackedDecision | None = None
     ) -> Event:
         """Draw a panel (`RouterEngine.decide`)."""
-        commands.check_storable_text("key", command.key)
+        check_storable_text("key", command.key)
         if command.context not in self.core.contexts:
-            commands.check_storable_text("context", command.context)
+            check_storable_text("context", command.context)
         for scope, name in command.keys.items():
-            commands.check_storable_text(scope, name)
+            check_storable_text(scope, name)
         made = self.engine.decide(
             self.local_time(at),
             self.seq + 1,
@@ -184,7 +196,7 @@ class RouterAggregate:
         self.engine.open.by_place[event.seq].seal = event.seal
         return event
 
-    def replace(self, at: int, of: int, command: commands.ReplaceMember) -> Event | None:
+    def replace(self, at: int, of: int, command: ReplaceMember) -> Event | None:
         """Let another expert take the place of a member that failed; None if one has already."""
         change = self.engine.replace(
             of,
@@ -197,10 +209,10 @@ class RouterAggregate:
         return None if change is None else self.append(at, change, of=of)
 
     def reward(
-        self, at: int, of: int, command: commands.RecordReward, *, replayed: bool = False
+        self, at: int, of: int, command: RecordReward, *, replayed: bool = False
     ) -> Event | None:
         """Apply the reward, the actual cost of a decision, or both; None if known already."""
-        commands.check_storable_text("key", command.key)
+        check_storable_text("key", command.key)
         change = self.engine.report(
             self.local_time(at),
             of,
@@ -218,7 +230,7 @@ class RouterAggregate:
 
     def read(self, of: int) -> OpenDecision:
         """Return a decision from the log, as it is now."""
-        return history.read_decision(self.decision_events(of), self.core.contexts)
+        return read_decision(self.decision_events(of), self.core.contexts)
 
     def decision_events(self, of: int) -> DecisionEvents:
         """Return a decision and the events about it up to now."""
@@ -242,21 +254,19 @@ class RouterAggregate:
         closed = self.engine.close_due(self.local_time(at))
         return None if closed is None else self.append(at, closed[1], of=closed[0])
 
-    def edit(
-        self, at: int, command: commands.EditRouter, replayed: events.ConfigChanged | None = None
-    ) -> Event:
+    def edit(self, at: int, command: EditRouter, replayed: ConfigChanged | None = None) -> Event:
         """Continue under another configuration, the next version; what was learned is kept."""
         if command.prepared is not None:
             config, core = command.prepared
             problem, rules = core.problem, core.rules
         else:
             try:
-                config, (problem, *_) = config_validation.validate_config(command.config)
-            except errors.InfeasibleLimits as error:
+                config, (problem, *_) = validate_config(command.config)
+            except InfeasibleLimits as error:
                 raise error.for_running_router() from None
             rules = None
         config = structs.replace(config, version=self.config.version + 1)
-        config_validation.check_config_edit(self.config, config)
+        check_config_edit(self.config, config)
         tables = None if replayed is None else replayed.tables
         old = self.core.problem
         self.engine.edit(self.local_time(at), problem, rules, tables)
@@ -265,44 +275,44 @@ class RouterAggregate:
         self.core.max_contexts = config.max_contexts
         self.adopt(config)
         tables = self.core.book.filled
-        return self.append(at, events.ConfigChanged(config, tables=tables, by=command.by))
+        return self.append(at, ConfigChanged(config, tables=tables, by=command.by))
 
     def adopt(self, config: RouterConfig) -> None:
         """Let a configuration be in force, whose problem is that of the core."""
         self.config = config
         self.engine.terms = config.terms
         self.engine.version = config.version
-        self.engine.active = config_validation.mask_active_experts(self.core, config)
+        self.engine.active = mask_active_experts(self.core, config)
 
-    def set_tenant(self, at: int, command: commands.SetTenant) -> Event:
+    def set_tenant(self, at: int, command: SetTenant) -> Event:
         """Give a tenant bounds of its own."""
-        commands.check_storable_text("tenant", command.tenant)
+        check_storable_text("tenant", command.tenant)
         key = "tenant", command.tenant
         self.core.book.get_keyed().set_bounds(key, command.limits)
         limits = tuple(limit.to_data() for limit in command.limits)
-        return self.append(at, events.KeyChanged(*key, limits, by=command.by))
+        return self.append(at, KeyChanged(*key, limits, by=command.by))
 
-    def learn_rounds(self, at: int, command: commands.LearnRounds) -> Event | None:
+    def learn_rounds(self, at: int, command: LearnRounds) -> Event | None:
         """Learn rounds of a log before the first decision; None if they were learned already."""
         counters = self.tally.counters
         if command.after < counters.past:
             return None
         if command.after > counters.past:
-            raise errors.DecisionStateError(
+            raise DecisionStateError(
                 f"router {self.name!r} has learned {counters.past:,} rounds, not {command.after:,}",
                 remedy="send the rounds in order, from the first one that it has not learned",
             )
         for round in command.rounds:
-            commands.check_storable_text("context", round.context)
-        learn_rounds(self.core, command.rounds)
+            check_storable_text("context", round.context)
+        self.engine.learn_rounds(command.rounds)
         counters.past += len(command.rounds)
-        return self.append(at, events.RoundsLearned(command.rounds, by=command.by))
+        return self.append(at, RoundsLearned(command.rounds, by=command.by))
 
     def append(self, at: int, body: Change, of: int | None = None, key: str | None = None) -> Event:
         """Make the next event."""
-        kind, encoded = events.EVENT_KINDS[type(body)], events.encode_body(body)
+        kind, encoded = EVENT_KINDS[type(body)], encode_body(body)
         fields = self.number, self.seq + 1, kind, of, key, self.local_time(at), encoded
-        event = Event(*fields, events.hash_event(self.seal, *fields))
+        event = Event(*fields, hash_event(self.seal, *fields))
         self.seq, self.at, self.seal = event.seq, event.at, event.seal
         self.latest = event, body
         if of is not None and of < self.segment.refers:
@@ -317,7 +327,7 @@ class RouterAggregate:
     def begin_copy(self, at: int, origin: str, by: str | None = None) -> Event:
         """Event 0 of the log of a copy, which records its state."""
         state = self.take_snapshot().seal
-        return self.append(at, events.RouterCopied(self.config, self.name, state, origin, by=by))
+        return self.append(at, RouterCopied(self.config, self.name, state, origin, by=by))
 
     def seal_segment(self, taken: Snapshot | None = None) -> tuple[Segment, Event]:
         """End a segment of the log: its row in the store, and the event that records the state.
@@ -325,8 +335,8 @@ class RouterAggregate:
         taken: the snapshot of this moment, if it was taken already
         """
         state, ended = (taken or self.take_snapshot()).seal, self.describe_segment()
-        event = self.append(0, events.SegmentSealed(self.config, self.name, state))
-        self.segment = snapshot.SegmentStart(event.seq, event.at, event.seq)
+        event = self.append(0, SegmentSealed(self.config, self.name, state))
+        self.segment = SegmentStart(event.seq, event.at, event.seq)
         return ended, event
 
     def describe_segment(self) -> Segment:
@@ -344,15 +354,15 @@ class RouterAggregate:
         where = f"router {self.name!r}: event {event.seq} of its log ({event.kind})"
         ours = event.router == self.number and event.seq == self.seq + 1
         if not ours or rehash_event(self.seal, event) != event:
-            raise errors.StoreCorrupted(f"{where} was changed, removed or moved")
+            raise StoreCorrupted(f"{where} was changed, removed or moved")
         try:
             made = self.replay_inputs(event)
-        except errors.StoreUnavailable:
+        except StoreUnavailable:
             raise
-        except (errors.BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
-            raise errors.StoreCorrupted(f"{where} cannot be replayed: {error}") from error
+        except (BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
+            raise StoreCorrupted(f"{where} cannot be replayed: {error}") from error
         if made != event:
-            raise errors.StoreCorrupted(
+            raise StoreCorrupted(
                 f"{where} gives another event when it is replayed",
                 remedy="if another version of bylot wrote it, start and stop that version, which "
                 "leaves a snapshot for this one",
@@ -364,26 +374,24 @@ class RouterAggregate:
         match body:
             case PackedDecision():
                 inputs = body.context, body.available, event.key, body.defer, body.keys
-                command = commands.MakeDecision(self.name, *inputs, by=body.by, holder=body.holder)
+                command = MakeDecision(self.name, *inputs, by=body.by, holder=body.holder)
                 return self.decide(at, command, replayed=body)
             case DecisionClosed():
                 return self.close_due(at)
-            case events.ConfigChanged():
-                edit = commands.EditRouter(self.name, body.config, by=body.by)
+            case ConfigChanged():
+                edit = EditRouter(self.name, body.config, by=body.by)
                 return self.edit(at, edit, replayed=body)
-            case events.KeyChanged():
-                limits = tuple(Limit.from_data(one) for one in body.limits)
-                changed = commands.SetTenant(self.name, body.key, limits, by=body.by)
-                return self.set_tenant(at, changed)
-            case events.RoundsLearned():
+            case KeyChanged():
+                return self.set_tenant(at, command_from_bounds(self.name, body))
+            case RoundsLearned():
                 after = self.tally.counters.past
-                learn = commands.LearnRounds(self.name, body.rounds, after, by=body.by)
+                learn = LearnRounds(self.name, body.rounds, after, by=body.by)
                 return self.learn_rounds(at, learn)
-            case events.SegmentSealed():
+            case SegmentSealed():
                 return self.seal_segment()[1]
-            case events.RouterCopied():
+            case RouterCopied():
                 return self.begin_copy(at, body.origin, body.by)
-            case events.Remark():
+            case Remark():
                 return self.append(at, body, of)
         if of is None:
             raise TypeError("it does not name its decision")
@@ -391,11 +399,11 @@ class RouterAggregate:
         holder = None if opened is None else opened.holder  # only it could change what it held
         match body:
             case RewardReceived():
-                reward = history.command_from_reward(self.describe_place(of), body)
+                reward = command_from_reward(self.describe_place(of), body)
                 return self.reward(at, of, reward, replayed=True)
             case MemberReplaced():
                 asked = self.describe_place(of), body.failed, body.available
-                exchange = commands.ReplaceMember(*asked, by=body.by, holder=holder)
+                exchange = ReplaceMember(*asked, by=body.by, holder=holder)
                 return self.replace(at, of, exchange)
             case DecisionActivated():
                 return self.activate(at, of, body.by)
@@ -412,7 +420,7 @@ class RouterAggregate:
         return f"{self.name}.{self.number}.{seq}"
 
 
-def make_unknown_decision_error(id: str) -> errors.DecisionNotFound:
+def make_unknown_decision_error(id: str) -> DecisionNotFound:
     """For an id that no decision has."""
     remedy = "use the id that `decide` returned"
-    return errors.DecisionNotFound(f"no decision has id {id!r}", remedy=remedy)
+    return DecisionNotFound(f"no decision has id {id!r}", remedy=remedy)

@@ -10,11 +10,42 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from bylot import errors
 from bylot.api import DecisionRecord, RewardReceipt, RouterView, TenantList, TenantView
-from bylot.eventlog import commands
+from bylot.errors import (
+    BylotError,
+    DecisionNotFound,
+    DecisionStateError,
+    IdempotencyKeyReused,
+    PolicyCompiling,
+    RewardConflict,
+    RouterBusy,
+    RouterNotFound,
+    StoreCorrupted,
+    StoreError,
+    StoreUnavailable,
+)
 from bylot.eventlog.aggregate import RouterAggregate, make_unknown_decision_error
-from bylot.eventlog.commands import decision_id_from_text
+from bylot.eventlog.commands import (
+    ActivateDecision,
+    CancelDecision,
+    Command,
+    CreateRouter,
+    DecisionCommand,
+    DecisionId,
+    DeleteRouter,
+    EditRouter,
+    GetDecision,
+    GetRouter,
+    GetTenant,
+    LearnRounds,
+    ListTenants,
+    MakeDecision,
+    RecordReward,
+    ReplaceMember,
+    SetTenant,
+    check_router_name,
+    decision_id_from_text,
+)
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
 from bylot.eventlog.history import record_decision, show_events, show_stored
 from bylot.eventlog.loading import has_wait
@@ -49,7 +80,7 @@ class CommandHandler:
         self.scan_after: str | None = ""  # the last name that was looked at; None: all were
         self.idle: dict[str, int] = {}  # routers with a wait, and when to look at them
 
-    def perform(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
+    def perform(self, batch: Sequence[Command], at: int) -> list[Any]:
         """Answers to commands, or their errors, in order, once all they changed is in the store."""
         self.repository.renew_after(self.repository.lease)  # we may have been stopped
         self.at = at
@@ -64,7 +95,7 @@ class CommandHandler:
             try:
                 answers.append(self.HANDLERS[type(command)](self, command))
                 self.repository.record_work(name, time.perf_counter() - start)
-            except errors.BylotError as error:  # nothing was changed
+            except BylotError as error:  # nothing was changed
                 answers.append(self.confirm(error, name))
             except Exception as error:  # the state of the router is unknown: do not use it again
                 answers.append(error)
@@ -73,7 +104,7 @@ class CommandHandler:
         self.commit(answers, names, final)
         return answers
 
-    def perform_all(self, batch: Sequence[commands.Command], at: int) -> list[Any]:
+    def perform_all(self, batch: Sequence[Command], at: int) -> list[Any]:
         """Return the answers to commands (`perform`), or raise the first error among them."""
         answers = self.perform(batch, at)
         for answer in answers:
@@ -91,12 +122,12 @@ class CommandHandler:
                 answers[n] = failed.get(names[n], answers[n])
         return len(answers)
 
-    def confirm(self, error: errors.BylotError, name: str) -> errors.BylotError:
+    def confirm(self, error: BylotError, name: str) -> BylotError:
         """The error; or LeaseLost if it follows from a state that another server has changed."""
         if isinstance(error, STATE_ERRORS):
             try:
                 self.repository.check_current(name)
-            except errors.StoreError as newer:
+            except StoreError as newer:
                 return newer
         return error
 
@@ -110,7 +141,7 @@ class CommandHandler:
                     self.repository.add(event)
                     left -= 1
                 self.repository.record_work(name, time.perf_counter() - start)
-            except errors.StoreUnavailable:
+            except StoreUnavailable:
                 raise
             except Exception as error:  # of one router, which must not affect the others
                 self.repository.abandon(name, at, error)
@@ -156,9 +187,9 @@ class CommandHandler:
         """Close decisions that are due in a router that is not open."""
         try:
             router = self.repository.get(name, at)
-        except (errors.RouterBusy, errors.PolicyCompiling):
+        except (RouterBusy, PolicyCompiling):
             return
-        except (errors.RouterNotFound, errors.StoreCorrupted):
+        except (RouterNotFound, StoreCorrupted):
             del self.idle[name]
             return
         if self.sweep(at) or name not in self.repository.opened:
@@ -181,9 +212,9 @@ class CommandHandler:
         finally:
             self.store.close()
 
-    def create(self, command: commands.CreateRouter) -> RouterView:
+    def create(self, command: CreateRouter) -> RouterView:
         """Create a router, if its configuration is valid and its name is free."""
-        commands.check_router_name(command.name)
+        check_router_name(command.name)
         made, first = RouterAggregate.create(0, self.at, command)
         core = made.core
         check_max_contexts(core.policy, core.problem.size, core.max_contexts)
@@ -195,23 +226,23 @@ class CommandHandler:
         self.repository.add_opened(row, made)
         return self.view(made)
 
-    def delete(self, command: commands.DeleteRouter) -> None:
+    def delete(self, command: DeleteRouter) -> None:
         """Delete a router and its log."""
         row = self.store.find(command.name)
         if row is None:
-            raise errors.RouterNotFound(f"no router named {command.name!r} to delete")
+            raise RouterNotFound(f"no router named {command.name!r} to delete")
         self.repository.claim(row)  # the lease is enough, also if the log is damaged
         if self.store.delete(row.number) and self.deleted_logs is not None:
             self.deleted_logs.append(row.number)
         self.repository.drop([command.name])
         self.repository.damaged.pop(command.name, None)
 
-    def edit(self, command: commands.EditRouter) -> RouterView:
+    def edit(self, command: EditRouter) -> RouterView:
         """Change the configuration of a router, if its limits can be kept."""
         router = self.repository.get(command.name, self.at)
         version = router.config.version
         if command.version is not None and command.version != version:
-            raise errors.DecisionStateError(
+            raise DecisionStateError(
                 f"router {command.name!r} has version {version}, not {command.version}: it was "
                 "changed meanwhile",
                 remedy="read it again",
@@ -221,7 +252,7 @@ class CommandHandler:
         self.repository.add(router.edit(self.at, command))
         return self.view(router)
 
-    def learn_rounds(self, command: commands.LearnRounds) -> RouterView:
+    def learn_rounds(self, command: LearnRounds) -> RouterView:
         """Let a new router learn rounds of a log, once."""
         router = self.repository.get(command.name, self.at)
         event = router.learn_rounds(self.at, command)
@@ -229,18 +260,18 @@ class CommandHandler:
             self.repository.add(event)
         return self.view(router)
 
-    def get_router(self, command: commands.GetRouter) -> RouterView:
+    def get_router(self, command: GetRouter) -> RouterView:
         """A router, its configuration and status."""
         return self.view(self.repository.get(command.name, self.at))
 
-    def decide(self, command: commands.MakeDecision) -> Decision:
+    def decide(self, command: MakeDecision) -> Decision:
         """Draw a panel; under a known key, return the decision made then, if not cancelled."""
         router = self.repository.get(command.name, self.at)
         if command.key is not None:
             before = self.repository.find_key(router.name, command.key)
             if before is not None:
                 if before.seq < self.repository.opened[router.name].expired:
-                    raise errors.IdempotencyKeyReused(
+                    raise IdempotencyKeyReused(
                         f"key {command.key!r} was used for a decision that is no longer kept",
                         remedy="use a new key",
                     )
@@ -253,7 +284,7 @@ class CommandHandler:
         event = self.repository.add(router.decide(self.at, command))
         return show_stored(router.name, event, router.engine.open.by_place[event.seq])
 
-    def reward(self, command: commands.RecordReward) -> RewardReceipt:
+    def reward(self, command: RecordReward) -> RewardReceipt:
         router, seq = self.find_decision(command.id)
         event = router.reward(self.at, seq, command)
         if event is None:
@@ -265,7 +296,7 @@ class CommandHandler:
         body = router.decode(event)
         return RewardReceipt(decision=command.id, receipt=body.receipt, value=body.value)
 
-    def replace(self, command: commands.ReplaceMember) -> Decision:
+    def replace(self, command: ReplaceMember) -> Decision:
         """Let another expert take the place of a member that failed, once."""
         router, seq = self.find_decision(command.id)
         found = router.decision_events(seq)  # a failed read must leave no event behind
@@ -274,32 +305,32 @@ class CommandHandler:
             found = DecisionEvents(found.decided, [*found.since, self.repository.add(event)])
         return show_events(router.name, found)
 
-    def activate_or_cancel(self, command: commands.DecisionCommand) -> Decision:
+    def activate_or_cancel(self, command: DecisionCommand) -> Decision:
         """Start the wait of a deferred decision, or take back one that was never used."""
         router, seq = self.find_decision(command.id)
         found = router.decision_events(seq)  # a failed read must leave no event behind
-        if isinstance(command, commands.ActivateDecision):
+        if isinstance(command, ActivateDecision):
             self.repository.add(router.activate(self.at, seq, command.by))
         else:
             self.repository.add(router.cancel(self.at, seq, command.by, command.holder))
         return show_events(router.name, found)
 
-    def get_decision(self, command: commands.GetDecision) -> DecisionRecord:
+    def get_decision(self, command: GetDecision) -> DecisionRecord:
         router, seq = self.find_decision(command.id)
         found = router.decision_events(seq)
         return record_decision(router.name, found, router.engine.open.get(seq))
 
-    def set_tenant(self, command: commands.SetTenant) -> TenantView:
+    def set_tenant(self, command: SetTenant) -> TenantView:
         """Give a tenant bounds of its own, and say where it stands."""
         router = self.repository.get(command.name, self.at)
         self.repository.add(router.set_tenant(self.at, command))
         return self.view_tenant(router, command.tenant)
 
-    def get_tenant(self, command: commands.GetTenant) -> TenantView:
+    def get_tenant(self, command: GetTenant) -> TenantView:
         """What a tenant has spent in the current windows."""
         return self.view_tenant(self.repository.get(command.name, self.at), command.tenant)
 
-    def list_tenants(self, command: commands.ListTenants) -> TenantList:
+    def list_tenants(self, command: ListTenants) -> TenantList:
         """Tenants after a name: those with bounds of their own or a ledger."""
         router = self.repository.get(command.name, self.at)
         known = router.core.book.get_keyed()
@@ -318,11 +349,11 @@ class CommandHandler:
         """The router of a decision, and the seq of its event."""
         which = decision_id_from_text(id)
         if which is not None:
-            with suppress(errors.RouterNotFound):
+            with suppress(RouterNotFound):
                 router = self.repository.get(which.name, self.at)
                 ours = router.number == which.number
                 if ours and which.seq < self.repository.opened[router.name].expired:
-                    raise errors.DecisionNotFound(
+                    raise DecisionNotFound(
                         f"decision {id!r} is no longer kept",
                         remedy="report rewards sooner, or let the server keep more",
                     )
@@ -330,7 +361,7 @@ class CommandHandler:
                     return router, which.seq
         raise make_unknown_decision_error(id)
 
-    def has_tag(self, router: RouterAggregate, which: commands.DecisionId) -> bool:
+    def has_tag(self, router: RouterAggregate, which: DecisionId) -> bool:
         """Whether an id has the tag of its event: it is not of a lost log with the same numbers."""
         known = router.engine.open.get(which.seq) or router.engine.open.recent.get(which.seq)
         if known is not None and known.seal:
@@ -357,36 +388,36 @@ class CommandHandler:
         )
 
     HANDLERS: ClassVar[dict[type, Callable[["CommandHandler", Any], Any]]] = {
-        commands.CreateRouter: create,
-        commands.DeleteRouter: delete,
-        commands.EditRouter: edit,
-        commands.GetRouter: get_router,
-        commands.LearnRounds: learn_rounds,
-        commands.MakeDecision: decide,
-        commands.RecordReward: reward,
-        commands.ReplaceMember: replace,
-        commands.ActivateDecision: activate_or_cancel,
-        commands.CancelDecision: activate_or_cancel,
-        commands.GetDecision: get_decision,
-        commands.SetTenant: set_tenant,
-        commands.GetTenant: get_tenant,
-        commands.ListTenants: list_tenants,
+        CreateRouter: create,
+        DeleteRouter: delete,
+        EditRouter: edit,
+        GetRouter: get_router,
+        LearnRounds: learn_rounds,
+        MakeDecision: decide,
+        RecordReward: reward,
+        ReplaceMember: replace,
+        ActivateDecision: activate_or_cancel,
+        CancelDecision: activate_or_cancel,
+        GetDecision: get_decision,
+        SetTenant: set_tenant,
+        GetTenant: get_tenant,
+        ListTenants: list_tenants,
     }
 
 
-STATE_ERRORS = (errors.DecisionNotFound, errors.DecisionStateError, errors.RewardConflict)
+STATE_ERRORS = (DecisionNotFound, DecisionStateError, RewardConflict)
 """Errors about the state of a router in memory, which clients take as final."""
 
-OWN_TRANSACTION_COMMANDS = (commands.CreateRouter, commands.DeleteRouter)
+OWN_TRANSACTION_COMMANDS = (CreateRouter, DeleteRouter)
 """Commands with a transaction of their own: earlier events are written first."""
 
 
-def check_same_request(before: Event, command: commands.MakeDecision) -> None:
+def check_same_request(before: Event, command: MakeDecision) -> None:
     """A key stands for one request: the decision made under it must be of the same."""
     body = BODY_DECODERS["decided"](before.body)
     was = body.context, body.available, body.defer, body.keys
     if was != (command.context, command.available, command.defer, command.keys):
-        raise errors.IdempotencyKeyReused(
+        raise IdempotencyKeyReused(
             f"key {command.key!r} was used for another request to router {command.name!r}",
             remedy="use a new key for each request",
         )

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from msgspec import structs
 
 from bylot.api import DecisionRecord, RewardRecord
-from bylot.eventlog.commands import RecordReward, format_decision_id
+from bylot.eventlog.commands import RecordReward, SetTenant, format_decision_id
 from bylot.eventlog.events import (
     BODY_DECODERS,
+    KeyChanged,
     find_learned_value,
     format_timestamp,
 )
+from bylot.problem import Limit
 from bylot.router.changes import RewardReceived, unpack_decision
 from bylot.router.decision import Decision
 from bylot.router.feedback import SpendReport
@@ -59,6 +61,12 @@ def show_stored(name: str, event: Event, decision: OpenDecision) -> Decision:
         key=event.key,
         failed=decision.failed,
     )
+
+
+def command_from_bounds(name: str, body: KeyChanged) -> SetTenant:
+    """Return the command that gave a tenant bounds of its own."""
+    limits = tuple(map(Limit.from_data, body.limits))
+    return SetTenant(name, body.key, limits, by=body.by)
 
 
 def command_from_reward(id: str, body: RewardReceived) -> RecordReward:

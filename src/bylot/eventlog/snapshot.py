@@ -4,18 +4,24 @@ Tickets of open decisions are in the log.
 """
 
 import time
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, msgpack
+from msgspec import MsgspecError, Struct, msgpack
 
-from bylot.errors import PolicyError
+from bylot.errors import BylotError, PolicyError, StoreCorrupted
+from bylot.eventlog.events import hash_snapshot
 from bylot.router.config import RouterConfig
 from bylot.router.core import RouterCore, iterate_arrays
 from bylot.router.open_decisions import OpenDecisionColumns
-from bylot.router.snapshot import CoreData
+from bylot.router.snapshot import SNAPSHOT_VERSION, CoreData, core_from_data, core_to_data
 from bylot.router.status import Counters
 from bylot.router.timeline import Timeline
 from bylot.store import Snapshot, Store
 
+if TYPE_CHECKING:
+    from bylot.eventlog.aggregate import RouterAggregate
+
+PLAIN_FIELDS = ("seq", "at", "seal")
 TALLY_FIELDS = ("timeline", "counters", "stated")
 MAX_STATE_BYTES = 2**32 - 1  # of an array in MessagePack
 SNAPSHOT_PART_BYTES = 16_000_000
@@ -52,8 +58,40 @@ class SnapshotContent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     segment: SegmentStart
 
 
-encode_snapshot = msgpack.Encoder().encode
-decode_snapshot = msgpack.Decoder(SnapshotContent).decode
+def encode_snapshot(router: "RouterAggregate") -> bytes:
+    """Return the body of a snapshot of a router as it is now."""
+    engine = router.engine
+    content = SnapshotContent(
+        version=SNAPSHOT_VERSION,
+        router=0 if router.seq < 0 else router.number,
+        name=router.name,
+        config=router.config,
+        core=core_to_data(engine.core, with_rule=True),
+        pool_since=engine.pool_since,
+        open=engine.open.to_columns(),
+        segment=router.segment,
+        **{field: getattr(router, field) for field in PLAIN_FIELDS},
+        **{field: getattr(router.tally, field) for field in TALLY_FIELDS},
+    )
+    return msgpack.encode(content)
+
+
+def decode_snapshot(name: str, stored: Snapshot) -> tuple[SnapshotContent, RouterCore]:
+    """Return the content of a snapshot of this router, and its core; or raise StoreCorrupted."""
+    if hash_snapshot(stored.body) != stored.seal:
+        raise StoreCorrupted(f"router {name!r}: its snapshot was changed")
+    try:
+        content = msgpack.decode(stored.body, type=SnapshotContent)
+        core = core_from_data(content.config, content.core)
+    except (BylotError, MsgspecError, ValueError, TypeError, LookupError) as error:
+        raise StoreCorrupted(f"router {name!r}: its snapshot: {error}") from error
+    which = (content.version, content.router, content.name, content.seq)
+    number = 0 if stored.seq < 0 else stored.router  # of a copy it was not known yet
+    if which != (SNAPSHOT_VERSION, number, name, stored.seq):
+        raise StoreCorrupted(
+            f"router {name!r}: its snapshot is of another version, or of another router"
+        )
+    return content, core
 
 
 class SnapshotWrite:

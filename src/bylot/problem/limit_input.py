@@ -6,8 +6,8 @@ from numbers import Real
 from typing import Literal
 from unicodedata import normalize
 
-from bylot.errors import ProblemError
 from bylot._windows import WindowName
+from bylot.errors import ProblemError
 
 Per = WindowName | Literal["request", "draw"]
 """What a bound is per, as callers write it."""

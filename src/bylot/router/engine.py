@@ -41,6 +41,7 @@ from bylot.router.open_decisions import (
     describe_state,
     make_cancelled_error,
 )
+from bylot.router.past_rounds import PastRound, learn_rounds
 from bylot.router.reward_rules import (
     RewardTerms,
     aggregate_rewards,
@@ -435,6 +436,10 @@ class RouterEngine:
             counters.missing += not pending and change.learned is None
         self.open.close(place)
         return place, change
+
+    def learn_rounds(self, rounds: Sequence[PastRound]) -> None:
+        """Learn from a log of another router before the first decision."""
+        learn_rounds(self.core, rounds)
 
     def edit(
         self, now: int, problem: Problem, rules: Any = None, tables: Tables | None = None

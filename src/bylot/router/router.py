@@ -21,7 +21,7 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
 from bylot.router.memory_engine import create_engine
-from bylot.router.past_rounds import PastRound, learn_rounds
+from bylot.router.past_rounds import PastRound
 from bylot.router.saved_file import encode_engine, load_engine, write_saved_file
 from bylot.router.status import RouterStatus
 
@@ -196,7 +196,7 @@ class Router:
         0
         """
         with self._lock:
-            learn_rounds(self.core, tuple(rounds))
+            self.engine.learn_rounds(tuple(rounds))
 
     def decide(
         self,
