@@ -55,7 +55,7 @@ def decide_everywhere(servers: Sequence[ClusterServer]) -> list[tuple[bool, http
 def ask_everywhere(
     servers: Sequence[ClusterServer], name: str
 ) -> list[tuple[bool, httpx.Response]]:
-    """Ask each server, again if the router has moved in between: a busy machine may lose a lease."""
+    """Ask each server, again if the router has moved in between, as on a busy machine."""
     for _ in range(MAX_MOVES):
         made = [(server, post(server, f"/v1/routers/{name}/decisions", {})) for server in servers]
         if len({found.headers["x-bylot-owner"] for _, found in made}) == 1:
