@@ -90,7 +90,11 @@ def learn_round(core: RouterCore, t: int, row: int, members: Ints, report: Rewar
     if report.spend and core.limits is not None:
         costs = problem.costs
         more = {name: x - costs[name][members].sum() for name, x in report.spend.items()}
-        entries.learn_bill(core.pointer, *settlement.scale_spend(problem, draws, more, {}))
+        nobody = np.zeros(len(problem.limits), np.bool_)
+        entries.find_places(core.pointer, nobody)  # what no ledger counts is learned, not booked
+        bill = settlement.scale_spend(problem, draws, more, {})
+        entries.settle_calls(core.pointer, 0, *bill, NO_FLOATS)
+        core.look_at_everybody()
     ticket = Ticket(
         t=t,
         context=row,
