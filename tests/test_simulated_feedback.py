@@ -12,10 +12,9 @@ from bylot.errors import RewardError
 from bylot.limits.records import LimitRule
 from bylot.limits.request import Proposal, Ticket, View
 from bylot.numerics.dispatch import step
-from bylot.numerics.jit import Floats, Ints
+from bylot.numerics.jit import Bools, Floats, Ints, jit
 from bylot.numerics.philox import RngKey
 from bylot.numerics.sampling import fill_random_experts
-from bylot.numerics.scratch_arrays import make_draws
 from bylot.policies import base
 from bylot.policies.base import Feedback, FeedbackKind, Policy, learn, propose
 from bylot.simulation import find_winner
@@ -35,12 +34,17 @@ class NotedState(NamedTuple):
     learned: Floats  # (rounds, 4) reward, both scores, winner
 
 
+@jit
+def choose_members(count: int, available: Bools, rng: RngKey) -> Ints:
+    members = np.empty(count, np.int64)
+    fill_random_experts(members, 4, available, rng, 0)
+    return members
+
+
 @step(propose, NotedRule)
 def propose_noted(rule: NotedRule, state: NotedState, view: View, rng: RngKey) -> Proposal:
     state.visits[view.context] += 1
-    members = make_draws(rng, rule.draws)
-    fill_random_experts(members, 4, view.available, rng, 0)
-    return base.propose_members(members)
+    return base.propose_members(choose_members(rule.draws, view.available, rng))
 
 
 @step(learn, NotedRule)

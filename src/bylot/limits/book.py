@@ -273,8 +273,11 @@ class LimitBook:
     def learn_bill(self, members: Ints, corrections: CostsByName) -> None:
         """Learn what a panel of a log cost beyond what is declared, by name, and book nothing."""
         if self.tables is not None:
-            settled = settlement.scale_spend(self.problem, members, corrections, {})
-            entries.learn_bill(self.pointer, *settled)
+            nobody = np.zeros(len(self.problem.limits), np.bool_)
+            entries.find_places(self.pointer, nobody)  # what no ledger counts is not booked
+            bill = settlement.scale_spend(self.problem, members, corrections, {})
+            entries.settle_calls(self.pointer, 0, *bill, NO_FLOATS)
+            self.look_at_everybody()
 
     def correct(self, t: int, corrections: CostsByName, labels: RequestLabels) -> None:
         """Book what decision t cost beyond what is booked, by name; nothing is learned."""

@@ -90,8 +90,12 @@ def settle_calls(
     for j in range(more.size):
         if math.isnan(more[j]) or not limits.rows[j].varies:
             continue
-        learn_row(limits, j, members, more[j], spend[j])
+        learn_calls(limits, j, members, more[j], spend[j])
         book_correction(limits, t, j, more[j])
+        for i in members:
+            sign = 1.0 if limits.rows[j].bound >= 0.0 else -1.0
+            limits.means[j, i] = clip_mean(limits.means[j, i], limits.A[j, i], sign)
+        limits.learned[j].reports += 1
         uncertain |= is_uncertain(limits, j)
         forget_calls(limits, t, j, members)
         reserved = held[j] if held.size > 0 else limits.excess[j][members].sum()
@@ -99,30 +103,6 @@ def settle_calls(
     clock.settled += 1
     if uncertain and clock.settled >= clock.next_plan:
         update_schedule(limits)
-
-
-@jit
-def learn_bill(limits: Limits, members: Ints, more: Floats, spend: Floats) -> None:
-    """Learn what a panel of a log has cost, and book nothing; arguments as in `settle_calls`."""
-    clock = limits.clock[0]
-    uncertain = False
-    for j in range(more.size):
-        if not math.isnan(more[j]) and limits.rows[j].varies:
-            learn_row(limits, j, members, more[j], spend[j])
-            uncertain |= is_uncertain(limits, j)
-    clock.settled += 1
-    if uncertain and clock.settled >= clock.next_plan:
-        update_schedule(limits)
-
-
-@jit
-def learn_row(limits: Limits, j: int, members: Ints, more: float, spend: Floats) -> None:
-    """Learn the costs of calls under row j, of at least a part of what is declared."""
-    learn_calls(limits, j, members, more, spend)
-    for i in members:
-        sign = 1.0 if limits.rows[j].bound >= 0.0 else -1.0
-        limits.means[j, i] = clip_mean(limits.means[j, i], limits.A[j, i], sign)
-    limits.learned[j].reports += 1
 
 
 @jit

@@ -167,10 +167,8 @@ class Router:
         return self.core.t
 
     def learn_from(self, rounds: Iterable[PastRound]) -> None:
-        """Learn from a log of another router, or of another system, before the first decision.
-
-        What panels are worth and what calls really cost is learned. Nothing is booked under the
-        limits, and status and averages begin with the first decision of this router.
+        """Learn from a log of another router, or of another system, before the first decision:
+        what panels are worth, and what calls cost. Nothing is booked or counted.
 
         Parameters
         ----------
@@ -181,19 +179,14 @@ class Router:
         ------
         PolicyError
             If the policy learns from its own draws only: all but 'noisy-or' do.
-        DecisionStateError
-            If the router has made a decision.
-        DecisionError, RewardError, TooManyContexts
-            If a round does not fit the router; nothing was learned.
+        DecisionStateError, DecisionError, RewardError, TooManyContexts
+            If the router has made a decision, or a round does not fit it; nothing was learned.
 
         Examples
         --------
         >>> from bylot.problem import Problem
-        >>> pool = Problem(["ann", "bob", "eve"], {"usd": [1, 2, 4]}, draws=2)
-        >>> router = Router(pool, "noisy-or")
+        >>> router = Router(Problem(["ann", "bob", "eve"], {}, draws=2), "noisy-or")
         >>> router.learn_from([PastRound(("ann", "bob"), 0.4), PastRound(("ann", "eve"), 1.0)])
-        >>> router.t
-        0
         """
         with self._lock:
             self.engine.learn_rounds(tuple(rounds))
