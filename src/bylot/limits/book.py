@@ -80,6 +80,7 @@ class LimitBook:
         self.follows_clock = tables is not None and tables.follows_clock
         self.reads_labels = tables is not None and tables.reads_labels
         self.left: Any = None if tables is None else tables.state.clock["left"]
+        self.period = 0 if tables is None else tables.rule.period
         self.pointer: Any = point_to(tables, problem)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -99,7 +100,12 @@ class LimitBook:
     @property
     def played_rounds(self) -> int:
         """Rounds of the current period so far; 0 where no limits are kept."""
-        return 0 if self.tables is None else int(self.tables.rule.period - self.left.item(0))
+        return 0 if self.left is None else self.period - self.left.item(0)
+
+    @property
+    def is_period_over(self) -> bool:
+        """Whether the last decision was the last one of its period."""
+        return self.left is not None and self.left.item(0) == self.period
 
     @property
     def first(self) -> int:

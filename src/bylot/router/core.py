@@ -184,7 +184,7 @@ class RouterCore:
             self._stated,
             self._inclusion,
         )
-        if book.tables is not None and book.played_rounds == 0:
+        if book.is_period_over:
             self.sums.end_period()
         if (t + 1) % READING_DECISIONS == 0:
             add_reading(self.prices, self.read_prices())

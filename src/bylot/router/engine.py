@@ -117,7 +117,9 @@ class RouterEngine:
         until the next decision, which says how many there were.
         """
         core = self.core
-        mask = core.mask_available(available, self.active)
+        mask = self.active
+        if available is not None:
+            mask = core.mask_available(available, mask)
         refused: tuple[tuple[int, int], ...] = ()
         tables = None
         if replayed is not None:
@@ -240,7 +242,9 @@ class RouterEngine:
         """Learn from a reward alone, the first report about a decision, where nobody counts: what
         `report` would do, in half the time.
         """
-        self.core.learn(opened.ticket, score)
+        made = opened.made
+        ticket = opened.ticket if opened.failed or made is None else made.ticket
+        self.core.learn(ticket, score)
         change = RewardReceived(value=score, receipt="learned")
         opened.rewards = {PLAIN_REWARD: change}
         self.open.end(place, opened)
