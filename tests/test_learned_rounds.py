@@ -111,9 +111,12 @@ def test_a_served_router_learns_what_one_in_memory_learns(server: ServerClient) 
     ours = Router(POOL, "noisy-or", seed=3, feedback="members")
     ours.learn_from(rounds)
     with create(server, "taught") as served:
-        served.learn_from(rounds, seen.append)
-        served.learn_from(rounds)  # again, as after an error
-        assert seen == [500, 1_000, 1_203]
+        served.learn_from(rounds[:700], seen.append)
+        served.learn_from(rounds[700:], seen.append)
+        assert seen == [500, 700, 1_200, 1_203]
+        served.client.send(served.calls.learn_rounds(rounds[1_200:], 1_200))  # its answer was lost
+        with pytest.raises(errors.BylotError, match="has learned 1,203 rounds, not 1,200"):
+            served.client.send(served.calls.learn_rounds(rounds[:3], 1_200))
         panels = [[router.decide("kind 1").draws for _ in range(30)] for router in (ours, served)]
         assert panels[0] == panels[1]
         with pytest.raises(errors.BylotError, match="before the first one"):

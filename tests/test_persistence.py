@@ -16,7 +16,7 @@ from msgspec import msgpack
 from bylot import Problem, Router, at_least, at_most, policies, share
 from bylot.errors import PolicyError, RewardConflict, SavedFileError
 from bylot.limits.records import CLOCK, LEARNED, LEDGER
-from bylot.policies import POLICIES, Omd, Policy
+from bylot.policies import POLICIES, Distinct, Omd, Policy
 from bylot.router.config import problem_from_data, problem_to_data
 from bylot.router.saved_file import hash_body
 from sample_problem import make_five_expert_problem, make_recorded_environment
@@ -319,7 +319,7 @@ def test_a_state_of_limits_is_needed_where_they_are_kept_and_only_there(tmp_path
         with edit_saved_file(path) as data:
             assert (data["core"]["limits"] is None) == (policy == "random")
             data["core"]["limits"] = limits
-        with pytest.raises(SavedFileError, match="a state of limits that are not kept, or none"):
+        with pytest.raises(SavedFileError, match="state of limits is missing, or nobody"):
             Router.load(path)
 
 
@@ -435,6 +435,12 @@ def test_a_panel_that_costs_nothing_after_exchanges_can_be_loaded(tmp_path: Path
     assert router.replace(decision.id, "ann").spend == {"usd": 0.0}
     router.save(tmp_path / "router.bylot")
     assert Router.load(tmp_path / "router.bylot").reward(decision.id, 0.5) == "learned"
+
+
+def test_settings_from_numpy_can_be_saved(tmp_path: Path) -> None:
+    policy = Distinct(eps=np.float64(0.1))
+    Router(make_five_expert_problem(), policy).save(tmp_path / "router.bylot")
+    assert Router.load(tmp_path / "router.bylot").policy == policy
 
 
 def test_names_from_numpy_can_be_saved(tmp_path: Path) -> None:

@@ -7,16 +7,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bylot import evaluate
 from bylot.cli import main
 from bylot.errors import StoreCorrupted
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import GetRouter, GetTenant, LearnRounds, MakeDecision
+from bylot.eventlog.commands import (
+    EditRouter,
+    GetRouter,
+    GetTenant,
+    LearnRounds,
+    MakeDecision,
+    SetTenant,
+)
 from bylot.eventlog.loading import load_aggregate
 from bylot.eventlog.repository import RouterRepository
-from bylot.problem import Problem
-from bylot.router.config import problem_from_data
+from bylot.problem import Problem, at_most
+from bylot.router.config import problem_from_data, problem_to_data
 from bylot.router.past_rounds import PastRound
 from bylot.store import RouterRow, Store, open_store
 from handlers import perform_now
@@ -61,7 +69,7 @@ def test_nothing_is_changed_before_it_is_asked_for(
     printed = capsys.readouterr().out
     assert "triage cannot be loaded: " in printed
     assert "  can be taken over: configuration, version 2\n" in printed
-    assert "  can be taken over: own bounds of 1 tenants\n" in printed
+    assert "  can be taken over: own bounds of 1 of 1 tenants\n" in printed
     assert "  can be taken over: log of 40 decisions\n" in printed
     assert printed.endswith("make a backup, stop all servers, and add --take-over\n")
     assert list_names(older) == ["sorting", "triage"]
@@ -75,7 +83,7 @@ def test_routers_begin_anew_with_what_an_older_version_has_learned(
     assert migrate(older, "--take-over", "--out", str(out), "--json") == 0
     taken = json.loads(capsys.readouterr().out)["routers"]
     assert taken["sorting"][1] == "nothing learned: distinct cannot learn from a log"
-    assert list_names(older) == ["sorting", "sorting--old", "triage", "triage--old"]
+    assert list_names(older) == ["sorting", "sorting--old2", "triage", "triage--old1"]
     with closing(open_store(older)) as store:
         handler = CommandHandler(RouterRepository(store, "new"))
         view = perform_now(handler, GetRouter("triage"))
@@ -106,7 +114,7 @@ def test_routers_begin_anew_with_what_an_older_version_has_learned(
         assert load_aggregate(store, row).core.t == 1  # its log proves itself from here on
     assert migrate(older, "--take-over", "--out", str(out)) == 0
     assert "cannot be loaded" not in capsys.readouterr().out
-    assert list_names(older) == ["sorting", "sorting--old", "triage", "triage--old"]
+    assert list_names(older) == ["sorting", "sorting--old2", "triage", "triage--old1"]
 
 
 def test_a_takeover_that_was_interrupted_can_be_repeated(
@@ -118,13 +126,74 @@ def test_a_takeover_that_was_interrupted_can_be_repeated(
     with monkeypatch.context() as patched:
         patched.setattr("bylot.eventlog.takeover.start_copy", stop)
         assert migrate(older, "--take-over", "--out", str(tmp_path)) == 130
-    assert list_names(older) == ["sorting--old", "triage"]
+    assert list_names(older) == ["sorting--old2", "triage"]
     assert migrate(older, "--take-over", "--out", str(tmp_path)) == 0
-    assert list_names(older) == ["sorting", "sorting--old", "triage", "triage--old"]
+    assert list_names(older) == ["sorting", "sorting--old2", "triage", "triage--old1"]
 
 
+@pytest.fixture
+def unloadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all routers appear to have logs of another version."""
+
+    def refuse(store: Store, row: RouterRow) -> None:
+        raise StoreCorrupted("its log is of another version")
+
+    monkeypatch.setattr("bylot.eventlog.takeover.load_aggregate", refuse)
+
+
+def edit_problem(router: StoredRouter, problem: Problem) -> None:
+    config = structs.replace(router.config, problem=problem_to_data(problem))
+    router.send(EditRouter(router.name, config))
+
+
+PRICED = Problem(["ann", "bob", "eve"], {"usd": [1.0, 2.0, 4.0]}, [at_most("usd", 5.0)], draws=2)
+
+
+@pytest.mark.usefixtures("unloadable")
+def test_declared_prices_from_before_an_edit_are_no_bills(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/bylot.db"
+    with StoredRouter.create(address, "triage", PRICED, "noisy-or") as router:
+        for _ in range(30):
+            router.reward(router.decide().id, 0.5)
+        edit_problem(router, PRICED.replace(costs={"usd": [1.0, 2.0, 1.0]}))
+    assert migrate(address, "--take-over", "--out", str(tmp_path)) == 0
+    with closing(open_store(address)) as store:
+        row = store.find("triage")
+        assert row is not None
+        means = load_aggregate(store, row).core.book.kept.state.means[0]
+    assert means * 2.0 == pytest.approx([1.0, 2.0, 1.0], rel=1e-9)
+
+
+@pytest.mark.usefixtures("unloadable")
+@pytest.mark.parametrize("name", ["triage", "a" * 63])
+def test_a_router_can_be_taken_over_again_whatever_its_name(name: str, tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/bylot.db"
+    with StoredRouter.create(address, name, PRICED, "noisy-or") as router:
+        router.reward(router.decide().id, 0.5)
+    assert migrate(address, "--take-over", "--out", str(tmp_path)) == 0
+    assert list_names(address) == sorted([name, f"{name[:40]}--old1"])
+    assert migrate(address, "--take-over", "--out", str(tmp_path)) == 0
+    assert list_names(address) == sorted([name, f"{name[:40]}--old1", f"{name[:40]}--old2"])
+
+
+@pytest.mark.usefixtures("unloadable")
+def test_bounds_of_tenants_that_fit_no_limit_any_more_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"sqlite:///{tmp_path}/bylot.db"
+    limit = at_most("usd", 50.0, per="month", scope="tenant")
+    problem = PRICED.replace(limits=[limit], traffic=10.0)
+    with StoredRouter.create(address, "triage", problem, "noisy-or") as router:
+        router.send(SetTenant("triage", "acme", (limit.at(70.0),)))
+        daily = at_most("usd", 9.0, per="day", scope="tenant")
+        edit_problem(router, problem.replace(limits=[daily]))
+    assert migrate(address, "--take-over", "--out", str(tmp_path)) == 0
+    assert "taken over: own bounds of 0 of 1 tenants" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("unloadable")
 def test_what_a_router_had_learned_from_a_log_is_learned_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = f"sqlite:///{tmp_path}/bylot.db"
     pool = Problem(["ann", "bob", "eve"], {"usd": [1.0, 2.0, 4.0]}, draws=2)
@@ -133,10 +202,6 @@ def test_what_a_router_had_learned_from_a_log_is_learned_again(
         router.send(LearnRounds("triage", rounds, 0))
         router.reward(router.decide().id, 0.5)
 
-    def refuse(store: Store, row: RouterRow) -> None:
-        raise StoreCorrupted("its log is of another version")
-
-    monkeypatch.setattr("bylot.eventlog.takeover.load_aggregate", refuse)
     assert migrate(address, "--take-over", "--out", str(tmp_path)) == 0
     expected = "1 rounds to learn from, 0 left out; and 2 that it had learned from a log"
     assert expected in capsys.readouterr().out
@@ -155,4 +220,4 @@ def test_a_damaged_log_is_not_taken_over(
     assert "left as it is: router 'triage': event 7 of its log was changed" in (
         capsys.readouterr().out
     )
-    assert list_names(older) == ["sorting", "sorting--old", "triage"]
+    assert list_names(older) == ["sorting", "sorting--old2", "triage"]

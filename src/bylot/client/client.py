@@ -60,11 +60,14 @@ class RouterMethod(Generic[P, AnswerT]):
         return self.__func__.__get__(router, kind)
 
 
-def split_rounds(rounds: Iterable[PastRound]) -> Iterator[tuple[Sequence[PastRound], int]]:
-    """Yield rounds of a log in batches, and how many are before each."""
+def split_rounds(
+    rounds: Iterable[PastRound], view: api.RouterView
+) -> Iterator[tuple[Sequence[PastRound], int]]:
+    """Yield rounds of a log in batches, and how many the router has learned before each."""
     every = tuple(rounds)
-    for after in range(0, len(every), ROUNDS_PER_CALL):
-        yield every[after : after + ROUNDS_PER_CALL], after
+    known = 0 if view.status.counters is None else view.status.counters.past
+    for first in range(0, len(every), ROUNDS_PER_CALL):
+        yield every[first : first + ROUNDS_PER_CALL], known + first
 
 
 class HttpRouter(Generic[ClientT]):
@@ -102,9 +105,10 @@ class RemoteRouter(HttpRouter["Client"]):
     ) -> None:
         """Learn from a log as `Router.learn_from`, in batches, and report how many are learned.
 
-        After an error the same rounds can be sent again: none is learned twice.
+        A batch that is sent again after a lost answer is learned once. After an error, the router
+        has learned what `status().counters.past` says.
         """
-        for batch, after in split_rounds(rounds):
+        for batch, after in split_rounds(rounds, self.view()):
             self.client.send(self.calls.learn_rounds(batch, after))
             report(after + len(batch))
 
@@ -321,7 +325,7 @@ class AsyncRouter(HttpRouter["AsyncClient"]):
         self, rounds: Iterable[PastRound], report: Callable[[int], object] = lambda learned: None
     ) -> None:
         """As `RemoteRouter.learn_from`."""
-        for batch, after in split_rounds(rounds):
+        for batch, after in split_rounds(rounds, await self.view()):
             await self.client.send(self.calls.learn_rounds(batch, after))
             report(after + len(batch))
 

@@ -293,14 +293,16 @@ class RouterAggregate:
         return self.append(at, KeyChanged(*key, limits, by=command.by))
 
     def learn_rounds(self, at: int, command: LearnRounds) -> Event | None:
-        """Learn rounds of a log before the first decision; None if they were learned already."""
+        """Learn rounds of a log before the first decision; None for the last ones, sent again."""
         counters = self.tally.counters
-        if command.after < counters.past:
+        _, last = self.latest
+        same = not isinstance(last, RoundsLearned) or last.rounds == command.rounds
+        if same and command.after + len(command.rounds) == counters.past > 0:
             return None
-        if command.after > counters.past:
+        if command.after != counters.past:
             raise DecisionStateError(
                 f"router {self.name!r} has learned {counters.past:,} rounds, not {command.after:,}",
-                remedy="send the rounds in order, from the first one that it has not learned",
+                remedy="send only rounds that it has not learned, in order; nothing was changed",
             )
         for round in command.rounds:
             check_storable_text("context", round.context)

@@ -29,6 +29,7 @@ class LogReader:
         self.entries: dict[int | None, LogEntry] = {}  # by the seq of the decision's event
         self.unused: set[int | None] = set()  # cancelled, or deferred and never activated
         self.pools: dict[int | None, list[str]] = {}  # the experts at the time of a decision
+        self.bills: dict[int | None, dict[str, float]] = {}  # costs that were reported
 
     def read(self, records: Iterable[EventRecord]) -> list[LogEntry]:
         """The decisions that were used, in order."""
@@ -38,6 +39,11 @@ class LogReader:
                 body = msgspec.json.decode(record.body, type=kind)
                 self.apply(record.seq, record.of, record.seal, body)
         return self.list_entries()
+
+    def list_billed_entries(self) -> list[LogEntry]:
+        """Return the decisions that were used, of their costs only those that were reported."""
+        used = (seq for seq in self.entries if seq not in self.unused)
+        return [self.entries[seq]._replace(spend=self.bills.get(seq, {})) for seq in used]
 
     def list_entries(self) -> list[LogEntry]:
         """Return the decisions that were used, in order."""
@@ -69,7 +75,8 @@ class LogReader:
                 entry = self.entries[of].exchange_member(body.failed, body.added)
                 self.entries[of] = entry._replace(spend=body.spend)
             case RewardReceived():
-                spend = {**self.entries[of].spend, **(body.spend or {})}
+                self.bills.setdefault(of, {}).update(body.spend or {})
+                spend = {**self.entries[of].spend, **self.bills[of]}
                 self.entries[of] = self.entries[of]._replace(spend=spend)
         learned = events.find_learned_value(body)
         if learned is not None and isinstance(body, RewardReceived | DecisionClosed):

@@ -5,7 +5,7 @@ learns if its policy can. What it has spent is not: ledgers begin at zero. The o
 events under another name. Bodies of events are decoded leniently, as older versions wrote them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +19,13 @@ from bylot.eventlog.config_validation import prepare_config
 from bylot.eventlog.copies import start_copy
 from bylot.eventlog.decision_log import LogReader
 from bylot.eventlog.loading import iterate_events, load_aggregate
+from bylot.limits.keys import Key, KeyLedgers
 from bylot.problem import Limit
 from bylot.router.config import RouterConfig
-from bylot.router.past_rounds import PastRound, learn_rounds
+from bylot.router.past_rounds import PastRound, can_learn_round, learn_rounds
 from bylot.store import RouterRow, Store
 
-OLD_SUFFIX = "--old"  # that no router has by chance
+MAX_KEPT_CHARS = 40  # of the name of a router in that of its old events
 MISSING_FIELDS: dict[str, Any] = {
     "seats": (),
     "learned_inclusion": b"",
@@ -38,12 +39,30 @@ MISSING_FIELDS: dict[str, Any] = {
 
 
 class OlderRouter(NamedTuple):
-    """What can be read of a router: what is in force, what it had learned from, what it decided."""
+    """What can be read of a router: what is in force, what it had learned from, what it decided.
 
+    billed: the decisions, of their costs only those that were reported
+    whole:  whether its log begins with its creation
+    """
+
+    name: str
+    whole: bool
     config: RouterConfig
     keys: dict[tuple[str, str], tuple[Limit, ...]]
     rounds: list[PastRound]
     entries: list[LogEntry]
+    billed: list[LogEntry]
+
+
+def name_kept(row: RouterRow, name: str) -> str:
+    """Return the name that the old events of a router are kept under, with its number."""
+    return f"{name[:MAX_KEPT_CHARS]}--old{row.number}"
+
+
+def read_name(store: Store, row: RouterRow) -> str:
+    """Return the name of a router as its log has it: it may have been taken over before."""
+    first = next(iter(store.events(row.number, limit=1)))
+    return str(msgspec.msgpack.decode(first.body)["name"])
 
 
 def find_unloadable(store: Store) -> Iterator[tuple[RouterRow, errors.BylotError]]:
@@ -52,8 +71,8 @@ def find_unloadable(store: Store) -> Iterator[tuple[RouterRow, errors.BylotError
     while rows := store.routers(after):
         after = rows[-1].name
         for row in rows:
-            name = row.name.removesuffix(OLD_SUFFIX)
-            if name != row.name and store.find(name) is not None:
+            is_kept = row.name.endswith(f"--old{row.number}")
+            if is_kept and store.find(read_name(store, row)) is not None:
                 continue
             try:
                 load_aggregate(store, row)
@@ -83,7 +102,11 @@ def read_older_router(store: Store, row: RouterRow) -> OlderRouter:
                     keys[body.scope, body.key] = tuple(map(Limit.from_data, body.limits))
                 case events.RoundsLearned():
                     rounds += body.rounds
-        return OlderRouter(configs[-1], keys, rounds, reader.list_entries())
+        name = read_name(store, row)
+        begins = store.events(row.number, limit=1)[0].kind == "created"
+        entries = reader.list_entries()
+        billed = reader.list_billed_entries()
+        return OlderRouter(name, begins, configs[-1], keys, rounds, entries, billed)
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
         raise errors.StoreCorrupted(f"router {row.name!r}: its log: {error!r}") from error
 
@@ -104,13 +127,13 @@ def take_over(store: Store, row: RouterRow, folder: Path | None) -> list[str]:
 
     folder: None: change nothing, and say what would be taken over
     """
-    name = row.name.removesuffix(OLD_SUFFIX)  # after a takeover that was interrupted
-    kept_as = f"{name[: 63 - len(OLD_SUFFIX)]}{OLD_SUFFIX}"
     if row.name in store.owners():
         raise errors.RouterBusy(
             f"a server has router {row.name!r} open", remedy="stop all servers of the store"
         )
     older = read_older_router(store, row)
+    name = older.name
+    kept_as = name_kept(row, name)
     made, parts = begin_anew(name, older)
     count = f"log of {len(older.entries):,} decisions"
     if folder is None:
@@ -118,8 +141,13 @@ def take_over(store: Store, row: RouterRow, folder: Path | None) -> list[str]:
     path = folder / f"{name}.{row.number}.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     write_log(path, older.entries)
-    store.rename(row.number, kept_as)
-    start_copy(store, made, name, f"log of router {kept_as}")
+    if row.name != kept_as:
+        store.rename(row.number, kept_as)
+    try:
+        start_copy(store, made, name, f"log of router {kept_as}")
+    except errors.BylotError:
+        store.rename(row.number, name)
+        raise
     return [*parts, f"{count}, in {path}", f"old events, as router {kept_as}"]
 
 
@@ -129,17 +157,26 @@ def begin_anew(name: str, older: OlderRouter) -> tuple[RouterAggregate, list[str
     made = RouterAggregate(0, name, config, core)
     parts = [f"configuration, version {older.config.version}"]
     if core.book.keyed is not None and older.keys:
-        for key, limits in older.keys.items():
-            core.book.keyed.set_bounds(key, limits)
-        parts.append(f"own bounds of {len(older.keys):,} tenants")
+        fit = [set_own_bounds(core.book.keyed, *bounds) for bounds in older.keys.items()]
+        parts.append(f"own bounds of {sum(fit):,} of {len(fit):,} tenants")
+    if not older.whole:
+        parts.append("of bounds of tenants only those that the log has, as it begins later")
     if not core.policy.learns_from_logs:
         parts.append(f"nothing learned: {core.policy.name} cannot learn from a log")
     elif older.entries:
-        log = log_from_entries(core.problem, older.entries, gone=None)
+        log = log_from_entries(core.problem, older.billed, gone=None)
         past = select_rounds(log, config.rewards, config.feedback)
-        known = set(core.problem.experts)
-        rounds = [round for round in older.rounds if known.issuperset(round.panel)]
+        rounds = [round for round in older.rounds if can_learn_round(core, round)]
         learn_rounds(core, [*rounds, *past.rounds])
         made.tally.counters.past = len(rounds) + len(past.rounds)
         parts.append(f"{past}; and {len(rounds):,} that it had learned from a log")
     return made, parts
+
+
+def set_own_bounds(keyed: KeyLedgers, key: Key, limits: Sequence[Limit]) -> bool:
+    """Give a key its bounds; return whether they fit the limits, edited since or not."""
+    try:
+        keyed.set_bounds(key, limits)
+    except errors.TenantError:
+        return False
+    return True

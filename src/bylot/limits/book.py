@@ -49,7 +49,7 @@ NO_LABELS = RequestLabels()
 
 
 class LimitBook:
-    """The limits of one router, their ledgers, and what compiled code is given of them.
+    """All that a router knows of its limits: ledgers, windows, keys, and refusals not yet logged.
 
     contexts: the router's rows of contexts, by label
     tables:   rule and state of the limits; None: nobody keeps them

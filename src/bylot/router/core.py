@@ -37,7 +37,7 @@ from bylot.problem import Problem
 from bylot.problem.validation import suggest_known_name
 from bylot.router.changes import DecisionMade
 from bylot.router.cost_sums import CostSums
-from bylot.router.edits import check_traffic
+from bylot.router.edits import rebind_for_traffic
 from bylot.router.price_average import READING_DECISIONS, PriceAverage, add_reading
 
 OF_HANDLE = ("_handle", "_entries", "_stated", "_inclusion")  # what `_make_handle` makes
@@ -170,7 +170,7 @@ class RouterCore:
         if book.follows_clock:
             for when, requests in refused:
                 book.count_refused(when, requests)
-            check_traffic(self)
+            rebind_for_traffic(self)
             book.enter(at, tables)
         if book.keyed is not None and book.open_keys(keys, t):
             self._make_handle()

@@ -61,8 +61,8 @@ def change_problem(
     return has_same_pool(old, problem)
 
 
-def check_traffic(core: "RouterCore") -> None:
-    """Look from time to time whether the traffic is what the policy was bound for."""
+def rebind_for_traffic(core: "RouterCore") -> None:
+    """Bind the policy again after some decisions if the traffic is not what it was bound for."""
     if is_check_due(core.t):
         follow_traffic(core)
 

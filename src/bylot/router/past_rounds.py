@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from bylot.errors import DecisionError, DecisionStateError, PolicyError
+from bylot.errors import BylotError, DecisionError, DecisionStateError, PolicyError
 from bylot.limits.book import ALL_AVAILABLE, NO_FLOATS
 from bylot.limits.request import Ticket
 from bylot.numerics.jit import Ints
@@ -61,6 +61,15 @@ def learn_rounds(core: RouterCore, rounds: Sequence[PastRound]) -> None:
     for t, (round, (members, report)) in enumerate(zip(rounds, checked, strict=True), before):
         learn_round(core, t, core.find_context(round.context), members, report)
     core.skipped = core.state.visits[: len(core.contexts)].tolist()  # these were no visits
+
+
+def can_learn_round(core: RouterCore, round: PastRound) -> bool:
+    """Return whether a round fits the router, which may have been edited since it was learned."""
+    try:
+        check_round(core, 0, round)
+    except BylotError:
+        return False
+    return True
 
 
 def check_round(core: RouterCore, n: int, round: PastRound) -> tuple[Ints, RewardReport]:

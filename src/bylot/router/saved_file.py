@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct, msgpack
 
 from bylot._atomic_write import replace_file
@@ -62,9 +63,16 @@ def encode_engine(engine: RouterEngine) -> bytes:
         engine.core.book.refused,
         decisions,
     )
-    body = msgpack.encode(saved, enc_hook=str)  # of names that are texts of NumPy
+    body = msgpack.encode(saved, enc_hook=convert_from_numpy)
     header = {"format": SAVED_FILE_FORMAT, "version": SNAPSHOT_VERSION, "seal": hash_body(body)}
     return json.dumps(header).encode() + b"\n" + body
+
+
+def convert_from_numpy(value: object) -> object:
+    """Return a text or a number of NumPy as one of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be saved")
 
 
 def hash_body(body: bytes) -> str:

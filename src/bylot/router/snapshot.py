@@ -101,11 +101,11 @@ def core_from_data(config: RouterConfig, data: CoreData) -> RouterCore:
     fill_arrays_from_data(data.state, core.state, policy.derived)
     policy.derive(core.rule, core.state)
     if (book.tables is None) != (data.limits is None):
-        raise SavedFileError("there is a state of limits that are not kept, or none of such")
+        raise SavedFileError("the state of limits is missing, or nobody keeps them")
     if book.tables is not None and data.limits is not None:
         fill_limits_from_data(data.limits, book.tables)
     if (book.keyed is None) != (data.keyed is None):
-        raise SavedFileError("there are keys without limits for each, or none for such")
+        raise SavedFileError("there are ledgers of tenants but no limits for each, or the reverse")
     if book.keyed is not None and data.keyed is not None:
         book.keyed.fill_from_data(data.keyed, fill_array)
     core.refresh()
