@@ -41,7 +41,7 @@ from bylot.numerics.jit import (
     jit_scalar,
 )
 from bylot.optima import objective
-from bylot.policies import compiled_handle
+from bylot.router import core
 from sample_problem import make_five_expert_problem, make_recorded_environment
 
 PROBE = """
@@ -362,7 +362,7 @@ def test_every_wait_for_a_compilation_says_what_it_is_for(monkeypatch: pytest.Mo
     log = evaluate.log_from_entries(problem, evaluate.entries_from_trace(trace))
     uniform = evaluate.make_iid_target(problem, dict.fromkeys(problem.experts, 0.2))
     monkeypatch.setattr(jit_module, "announce_if_slow", record)
-    compile_each_time(compiled_handle, "average_distribution")
+    compile_each_time(core, "average_distribution")
     router.status()
     assert announced() == "the status of distinct"
     compile_each_time(objective, "reward_and_slope")

@@ -66,6 +66,9 @@ def make_attempts(id: str) -> dict[str, list[tuple[str, Any, int]]]:
             (f"{router}/tenants/{OWN}", None, 403),
         ],
         "PUT /v1/routers/{name}/tenants/{tenant}": [(f"{router}/tenants/x", {"limits": []}, 403)],
+        "POST /v1/routers/{name}/rounds": [
+            (f"{router}/rounds", {"rounds": [{"panel": ["ann"], "reward": 1.0}]}, 403)
+        ],
         "POST /v1/routers/{name}/decisions": [(f"{router}/decisions", {}, 403)],
         "POST /v1/routers/{name}/decisions:batch": [
             (f"{router}/decisions:batch", {"decisions": [{}]}, 403)

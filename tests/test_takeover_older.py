@@ -27,6 +27,7 @@ from bylot.problem import Problem, at_most
 from bylot.router.config import problem_from_data, problem_to_data
 from bylot.router.past_rounds import PastRound
 from bylot.store import RouterRow, Store, open_store
+from bylot.store.log_ends import LogEnd
 from handlers import perform_now
 from stored_router import StoredRouter
 
@@ -203,7 +204,7 @@ def test_what_a_router_had_learned_from_a_log_is_learned_again(
         router.reward(router.decide().id, 0.5)
 
     assert migrate(address, "--take-over", "--out", str(tmp_path)) == 0
-    expected = "1 rounds to learn from, 0 left out; and 2 that it had learned from a log"
+    expected = "3 of 3 rounds learned, 2 of them from a log"
     assert expected in capsys.readouterr().out
     with StoredRouter(address, "triage") as router:
         counters = router.status().counters
@@ -221,3 +222,42 @@ def test_a_damaged_log_is_not_taken_over(
         capsys.readouterr().out
     )
     assert list_names(older) == ["sorting", "sorting--old2", "triage"]
+
+
+@pytest.mark.usefixtures("unloadable")
+def test_a_router_that_has_only_learned_from_a_log_learns_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"sqlite:///{tmp_path}/bylot.db"
+    rounds = (PastRound(("ann", "bob"), 0.0), PastRound(("ann", "eve"), 1.0))
+    with StoredRouter.create(address, "triage", PRICED, "noisy-or") as router:
+        router.send(LearnRounds("triage", rounds, 0))
+        edit_problem(router, PRICED.replace(draws=1))
+    assert migrate(address, "--take-over", "--out", str(tmp_path)) == 0
+    assert "0 of 2 rounds learned, 2 of them from a log" in capsys.readouterr().out
+
+
+def test_a_log_that_has_lost_its_end_is_not_taken_over(
+    older: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(open_store(older)) as store:
+        row = store.find("triage")
+        assert row is not None
+        last = store.last_seq(row.number)
+        assert last is not None
+        event = store.event(row.number, last)
+        assert event is not None
+        store.ends.record({row.number: LogEnd(last, event.seal)})
+    with closing(sqlite3.connect(tmp_path / "bylot.db")) as db, db:
+        db.execute("DELETE FROM events WHERE router = 1 AND seq = ?", (last,))
+    assert migrate(older, "--take-over", "--out", str(tmp_path)) == 1
+    assert "left as it is: router 'triage': its log ends before event" in capsys.readouterr().out
+    assert "triage" in list_names(older)
+
+
+def test_a_log_of_a_later_version_is_left_to_that(
+    older: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bylot.eventlog.events.LOG_VERSION", 0)
+    assert migrate(older, "--take-over", "--out", str(tmp_path)) == 1
+    assert "which is newer than 0; use the bylot that wrote it" in capsys.readouterr().out

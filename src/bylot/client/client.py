@@ -18,6 +18,7 @@ from typing import (
 )
 
 import httpx
+from msgspec import json
 
 from bylot import api
 from bylot.client import calls, retry
@@ -29,6 +30,7 @@ from bylot.problem import Problem
 from bylot.router.past_rounds import PastRound
 
 ROUNDS_PER_CALL = 500  # of a log: a batch is learned in a fraction of a second
+BYTES_PER_CALL = 200_000  # servers take larger bodies
 P = ParamSpec("P")
 ClientT = TypeVar("ClientT")
 
@@ -64,10 +66,20 @@ def split_rounds(
     rounds: Iterable[PastRound], view: api.RouterView
 ) -> Iterator[tuple[Sequence[PastRound], int]]:
     """Yield rounds of a log in batches, and how many the router has learned before each."""
-    every = tuple(rounds)
-    known = 0 if view.status.counters is None else view.status.counters.past
-    for first in range(0, len(every), ROUNDS_PER_CALL):
-        yield every[first : first + ROUNDS_PER_CALL], known + first
+    after = 0 if view.status.counters is None else view.status.counters.past
+    batch: list[PastRound] = []
+    size = 0
+    for round in rounds:
+        round_bytes = len(json.encode(round))
+        if len(batch) == ROUNDS_PER_CALL or (batch and size + round_bytes > BYTES_PER_CALL):
+            yield batch, after
+            after += len(batch)
+            batch = []
+            size = 0
+        batch.append(round)
+        size += round_bytes
+    if batch:
+        yield batch, after
 
 
 class HttpRouter(Generic[ClientT]):

@@ -14,9 +14,8 @@ from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import find_stored_router, load_aggregate
 from bylot.eventlog.snapshot import SegmentStart, check_snapshot_size
 from bylot.policies.registry import check_max_contexts
-from bylot.router.memory_engine import make_config
 from bylot.router.open_decisions import OpenDecisions
-from bylot.router.saved_file import load_engine
+from bylot.router.saved_file import load_engine, make_config
 from bylot.router.status import Counters
 from bylot.router.timeline import skip_decisions
 from bylot.store import RouterRow, Store

@@ -18,7 +18,7 @@ from bylot.eventlog.aggregate import RouterAggregate
 from bylot.eventlog.config_validation import prepare_config
 from bylot.eventlog.copies import start_copy
 from bylot.eventlog.decision_log import LogReader
-from bylot.eventlog.loading import iterate_events, load_aggregate
+from bylot.eventlog.loading import check_log_end, iterate_events, load_aggregate
 from bylot.limits.keys import Key, KeyLedgers
 from bylot.problem import Limit
 from bylot.router.config import RouterConfig
@@ -61,8 +61,9 @@ def name_kept(row: RouterRow, name: str) -> str:
 
 def read_name(store: Store, row: RouterRow) -> str:
     """Return the name of a router as its log has it: it may have been taken over before."""
-    first = next(iter(store.events(row.number, limit=1)))
-    return str(msgspec.msgpack.decode(first.body)["name"])
+    for event in store.events(row.number, limit=1):
+        return str(msgspec.msgpack.decode(event.body)["name"])
+    raise errors.StoreCorrupted(f"router {row.name!r}: its log has no event")
 
 
 def find_unloadable(store: Store) -> Iterator[tuple[RouterRow, errors.BylotError]]:
@@ -96,6 +97,12 @@ def read_older_router(store: Store, row: RouterRow) -> OlderRouter:
             body = decode_older_body(event.kind, event.body)
             reader.apply(event.seq, event.of, event.seal.hex(), body)
             match body:
+                case events.RouterCreated(log=version) if version > events.LOG_VERSION:
+                    raise errors.UnsupportedStore(
+                        f"router {row.name!r}: its log has version {version}, which is newer than "
+                        f"{events.LOG_VERSION}",
+                        remedy="use the bylot that wrote it",
+                    )
                 case events.ConfigRecorded():
                     configs.append(body.config)
                 case events.KeyChanged():
@@ -131,8 +138,11 @@ def take_over(store: Store, row: RouterRow, folder: Path | None) -> list[str]:
         raise errors.RouterBusy(
             f"a server has router {row.name!r} open", remedy="stop all servers of the store"
         )
+    check_log_end(store, row)
     older = read_older_router(store, row)
     name = older.name
+    if row.name not in (name, name_kept(row, name)):
+        raise errors.StoreCorrupted(f"router {row.name!r}: its log is that of router {name!r}")
     kept_as = name_kept(row, name)
     made, parts = begin_anew(name, older)
     count = f"log of {len(older.entries):,} decisions"
@@ -163,13 +173,18 @@ def begin_anew(name: str, older: OlderRouter) -> tuple[RouterAggregate, list[str
         parts.append("of bounds of tenants only those that the log has, as it begins later")
     if not core.policy.learns_from_logs:
         parts.append(f"nothing learned: {core.policy.name} cannot learn from a log")
-    elif older.entries:
-        log = log_from_entries(core.problem, older.billed, gone=None)
-        past = select_rounds(log, config.rewards, config.feedback)
-        rounds = [round for round in older.rounds if can_learn_round(core, round)]
-        learn_rounds(core, [*rounds, *past.rounds])
-        made.tally.counters.past = len(rounds) + len(past.rounds)
-        parts.append(f"{past}; and {len(rounds):,} that it had learned from a log")
+    else:
+        decided = list(older.rounds)
+        if older.billed:
+            log = log_from_entries(core.problem, older.billed, gone=None)
+            past = select_rounds(log, config.rewards, config.feedback)
+            decided += past.rounds
+            parts.append(str(past))
+        rounds = [round for round in decided if can_learn_round(core, round)]
+        learn_rounds(core, rounds)
+        made.tally.counters.past = len(rounds)
+        known = f"{len(older.rounds):,} of them from a log"
+        parts.append(f"{len(rounds):,} of {len(decided):,} rounds learned, {known}")
     return made, parts
 
 

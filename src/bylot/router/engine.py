@@ -41,7 +41,6 @@ from bylot.router.open_decisions import (
     describe_state,
     make_cancelled_error,
 )
-from bylot.router.past_rounds import PastRound, learn_rounds
 from bylot.router.reward_rules import (
     RewardTerms,
     aggregate_rewards,
@@ -64,6 +63,7 @@ from bylot.router.substitution import (
 )
 
 if TYPE_CHECKING:
+    from bylot.router.past_rounds import PastRound
     from bylot.router.tally import Tally
 
 US_PER_S = 1_000_000
@@ -441,8 +441,10 @@ class RouterEngine:
         self.open.close(place)
         return place, change
 
-    def learn_rounds(self, rounds: Sequence[PastRound]) -> None:
+    def learn_rounds(self, rounds: "Sequence[PastRound]") -> None:
         """Learn from a log of another router before the first decision."""
+        from bylot.router.past_rounds import learn_rounds
+
         learn_rounds(self.core, rounds)
 
     def edit(

@@ -1,4 +1,4 @@
-"""The engine of a router in memory: made from the arguments of a caller, described by its settings.
+"""The engine of a router in memory, made from the arguments of a caller.
 
 Its decisions are nowhere else: it remembers the last ones that have their reward.
 """
@@ -11,7 +11,6 @@ from bylot.policies import (
     PlainPolicy,
     Policy,
     describe_ignored_feedback,
-    policy_to_data,
     resolve_policy,
 )
 from bylot.policies.registry import (
@@ -23,7 +22,6 @@ from bylot.policies.registry import (
 )
 from bylot.policies.validation import FeedbackKind, check_at_least_one, check_run_config
 from bylot.problem import Problem
-from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.core import RouterCore
 from bylot.router.engine import RouterEngine
 from bylot.router.open_decisions import OpenDecision
@@ -69,21 +67,4 @@ def refuse_forgotten(place: int) -> OpenDecision:
     raise DecisionNotFound(
         "no decision has this id, or it is no longer remembered",
         remedy="use the id that `decide` returned, or create the router with a larger `memory`",
-    )
-
-
-def make_config(engine: RouterEngine) -> RouterConfig:
-    """Return the configuration of a router in memory."""
-    core = engine.core
-    run = core.run
-    return RouterConfig(
-        version=engine.version,
-        problem=problem_to_data(core.problem),
-        policy=policy_to_data(core.policy),
-        seed=run.seed,
-        horizon=run.horizon,
-        rewards=(run.low, run.high),
-        feedback=run.feedback,
-        max_contexts=core.max_contexts,
-        memory=engine.terms.memory,
     )

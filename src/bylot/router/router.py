@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec import structs
 
@@ -21,9 +21,10 @@ from bylot.router.decision import Decision, Receipt
 from bylot.router.engine import RouterEngine
 from bylot.router.feedback import SpendReport
 from bylot.router.memory_engine import create_engine
-from bylot.router.past_rounds import PastRound
-from bylot.router.saved_file import encode_engine, load_engine, write_saved_file
 from bylot.router.status import RouterStatus
+
+if TYPE_CHECKING:
+    from bylot.router.past_rounds import PastRound
 
 RECEIPTS = {receipt.value: receipt for receipt in Receipt}
 
@@ -166,7 +167,7 @@ class Router:
         """Decisions so far."""
         return self.core.t
 
-    def learn_from(self, rounds: Iterable[PastRound]) -> None:
+    def learn_from(self, rounds: "Iterable[PastRound]") -> None:
         """Learn from a log of another router, or of another system, before the first decision:
         what panels are worth, and what calls cost. Nothing is booked or counted.
 
@@ -185,6 +186,7 @@ class Router:
         Examples
         --------
         >>> from bylot.problem import Problem
+        >>> from bylot.router.past_rounds import PastRound
         >>> router = Router(Problem(["ann", "bob", "eve"], {}, draws=2), "noisy-or")
         >>> router.learn_from([PastRound(("ann", "bob"), 0.4), PastRound(("ann", "eve"), 1.0)])
         """
@@ -432,6 +434,8 @@ class Router:
         SavedFileError
             If the file cannot be written.
         """
+        from bylot.router.saved_file import encode_engine, write_saved_file
+
         with self._lock:
             content = encode_engine(self.engine)
         write_saved_file(Path(path), content)
@@ -457,6 +461,8 @@ class Router:
         SavedFileError
             If the file is missing, damaged, or of an unsupported version.
         """
+        from bylot.router.saved_file import load_engine
+
         router = cls.__new__(cls)
         router.__setstate__(load_engine(Path(path)))
         router.clock = check_clock(clock)

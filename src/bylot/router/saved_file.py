@@ -16,13 +16,14 @@ from msgspec import Struct, msgpack
 from bylot._atomic_write import replace_file
 from bylot.errors import SavedFileError, SavedFileMissing
 from bylot.limits.request import Ticket
+from bylot.policies import policy_to_data
 from bylot.policies.validation import check_at_least_one
 from bylot.problem.limits import MAX_COST
 from bylot.router.changes import PackedDecision, RewardReceived, pack_decision, unpack_decision
-from bylot.router.config import RouterConfig
+from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.core import RouterCore
 from bylot.router.engine import RouterEngine
-from bylot.router.memory_engine import make_config, make_engine
+from bylot.router.memory_engine import make_engine
 from bylot.router.open_decisions import OpenDecision, index_reports
 from bylot.router.snapshot import SNAPSHOT_VERSION, CoreData, core_from_data, core_to_data
 
@@ -52,6 +53,23 @@ class SavedRouter(Struct, frozen=True):
     decisions: list[SavedDecision]
 
 
+def make_config(engine: RouterEngine) -> RouterConfig:
+    """Return the configuration of a router in memory."""
+    core = engine.core
+    run = core.run
+    return RouterConfig(
+        version=engine.version,
+        problem=problem_to_data(core.problem),
+        policy=policy_to_data(core.policy),
+        seed=run.seed,
+        horizon=run.horizon,
+        rewards=(run.low, run.high),
+        feedback=run.feedback,
+        max_contexts=core.max_contexts,
+        memory=engine.terms.memory,
+    )
+
+
 def encode_engine(engine: RouterEngine) -> bytes:
     """Return the content of a saved file."""
     decisions = [pack_open_decision(decision, True) for _, decision in engine.open]
@@ -63,7 +81,10 @@ def encode_engine(engine: RouterEngine) -> bytes:
         engine.core.book.refused,
         decisions,
     )
-    body = msgpack.encode(saved, enc_hook=convert_from_numpy)
+    try:
+        body = msgpack.encode(saved, enc_hook=convert_from_numpy)
+    except (TypeError, UnicodeError) as error:
+        raise SavedFileError(f"the router cannot be saved: {error}") from error
     header = {"format": SAVED_FILE_FORMAT, "version": SNAPSHOT_VERSION, "seal": hash_body(body)}
     return json.dumps(header).encode() + b"\n" + body
 
