@@ -134,8 +134,7 @@ def case_from_server(given: argparse.Namespace) -> EvaluationCase:
             log = log_from_entries(problem, entries, find_unknown_experts(problem, entries))
         else:
             log = read_log(given.log, problem, given.gone)
-    specs = given.target or ("uniform",)
-    targets = [parse_target(spec, problem, gone=log.gone) for spec in specs]
+    targets = [parse_target(spec, problem, gone=log.gone) for spec in given.target or ("uniform",)]
     return log, targets, config.rewards
 
 

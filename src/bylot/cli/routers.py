@@ -299,8 +299,7 @@ def run_list(given: argparse.Namespace) -> None:
         for router in client.routers():
             # Whatever kind the first event is, it has the configuration, and no edit changes the
             # policy: the server need not load every router for a list.
-            call = client.router(router.name).calls.list_events(-1, limit=1)
-            (first,) = client.send(call).events
+            (first,) = client.send(client.router(router.name).calls.list_events(-1, limit=1)).events
             config = msgspec.json.decode(first.body, type=ConfigRecorded).config
             rows.append((router.name, format_policy(config.build_policy()), router.created))
     text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
@@ -445,8 +444,7 @@ def run_tenants(given: argparse.Namespace) -> None:
         for view in views
         for window in view
     ]
-    text = "\n".join(lines) or f"no tenants of {given.name} yet"
-    print_result(given, {"tenants": views}, text)
+    print_result(given, {"tenants": views}, "\n".join(lines) or f"no tenants of {given.name} yet")
 
 
 def find_zones(router: "RemoteRouter") -> dict[str, str]:

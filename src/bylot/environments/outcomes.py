@@ -97,8 +97,7 @@ class Outcomes:
         uniforms = draw_block_uniforms(start, stop, self.shape[0], seed)
         counts = self.counts[contexts]
         places = np.minimum(self.firsts[contexts], len(self.order) - 1)
-        rows = self.order[places + (uniforms * counts).astype(np.int64)]
-        return np.where(counts > 0, rows, -1)
+        return np.where(counts > 0, self.order[places + (uniforms * counts).astype(np.int64)], -1)
 
     def expected(self) -> WeightedRounds:
         """Return the expected reward of a request as weighted rounds: for every set A of experts

@@ -172,8 +172,7 @@ class Regime(Noisy):
 
 def make_crowd_problem(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
     """Make a crowd with heavy-tailed workloads: a budget, a cap on the busiest, a novice share."""
-    rng = np.random.default_rng(seed)
-    workload = rng.lognormal(-1.5, 1.0, size).clip(0.01)
+    workload = np.random.default_rng(seed).lognormal(-1.5, 1.0, size).clip(0.01)
     workload /= workload.max()
     names = [f"worker-{i:02d}" for i in range(size)]
     order = np.argsort(workload)

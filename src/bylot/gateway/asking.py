@@ -70,8 +70,7 @@ class HealthTable:
         }
         if not paused:
             return None
-        found = [name for name in experts if name not in paused]
-        return found or None
+        return [name for name in experts if name not in paused] or None
 
     def begin(self, name: str) -> None:
         """A call to a member begins."""

@@ -354,5 +354,4 @@ def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if rest:
         yield rest
     if message.get("tool_calls"):
-        calls = message["tool_calls"]
-        yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(calls)]}
+        yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(message["tool_calls"])]}

@@ -39,8 +39,7 @@ class LatencyHistogram:
 
     def list_buckets(self) -> list[tuple[str, int]]:
         """The histogram as Prometheus has it: how many took at most so many seconds."""
-        bounds = (*map(str, self.bounds), "+Inf")
-        return list(zip(bounds, accumulate(self.counts), strict=True))
+        return list(zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True))
 
 
 class MemberStats:

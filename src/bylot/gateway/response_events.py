@@ -186,8 +186,7 @@ def render_response(router: str, given: Mapping[str, Any], made: Completion) -> 
     for _ in output.ensure_message():
         pass
     more = {"usage": render_token_counts(made.usage), "bylot": made.details}
-    head = make_response_head(router, given)
-    return encode(render_state(head, output, output.status, **more))
+    return encode(render_state(make_response_head(router, given), output, output.status, **more))
 
 
 class ResponseWriter:

@@ -134,8 +134,7 @@ class UpstreamClient:
 
     def call(self, name: str, body: ChatBody, timeout_s: float, retries: int = 0) -> "ModelCall":
         """A call to a model, not yet begun."""
-        make = CALL_TYPE.get(ModelCall)
-        return make(self, self.models[name], body, timeout_s, retries)
+        return CALL_TYPE.get(ModelCall)(self, self.models[name], body, timeout_s, retries)
 
     async def ask(self, name: str, fields: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
         """The answer of one model, such as a judge."""

@@ -332,8 +332,7 @@ def describe_conflict(file: ProblemFile, found: dict[str, Any]) -> str:
 def format_looser_limit(looser: dict[str, Any]) -> str:
     """A bound to write, and where: "at_most: 2.0 in line 15"."""
     side = "at_most" if "at_most" in looser else "at_least"
-    name = looser.get("cost") or looser["group"]
-    return format_entry(name, side, looser[side], looser["line"])
+    return format_entry(looser.get("cost") or looser["group"], side, looser[side], looser["line"])
 
 
 def describe_refused(file: ProblemFile, found: dict[str, Any]) -> str:

@@ -196,8 +196,7 @@ def write_pages(
 def write_data(folder: Path, data: Mapping[str, Any]) -> list[Path]:
     """Write JSON files with numbers."""
     for file, content in data.items():
-        plain = replace_nonfinite(content)
-        text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(replace_nonfinite(content), indent=1, ensure_ascii=False, allow_nan=False)
         save_file(folder / file, f"{text}\n".encode())
     return [folder / file for file in data]
 

@@ -109,8 +109,7 @@ def create_response(body: dict[str, Any]) -> ChatRequest:
 async def list_models(request: ApiRequest[None, None]) -> HttpResponse:
     """The models that the caller may use: one for each router with a gateway."""
     names = [one for one in request.state.gateway.routers if request.caller.can_access(one)]
-    models = [ModelCard(MODEL_PREFIX + name) for name in names]
-    return json_response(200, ModelList(models))
+    return json_response(200, ModelList([ModelCard(MODEL_PREFIX + name) for name in names]))
 
 
 class ChatEndpoint:

@@ -308,8 +308,7 @@ def context_from_features(features: list[dict[str, Any]]) -> str | None:
     >>> context_from_features([{"device": "phone", "user": {"plan": "free"}}, {"hour": 9}])
     'device=phone,hour=9,user.plan=free'
     """
-    flat = sorted(flatten_features(features))
-    name = ",".join(f"{feature}={value}" for feature, value in flat)
+    name = ",".join(f"{feature}={value}" for feature, value in sorted(flatten_features(features)))
     if len(name) > api.MAX_TEXT_CHARS or not name.isprintable():
         raise features_error()
     return request_parsing.normalize_label(name, "contextFeatures") or None
@@ -346,8 +345,7 @@ def features_error() -> ApiError:
 
 async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
     """The router named by the parameter or the header, or the only one that the key is for."""
-    header = request.headers.get(b"bylot-router", b"").decode("latin-1")
-    name = request.query.router or header
+    name = request.query.router or request.headers.get(b"bylot-router", b"").decode("latin-1")
     if not name:
         names = sorted(request.caller.routers)
         if not names:  # the key is for all

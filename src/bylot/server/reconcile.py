@@ -134,8 +134,7 @@ def compare_policies(declared: DeclaredRouter, stored: RouterConfig) -> Iterator
         defaults = policy_to_data(policies.POLICIES.get(mine["name"], wanted))
         for name, now in mine.items():
             if now != other.get(name):
-                is_given = now != defaults.get(name)
-                yield Difference(f"policy.{name}", other.get(name), now, is_given)
+                yield Difference(f"policy.{name}", other.get(name), now, now != defaults.get(name))
 
 
 def are_equal(one: Any, two: Any) -> bool:
@@ -283,8 +282,7 @@ class RouterPlan(NamedTuple):
 def declare_routers(settings: ServerSettings) -> list[DeclaredRouter]:
     """The routers of the configuration, validated."""
     prices, folder = list_prices(settings.model_list), find_store_folder(settings.store)
-    routers = settings.routers.items()
-    return [build_declared(name, entry, prices, folder) for name, entry in routers]
+    return [build_declared(name, entry, prices, folder) for name, entry in settings.routers.items()]
 
 
 def find_used_models(declared: Sequence[DeclaredRouter]) -> set[str]:

@@ -177,8 +177,7 @@ async def list_events(request: ApiRequest[None, api.EventListQuery]) -> HttpResp
 async def list_tenants(request: ApiRequest[None, api.TenantListQuery]) -> HttpResponse:
     """List tenants by name, page by page: those with own bounds, or that are not archived."""
     after, limit = normalize_label(request.query.after, "tenant") or "", request.query.limit
-    name = check_router_name(request.target)
-    command = ListTenants(name, after, limit, by=request.caller.id)
+    command = ListTenants(check_router_name(request.target), after, limit, by=request.caller.id)
     return json_response(200, await request.state.commands.execute(command))
 
 

@@ -133,8 +133,7 @@ class RouteTable:
             prefix, brace, rest = one.path.partition("{")
             if brace:
                 suffixes = self.variable.setdefault(prefix, {})
-                suffix = re.sub(r"{\w+}", ITEM, rest.partition("}")[2])
-                methods = suffixes.setdefault(suffix, {})
+                methods = suffixes.setdefault(re.sub(r"{\w+}", ITEM, rest.partition("}")[2]), {})
             else:
                 methods = self.fixed.setdefault(prefix, {})
             methods[one.method] = (ChatEndpoint if one.is_chat else Endpoint)(state, one)

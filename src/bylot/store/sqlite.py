@@ -147,8 +147,7 @@ class SqliteStore(protocol.Store):
                 db.executemany(ADD_SEGMENT_SQL, segments)
             if snapshots:
                 db.executemany(ADD_SNAPSHOT_SQL, snapshots)
-                old = [(one.router,) * 3 for one in snapshots]
-                db.executemany(DELETE_OLD_SNAPSHOTS_SQL, old)
+                db.executemany(DELETE_OLD_SNAPSHOTS_SQL, [(one.router,) * 3 for one in snapshots])
         self._record_ends(events)
 
     def _check_writable(

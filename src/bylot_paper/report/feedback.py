@@ -154,8 +154,7 @@ def tabulate_feedback(
     for label, reference in () if first else REFERENCE_COLUMNS.items():
         values = (read_reference(entries, scenario, reference) for scenario in scenarios)
         rows.append((label, "", *(f"{value:.4f}" for value in values)))
-    labels = [*map(name_scenario, scenarios)]
-    return fill_table(table, rows if entries else [], labels, first=first)
+    return fill_table(table, rows if entries else [], [*map(name_scenario, scenarios)], first=first)
 
 
 REFERENCE_COLUMNS = {
