@@ -16,7 +16,6 @@ from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
 from bylot_paper.grid import Cell, ScenarioJob
-from bylot_paper.question_scenarios import QuestionScenario
 from bylot_paper.records import (
     RUN_FORMAT,
     RUN_FORMAT_VERSION,
@@ -25,7 +24,7 @@ from bylot_paper.records import (
     code_digest,
 )
 from bylot_paper.run import RunSetup, run_job
-from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel
+from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel, QuestionScenario
 
 EXPERIMENT_SETS = {
     "paper": ("sweep", "crowd"),

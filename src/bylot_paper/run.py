@@ -25,9 +25,15 @@ from bylot.trace import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd, make_synthetic_crowd
 from bylot_paper.grid import Cell, ScenarioJob
-from bylot_paper.question_scenarios import QuestionReferences, QuestionScenario
 from bylot_paper.records import RECORD_SCHEMA, CellRecord
-from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, ComparisonScenario, CrowdScenario
+from bylot_paper.scenarios import (
+    OPTIMUM_STARTS,
+    PAPER_DRAWS,
+    ComparisonScenario,
+    CrowdScenario,
+    QuestionReferences,
+    QuestionScenario,
+)
 
 FIRST_REQUESTS = (250, 1_000)
 

@@ -208,8 +208,8 @@ def read_hospital_option(given: argparse.Namespace) -> "HospitalPanel | None":
 
 def run_reproduce(given: argparse.Namespace) -> int:
     with explain_missing_extra("reproduce"):
-        from bylot_paper.question_scenarios import read_question_scenarios
         from bylot_paper.reproduce import EXPERIMENT_SETS, ReproduceRequest, make_engine, reproduce
+        from bylot_paper.scenarios import read_question_scenarios
 
     if given.address is not None and given.engine != "ray":
         raise BylotError("--address is for a Ray cluster", remedy="add --engine ray")

@@ -84,7 +84,7 @@ def add_serve(verbs: Any) -> None:
 
 def run_serve(given: argparse.Namespace) -> int:
     with options.explain_missing_extra("serve"):
-        from bylot.server.lifecycle import run_server
+        from bylot.server.app import run_server
 
     loaded = options.read_settings(given)
     for warning in loaded.warnings:

@@ -16,7 +16,7 @@ from bylot_paper import analysis, grid
 from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims import judge
 from bylot_paper.records import Records
-from bylot_paper.report import beyond, beyond_figures, default, figures
+from bylot_paper.report import beyond, default, figures
 from bylot_paper.report.feedback import build_feedback_section
 from bylot_paper.report.formatting import summarize_run
 from bylot_paper.report.paper import build_paper_section, count_claims
@@ -29,8 +29,8 @@ FIGURE_DRAWERS: dict[str, Callable[[pl.DataFrame, RunManifest, Path], list[Path]
     "beyond": partial(figures.draw_levels, figures.BEYOND_COMPARISON),
     "beyond-rolling": partial(figures.draw_rolling, "beyond-rolling"),
     "beyond-regret": figures.draw_regret,
-    "beyond-periods": beyond_figures.draw_periods,
-    "beyond-ablation": beyond_figures.draw_ablation,
+    "beyond-periods": beyond.draw_periods,
+    "beyond-ablation": beyond.draw_ablation,
     "default": default.draw_contest,
 }
 

@@ -10,15 +10,15 @@ from bylot.reports.pages import Block, Bullets, Heading, Paragraph
 from bylot_paper import grid
 from bylot_paper.analysis import read_by_seed, read_column
 from bylot_paper.default_rule import SeedEstimate, average_estimates, estimate_mean
-from bylot_paper.question_scenarios import (
+from bylot_paper.report import formatting
+from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error, place_in_order
+from bylot_paper.run import FIRST_REQUESTS
+from bylot_paper.scenarios import (
     HOSPITAL_SCENARIO,
     IGNORED,
     RANDOM,
     RECORDED_SCENARIO,
 )
-from bylot_paper.report import formatting
-from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error, place_in_order
-from bylot_paper.run import FIRST_REQUESTS
 
 SCENARIO_LABELS = {
     HOSPITAL_SCENARIO: "hospital, by specialty",
