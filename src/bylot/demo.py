@@ -164,9 +164,9 @@ def summarize_demo(run: DemoRun) -> str:
     kept = (
         f"kept {run.missed.count(0)} of {len(run.missed)} limits at the end of each of its "
         f"{run.periods} periods"
+        if run.periods
+        else f"has not ended a period of {run.file.problem.period:,} requests yet"
     )
-    if not run.periods:
-        kept = f"has not ended a period of {run.file.problem.period:,} requests yet"
     return (
         f"In {len(run.rewards):,} requests the router learned whom to ask ({learned}), earned "
         f"{late_reward:.3f} per request in the last fifth "

@@ -270,9 +270,11 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
 
 def describe_call_costs(calls: CallCosts) -> str:
     """What calls cost, in a sentence."""
-    parts = ["Calls cost what is declared on average"]
-    if calls.means:
-        parts = [f"Calls cost other amounts of {join_words(calls.means, 'and')} than declared"]
+    parts = [
+        f"Calls cost other amounts of {join_words(calls.means, 'and')} than declared"
+        if calls.means
+        else "Calls cost what is declared on average"
+    ]
     if calls.tail is not None:
         parts.append(f"with Pareto tails of exponent {calls.tail:g}")
     elif calls.noise > 0.0:

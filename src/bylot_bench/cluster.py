@@ -84,9 +84,8 @@ class BenchCluster:
         before = self.cpu()
         postgres_before = self.postgres.cpu() if self.postgres else 0.0
         p50_ms = asyncio.run(drive_targets(targets, count, connections))
-        postgres_us = None
-        if self.postgres:
-            postgres_us = 1e6 * (self.postgres.cpu() - postgres_before) / count
+        after = self.postgres.cpu() if self.postgres else 0.0
+        postgres_us = 1e6 * (after - postgres_before) / count if self.postgres else None
         return ClusterLoad(1e6 * (self.cpu() - before) / count, postgres_us, p50_ms)
 
     def cpu(self) -> float:

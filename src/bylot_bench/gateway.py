@@ -206,9 +206,11 @@ async def measure_added_latency(
 def render(result: dict[str, Any]) -> str:
     """The figures as text."""
     cpu = result["cpu_ms_per_request"]
-    litellm = "not measured: give --litellm COMMAND"
-    if "litellm_one" in cpu:
-        litellm = f"{cpu['litellm_one']:.2f}"
+    litellm = (
+        f"{cpu['litellm_one']:.2f}"
+        if "litellm_one" in cpu
+        else "not measured: give --litellm COMMAND"
+    )
     rows = [
         ("CPU per request", "ms"),
         ("panel of 3 through bylot", f"{cpu['bylot_panel_3']:.2f}"),

@@ -184,9 +184,11 @@ def fetch_file(store: Any, downloader: ResumingDownloader) -> None:
     try:
         store.fetch(name, downloader=downloader)
     except requests.RequestException as error:
-        reason = f"{type(error).__name__}: no network, or the server does not answer or broke off"
-        if error.response is not None:
-            reason = f"the server answers {error.response.status_code} {error.response.reason}"
+        reason = (
+            f"{type(error).__name__}: no network, or the server does not answer or broke off"
+            if error.response is None
+            else f"the server answers {error.response.status_code} {error.response.reason}"
+        )
         raise DataUnreachable(f"cannot download {name}: {reason}", remedy=DOWNLOAD_REMEDY) from None
     except OSError as error:
         raise DataError(

@@ -76,9 +76,8 @@ class Evaluation:
         """The one to read: doubly robust or, for what was learned from the log, as played;
         finite-sample if there are few effective rounds.
         """
-        names = [DOUBLY_ROBUST, AS_PLAYED]
-        if self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS:
-            names = [FINITE_SAMPLE]
+        few = self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS
+        names = [FINITE_SAMPLE] if few else [DOUBLY_ROBUST, AS_PLAYED]
         return next(one for one in self.estimates if one.name in names)
 
     def to_data(self) -> dict[str, Any]:

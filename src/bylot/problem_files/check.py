@@ -307,13 +307,13 @@ def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, st
         )
     if any(one.limit.per is None for one in file.limits):
         shortest, period = default["shortest_period"], binding.get_period(problem, None)
-        numbers["shortest period"] = "none: no period can be guaranteed"
-        if shortest is not None:
-            numbers["shortest period"] = (
-                f"{shortest:,} request{'s' * (shortest > 1)}: at the end of as many, {name} can "
-                f"guarantee the limits; the period is {period:,}"
-                f"{'' if problem.period else ', the default'}"
-            )
+        numbers["shortest period"] = (
+            "none: no period can be guaranteed"
+            if shortest is None
+            else f"{shortest:,} request{'s' * (shortest > 1)}: at the end of as many, {name} can "
+            f"guarantee the limits; the period is {period:,}"
+            f"{'' if problem.period else ', the default'}"
+        )
     return numbers
 
 

@@ -326,9 +326,11 @@ class HttpServer(uvicorn.Server):
     def describe(self, host: str, port: int) -> str:
         """Address, store, and who may send requests."""
         place = f"[{host}]" if ":" in host else host
-        access = "API keys are required"
-        if not self.app.state.credentials.required:
-            access = "no API keys: this machine only; `bylot keys create` creates one"
+        access = (
+            "API keys are required"
+            if self.app.state.credentials.required
+            else "no API keys: this machine only; `bylot keys create` creates one"
+        )
         store, more = hide_password(self.settings.store), ""
         if self.settings.advertise is not None:
             more += f", advertised as {self.settings.advertise}"

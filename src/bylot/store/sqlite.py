@@ -271,9 +271,11 @@ class SqliteStore(protocol.Store):
             try:
                 found = read_inode(path)
             except OSError as error:
-                remedy = "put it back"
-                if path == self.wal and copy_wal(db):
-                    remedy = f"restart the process; {self.path} has all that was in it"
+                remedy = (
+                    f"restart the process; {self.path} has all that was in it"
+                    if path == self.wal and copy_wal(db)
+                    else "put it back"
+                )
                 raise StoreUnavailable(
                     f"{path} is gone ({error.strerror})", remedy=remedy
                 ) from None

@@ -94,9 +94,11 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
     rows = math.ceil(count / columns)
     size = (max(6.0, 3.1 * columns), 1.2 + 2.2 * rows)
     what = "in each period" if plan.has_several_periods else "so far"
-    title = f"Average under each limit {what}; violations are shaded"
-    if plan.has_windows:
-        title = "Each limit in its periods or windows; violations are shaded"
+    title = (
+        "Each limit in its periods or windows; violations are shaded"
+        if plan.has_windows
+        else f"Average under each limit {what}; violations are shaded"
+    )
     figure, plots = make_plots(results, title, size, rows, columns)
     for n, axes in enumerate(plots):
         if n < count:

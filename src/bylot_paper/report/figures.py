@@ -239,9 +239,8 @@ def draw_level_points(
     """
     for n, key in enumerate(keys):
         aside = x + LEVEL_WIDTH * ((n + 0.5) / len(keys) - 0.5)
-        rewards = groups.read(key, "reward")
-        if key.experiment == "beyond":
-            rewards = -groups.read(key, "regret_true")
+        is_beyond = key.experiment == "beyond"
+        rewards = -groups.read(key, "regret_true") if is_beyond else groups.read(key, "reward")
         marks: list[tuple[Any, float, list[list[Any]]]] = []
         if rewards.size:
             marks.append((left, rewards.mean(), [[seed_std(rewards)]] * 2))
