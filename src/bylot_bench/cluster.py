@@ -25,8 +25,13 @@ from bylot.router.config import problem_to_data
 from bylot.router.router import Router
 from bylot.server.cluster import list_moves
 from bylot.store import open_store
-from bylot_bench import http_load
-from bylot_bench.http_load import AnnouncedServer, ServerProcess, drive_connections
+from bylot_bench.http_load import (
+    AnnouncedServer,
+    ServerProcess,
+    count_down,
+    drive_connections,
+    make_traffic,
+)
 from bylot_bench.postgres_process import PostgresServer, make_schema, run_postgres
 from bylot_bench.stored_log import make_service_problem
 
@@ -133,7 +138,7 @@ async def drive_targets(targets: Targets, count: int, connections: int | None) -
             drive_connections(
                 port,
                 connections or 1,
-                *http_load.make_traffic(names, http_load.count_down(count // len(used))),
+                *make_traffic(names, count_down(count // len(used))),
             )
             for port, names in used
         )

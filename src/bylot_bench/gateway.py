@@ -17,8 +17,13 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_table, print_progress
-from bylot_bench import http_load
-from bylot_bench.http_load import AsgiMessage, ServerProcess, measure_request_cpu
+from bylot_bench.http_load import (
+    AsgiMessage,
+    ServerProcess,
+    format_post,
+    measure_request_cpu,
+    read_answer,
+)
 
 MODELS = ("small", "medium", "large")
 REQUEST_COUNT, TURNS, WARM_UP_REQUESTS = 2_000, 3, 50
@@ -67,7 +72,7 @@ async def upstream_app(
 def format_chat(model: str, waits: dict[str, float]) -> bytes:
     """A chat request, with the seconds that each model waits."""
     chat = {"model": model, "messages": [{"role": "user", "content": json.dumps(waits)}]}
-    return http_load.format_post("/v1/chat/completions", json.dumps(chat).encode())
+    return format_post("/v1/chat/completions", json.dumps(chat).encode())
 
 
 def list_models(upstream: ServerProcess) -> list[dict[str, Any]]:
@@ -189,7 +194,7 @@ async def measure_added_latency(
         start = time.perf_counter()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(format_chat(f"bylot/{router}", waits))
-        answer = await http_load.read_answer(reader)
+        answer = await read_answer(reader)
         seconds = time.perf_counter() - start
         writer.close()
         lost += b" 200 " not in answer[:20]

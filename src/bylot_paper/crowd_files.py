@@ -6,8 +6,15 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from bylot.outcome_tables import sheets
-from bylot.outcome_tables.sheets import data_error, quote_field
+from bylot.outcome_tables.sheets import (
+    WHOLE_NUMBER,
+    data_error,
+    describe_lines,
+    quote_field,
+    read_text_lines,
+    split_at_commas,
+    split_at_tabs,
+)
 from bylot_paper.crowd import Annotation, Crowd, UnjudgedCounts, assemble_crowd
 
 COLUMN_WORDS = {
@@ -35,10 +42,10 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
     """Read a file whose lines have one field for each of the columns. The separator is the one that
     gives most lines that many fields; tabs win a tie, then commas.
     """
-    lines = sheets.read_text_lines(path)
+    lines = read_text_lines(path)
     separators = (
-        sheets.split_at_tabs,
-        sheets.split_at_commas,
+        split_at_tabs,
+        split_at_commas,
         lambda line: re.split("[ \t]+", line.strip(" \t")),
     )
     cut = max(
@@ -49,7 +56,7 @@ def read_field_rows(path: Path, columns: Sequence[str]) -> FieldRows:
     if bad:
         raise data_error(
             path,
-            f"{sheets.describe_lines(bad, len(lines))} do not have the {len(columns)} fields "
+            f"{describe_lines(bad, len(lines))} do not have the {len(columns)} fields "
             f"{', '.join(columns)}",
             "correct or remove them; fields are separated by tabs, commas or blanks",
         )
@@ -145,7 +152,7 @@ def check_header(file: FieldRows, other: FieldRows) -> None:
 
 def has_unknown_header(file: FieldRows) -> bool:
     """Is the first line without a number, like a header, but not a known one?"""
-    is_number = sheets.WHOLE_NUMBER.fullmatch
+    is_number = WHOLE_NUMBER.fullmatch
     return not file.header and any(not any(map(is_number, first)) for first in file.fields[:1])
 
 

@@ -24,7 +24,6 @@ from bylot.problem import Problem
 from bylot.trace import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd, make_synthetic_crowd
-from bylot_paper.grid import Cell, ScenarioJob
 from bylot_paper.records import RECORD_SCHEMA, CellRecord
 from bylot_paper.scenarios import (
     OPTIMUM_STARTS,
@@ -56,7 +55,7 @@ class RunSetup:
         return max(1, self.rounds // 20)
 
 
-def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> list[CellRecord]:
+def run_job(setup: RunSetup, job: grid.ScenarioJob, rounds: int | None = None) -> list[CellRecord]:
     """Play the cells of a job and return their records.
 
     rounds: stop after so many; the policies are still given the full horizon
@@ -70,7 +69,7 @@ def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> lis
 
 
 def simulate_cell(
-    cell: Cell, scenario: CrowdScenario | ComparisonScenario, rounds: int, horizon: int
+    cell: grid.Cell, scenario: CrowdScenario | ComparisonScenario, rounds: int, horizon: int
 ) -> Trace | PolicyError:
     """Simulate a cell: with a known horizon, or in periods without one."""
     problem = scenario.problems[cell.level]
@@ -87,12 +86,14 @@ def simulate_cell(
     )
 
 
-def make_record(cell: Cell, **values: Any) -> CellRecord:
+def make_record(cell: grid.Cell, **values: Any) -> CellRecord:
     """Make the record of a cell; other columns are None."""
     return {**dict.fromkeys(RECORD_SCHEMA), "cell": cell.id, **cell._asdict(), **values}
 
 
-def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) -> list[CellRecord]:
+def run_crowd_job(
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int, horizon: int
+) -> list[CellRecord]:
     """Play cells on the crowd; those that differ only in what their policy ignores share a play."""
     scenario = CrowdScenario(
         setup.crowd,
@@ -129,7 +130,7 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
 
 
 def record_crowd_cell(
-    scenario: CrowdScenario, cell: Cell, play: Trace, spend: Floats, window: int
+    scenario: CrowdScenario, cell: grid.Cell, play: Trace, spend: Floats, window: int
 ) -> CellRecord:
     """The record of a play, which may be one at another level, if its policy ignores limits.
 
@@ -214,7 +215,7 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
 
 
 def sample_curves(
-    scenario: CrowdScenario, cell: Cell, play: Trace, t: Ints, means: Floats, window: int
+    scenario: CrowdScenario, cell: grid.Cell, play: Trace, t: Ints, means: Floats, window: int
 ) -> CellRecord:
     """Sample the curves at the rounds t, and their last values; ablations record no curves.
 
@@ -245,7 +246,7 @@ def sample_curves(
 
 
 def run_comparison_job(
-    setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int, horizon: int
 ) -> list[CellRecord]:
     """Play the cells of the comparison that chooses the default policy."""
     scenario = make_scenario(setup, job, rounds)
@@ -254,7 +255,7 @@ def run_comparison_job(
         for level in dict.fromkeys(cell.level for cell in job.cells)
     }
 
-    def measure(cell: Cell, trace: Trace) -> CellRecord:
+    def measure(cell: grid.Cell, trace: Trace) -> CellRecord:
         play = trace.record  # a log of it can be evaluated if all propensities are known
         known = np.isfinite(play.propensities) | np.isfinite(play.draw_probabilities).all(axis=1)
         return {
@@ -272,10 +273,10 @@ def run_comparison_job(
 
 
 def record_timed_cells(
-    cells: Sequence[Cell],
+    cells: Sequence[grid.Cell],
     rounds: int,
-    play: Callable[[Cell], Trace | PolicyError],
-    measure: Callable[[Cell, Trace], CellRecord],
+    play: Callable[[grid.Cell], Trace | PolicyError],
+    measure: Callable[[grid.Cell, Trace], CellRecord],
 ) -> list[CellRecord]:
     """Play cells one after the other, and return their records with the CPU time of a round."""
     records = []
@@ -291,14 +292,14 @@ def record_timed_cells(
 
 
 def run_feedback_job(
-    setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int, horizon: int
 ) -> list[CellRecord]:
     """Play the cells of a scenario and seed with some feedback, which is the level of a cell."""
     scenario = setup.tables[job.environment]
     given = scenario.draw_rounds(rounds, job.seed)
     references = scenario.references
 
-    def play(cell: Cell) -> Trace | PolicyError:
+    def play(cell: grid.Cell) -> Trace | PolicyError:
         return play_cell(
             scenario.problem,
             given,
@@ -331,7 +332,7 @@ def measure_feedback_play(trace: Trace, references: QuestionReferences) -> CellR
     }
 
 
-def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonScenario:
+def make_scenario(setup: RunSetup, job: grid.ScenarioJob, rounds: int) -> ComparisonScenario:
     """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd."""
     name, crowd = job.environment, setup.crowd
     if name in scenarios.BUILT_IN_SCENARIOS:

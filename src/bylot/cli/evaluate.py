@@ -16,7 +16,7 @@ from bylot.cli.options import (
     parse_natural,
     print_result,
 )
-from bylot.errors import BylotError, BylotWarning
+from bylot.errors import BylotError, BylotWarning, InsufficientOverlap
 
 if TYPE_CHECKING:
     from bylot.evaluate import DecisionLog, EvaluationTarget
@@ -140,7 +140,6 @@ def case_from_server(given: argparse.Namespace) -> EvaluationCase:
 
 def run(given: argparse.Namespace) -> int:
     """Evaluate every target; 1 if any is refused."""
-    from bylot.errors import InsufficientOverlap
     from bylot.evaluate import evaluate_target, measure_agreement, report
     from bylot.evaluate.result import EvaluationRefusal, describe_refusal
 

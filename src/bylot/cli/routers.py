@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from bylot._scopes import SCOPE_NAMES
-from bylot._text import format_number, print_progress
+from bylot._text import format_number, format_table, print_progress
 from bylot._windows import WINDOW_WORDS
 from bylot.cli import stores
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
@@ -291,7 +291,6 @@ def teach(router: "RemoteRouter", past: "PastLog") -> None:
 def run_list(given: argparse.Namespace) -> None:
     import msgspec
 
-    from bylot._text import format_table
     from bylot.eventlog.events import ConfigRecorded
 
     head, rows = ("name", "policy", "created"), []

@@ -17,13 +17,6 @@ from scipy.sparse import csr_array
 from bylot.distributions import FixedSizeSets, MixedSets, PanelDistribution
 from bylot.errors import BylotError, DataError, InsufficientOverlap
 from bylot.evaluate import estimators, importance_weights
-from bylot.evaluate.estimators import (
-    AS_PLAYED,
-    DOUBLY_ROBUST,
-    DRAW_WEIGHTS,
-    FINITE_SAMPLE,
-    RewardEstimate,
-)
 from bylot.evaluate.importance_weights import (
     RoundCounts,
     WeightedSample,
@@ -67,17 +60,19 @@ class Evaluation:
     largest_weight: float
     mean_weight: float
     unsupported: float
-    estimates: tuple[RewardEstimate, ...]
+    estimates: tuple[estimators.RewardEstimate, ...]
     costs: Mapping[str, float]
     notes: tuple[str, ...]
 
     @property
-    def main_estimate(self) -> RewardEstimate:
+    def main_estimate(self) -> estimators.RewardEstimate:
         """The one to read: doubly robust or, for what was learned from the log, as played;
         finite-sample if there are few effective rounds.
         """
         few = self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS
-        names = [FINITE_SAMPLE] if few else [DOUBLY_ROBUST, AS_PLAYED]
+        names = (
+            [estimators.FINITE_SAMPLE] if few else [estimators.DOUBLY_ROBUST, estimators.AS_PLAYED]
+        )
         return next(one for one in self.estimates if one.name in names)
 
     def to_data(self) -> dict[str, Any]:
@@ -208,7 +203,7 @@ def compute_estimates(
     sample: WeightedSample,
     rewards: tuple[float, float],
     level: float,
-) -> list[RewardEstimate]:
+) -> list[estimators.RewardEstimate]:
     """All estimates; draw weights only if both log and target draw independently."""
     w, r = sample.weights, sample.rewards
     low, high = rewards
@@ -231,7 +226,9 @@ def compute_estimates(
         estimators.estimate_finite_sample(w, r, low, high, level),
     ]
     if sample.draw_weights is not None:
-        by_draws = estimators.estimate_by_weights(sample.draw_weights, r, level, DRAW_WEIGHTS)
+        by_draws = estimators.estimate_by_weights(
+            sample.draw_weights, r, level, estimators.DRAW_WEIGHTS
+        )
         estimates.insert(0, by_draws)
     return estimates
 
@@ -281,7 +278,9 @@ def note_costs(log: DecisionLog, target: EvaluationTarget) -> tuple[str, ...]:
 
 
 def note_evaluation_caveats(
-    sample: WeightedSample, estimates: Sequence[RewardEstimate], rewards: tuple[float, float]
+    sample: WeightedSample,
+    estimates: Sequence[estimators.RewardEstimate],
+    rewards: tuple[float, float],
 ) -> list[str]:
     """Notes that a reader of the estimates needs."""
     counts, notes = sample.counts, []
@@ -385,7 +384,7 @@ def estimate_reference_levels(
             result = evaluate_target(log, make(), rewards=rewards, least=MIN_LEVEL_ROUNDS)
         except BylotError as error:
             return ReferenceLevel(name=name, reason=error.what)
-        found = next(one for one in result.estimates if one.name == DOUBLY_ROBUST)
+        found = next(one for one in result.estimates if one.name == estimators.DOUBLY_ROBUST)
         return ReferenceLevel(name=name, value=found.value, **found.interval._asdict())
 
     return [

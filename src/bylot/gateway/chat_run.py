@@ -405,14 +405,16 @@ class ChatRun:
 
     def log_texts(self) -> None:
         """Log prompt and answers, which `keep_prompts` allows."""
-        facts = {
-            "router": self.route.router,
-            "decision": self.decision.id,
-            "messages": self.request.body.get("messages"),
-            "answers": {one.member: one.choice["message"] for one in self.result.answers},
-            "winner": self.winner,
-        }
-        log.info("chat", extra=facts)
+        log.info(
+            "chat",
+            extra={
+                "router": self.route.router,
+                "decision": self.decision.id,
+                "messages": self.request.body.get("messages"),
+                "answers": {one.member: one.choice["message"] for one in self.result.answers},
+                "winner": self.winner,
+            },
+        )
 
 
 def describe_member(

@@ -45,7 +45,6 @@ from bylot.server.endpoint import (
 )
 from bylot.server.http_connection import HttpConnection
 from bylot.server.http_errors import ApiError
-from bylot.server.peers import COMMANDS_PATH, check_cluster_key
 from bylot.server.policy_compiler import COMPILE_THREAD_PREFIX
 from bylot.server.provision import build_keys
 from bylot.server.reconcile import declare_routers, find_used_models, reconcile_routers
@@ -138,7 +137,7 @@ class ServerApp:
         """Serve one request, or run the lifespan of the server."""
         if scope["type"] != "http":
             return await self.starlette(scope, receive, send)
-        if self.commands is not None and scope["path"] == COMMANDS_PATH:
+        if self.commands is not None and scope["path"] == peers.COMMANDS_PATH:
             return await self.commands(scope, receive, send)
         methods, target = self.table.find(scope["path"])
         endpoint = (methods or {}).get(scope["method"])
@@ -246,7 +245,7 @@ def run_server(settings: ServerSettings) -> int:
         release_dead_leases(store)  # a store that is not writable fails here, with one line
         if settings.advertise is not None and settings.cluster_key is not None:
             others = [one.address for one in store.servers() if one.address != settings.advertise]
-            asyncio.run(check_cluster_key(others, settings.cluster_key))
+            asyncio.run(peers.check_cluster_key(others, settings.cluster_key))
         reconcile_routers(store, settings, routers)
     server = HttpServer(ServerApp(settings, models=models))
     server.run(sockets=[open_listening_socket(settings.host, settings.port)])

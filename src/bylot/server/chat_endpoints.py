@@ -204,7 +204,9 @@ class ChatEndpoint:
         if isinstance(run, StreamRun):
             await stream_first(run, events, exchange)
         else:
-            await stream_completion(run, events, exchange)
+            completion = await keep_alive_while(asyncio.create_task(run.complete()), exchange, run)
+            for choices in iterate_chunks(completion.choices):
+                await exchange.send_event(events.write(choices), run)
         await exchange.send_event(events.end(run.usage, run.details), run)
         await exchange.send({"type": "http.response.body", "body": b""})
 
@@ -217,13 +219,6 @@ async def stream_first(run: StreamRun, events: EventWriter, exchange: "Exchange"
             await exchange.send_event(events.write(choices), run)
     finally:
         await run.finish()
-
-
-async def stream_completion(run: ChatRun, events: EventWriter, exchange: "Exchange") -> None:
-    """Collect the panel, then send the answer as a stream."""
-    completion = await keep_alive_while(asyncio.create_task(run.complete()), exchange, run)
-    for choices in iterate_chunks(completion.choices):
-        await exchange.send_event(events.write(choices), run)
 
 
 async def keep_alive_while(task: "asyncio.Task[Any]", exchange: "Exchange", run: ChatRun) -> Any:

@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET
 
-from bylot import policies
 from bylot._text import join_words
 from bylot.api import EditRouterRequest, ProblemPart
 from bylot.errors import (
@@ -34,7 +33,7 @@ from bylot.eventlog.config_validation import validate_config
 from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.router_models import list_prices, list_used_models
-from bylot.policies import Auto, find_policy, policy_to_data
+from bylot.policies import POLICIES, Auto, find_policy, policy_to_data
 from bylot.policies.registry import check_max_contexts
 from bylot.problem import Limit, Share
 from bylot.router.config import RouterConfig
@@ -131,7 +130,7 @@ def compare_policies(declared: DeclaredRouter, stored: RouterConfig) -> Iterator
     elif mine["name"] != other["name"]:
         yield Difference("policy", other["name"], mine["name"])
     else:
-        defaults = policy_to_data(policies.POLICIES.get(mine["name"], wanted))
+        defaults = policy_to_data(POLICIES.get(mine["name"], wanted))
         for name, now in mine.items():
             if now != other.get(name):
                 yield Difference(f"policy.{name}", other.get(name), now, now != defaults.get(name))

@@ -13,16 +13,21 @@ from msgspec import UNSET, Raw, convert, structs
 from bylot import api
 from bylot._scopes import SCOPE_NAMES
 from bylot.errors import RouterNotFound
-from bylot.eventlog import commands
 from bylot.eventlog.commands import (
+    ActivateDecision,
+    CancelDecision,
     Command,
     CreateRouter,
     DeleteRouter,
     EditRouter,
+    GetDecision,
     GetRouter,
     GetTenant,
     LearnRounds,
     ListTenants,
+    MakeDecision,
+    RecordReward,
+    ReplaceMember,
     SetTenant,
 )
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
@@ -214,7 +219,7 @@ BATCH_SLICE = 100  # commands of a batch that share a commit
 
 
 @route("POST /v1/routers/{name}/decisions", "decide", 201, Decision, 409, has_key_header=True)
-def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> commands.Command:
+def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Command:
     """Draw a panel for one request; the decision is on disk before the response is sent."""
     body, name, by = request.body, check_router_name(request.target), request.caller.id
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
@@ -239,34 +244,34 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
 
 
 @route("GET /v1/decisions/{id}", "read", 200, api.DecisionRecord)
-def get_decision(request: ApiRequest[None, None]) -> commands.Command:
+def get_decision(request: ApiRequest[None, None]) -> Command:
     """A decision, its state and its rewards."""
-    return commands.GetDecision(check_decision_id(request.target))
+    return GetDecision(check_decision_id(request.target))
 
 
 @route("POST /v1/decisions/{id}/reward", "reward", 200, api.RewardReceipt, 409)
-def create_reward(request: ApiRequest[api.RewardRequest, None]) -> commands.Command:
+def create_reward(request: ApiRequest[api.RewardRequest, None]) -> Command:
     """Report the reward of a decision, or only its costs: at any time, in any order, once."""
     return make_reward_command(request.target, request.body, request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/replace", "decide", 200, Decision, 409)
-def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> commands.Command:
+def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> Command:
     """Draw another expert in place of a member that failed, at no cost to any limit; once."""
     id, body, by = check_decision_id(request.target), request.body, request.caller.id
-    return commands.ReplaceMember(id, body.failed, body.available, by=by)
+    return ReplaceMember(id, body.failed, body.available, by=by)
 
 
 @route("POST /v1/decisions/{id}/activate", "decide", 200, Decision, 409)
-def activate_decision(request: ApiRequest[None, None]) -> commands.Command:
+def activate_decision(request: ApiRequest[None, None]) -> Command:
     """Activate a deferred decision: the wait for its reward begins."""
-    return commands.ActivateDecision(check_decision_id(request.target), by=request.caller.id)
+    return ActivateDecision(check_decision_id(request.target), by=request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/cancel", "decide", 200, Decision, 409)
-def cancel_decision(request: ApiRequest[None, None]) -> commands.Command:
+def cancel_decision(request: ApiRequest[None, None]) -> Command:
     """Cancel a decision that was never used: it costs nothing and has no reward."""
-    return commands.CancelDecision(check_decision_id(request.target), by=request.caller.id)
+    return CancelDecision(check_decision_id(request.target), by=request.caller.id)
 
 
 @route("POST /v1/rewards:batch", "reward", 200, api.RewardBatchResponse)
@@ -274,7 +279,7 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
     """Report the rewards of several decisions; each of them succeeds or fails on its own."""
     items, caller = request.body.rewards, request.caller
     request.state.rate_limiter.charge(caller.id, len(items) - 1)
-    batch: list[commands.Command | Exception] = []
+    batch: list[Command | Exception] = []
     for item in items:
         try:
             caller.check("reward", find_target_router(item.decision))
@@ -290,26 +295,26 @@ def make_decision_command(
     key: str | None,
     by: str | None,
     place: str = "",
-) -> commands.MakeDecision:
+) -> MakeDecision:
     """Return the command of a decision, single or of a batch; its context and keys are in NFC."""
     context = normalize_label(body.context, "context", place)
     given = {scope: normalize_label(getattr(body, scope), scope, place) for scope in SCOPE_NAMES}
     keys = list_given_keys(given)
-    return commands.MakeDecision(name, context, body.available, key, body.defer, keys, by=by)
+    return MakeDecision(name, context, body.available, key, body.defer, keys, by=by)
 
 
 def make_reward_command(
     id: str, body: api.RewardRequest | api.RewardItem, by: str | None
-) -> commands.RecordReward:
+) -> RecordReward:
     """The command of a reward, single or of a batch."""
     value = None if body.value is None else float(body.value)
     given = value, body.spend, body.key, body.members, body.winner
-    return commands.RecordReward(check_decision_id(id), *given, by=by)
+    return RecordReward(check_decision_id(id), *given, by=by)
 
 
 async def execute_batch(
     request: ApiRequest[Any, None],
-    batch: Sequence[commands.Command | Exception],
+    batch: Sequence[Command | Exception],
     success: int,
     make_result: Any,
 ) -> HttpResponse:

@@ -13,9 +13,8 @@ from types import UnionType
 from typing import Any
 
 from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
-from bylot.store import protocol
 from bylot.store.log_ends import LogEndsFile
-from bylot.store.protocol import Execute
+from bylot.store.protocol import Execute, Store, make_unstorable_value_error
 from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
@@ -87,7 +86,7 @@ SQLITE_COLUMN_TYPES: dict[str, type | UnionType] = {
 """What a column of a result contains: SQLite returns anything from a damaged row, often NULL."""
 
 
-class SqliteStore(protocol.Store):
+class SqliteStore(Store):
     """A `Store` in a file; used after `close`, it opens the file again."""
 
     ends: LogEndsFile
@@ -222,7 +221,7 @@ class SqliteStore(protocol.Store):
         try:
             yield self._db or self._connect()
         except (sqlite3.DataError, UnicodeEncodeError, OverflowError) as error:
-            raise protocol.make_unstorable_value_error(error) from None
+            raise make_unstorable_value_error(error) from None
         except sqlite3.ProgrammingError:
             raise
         except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -11,7 +11,7 @@ from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, summarize_policy
 from bylot.problem.instants import FULL_DAY_US
 from bylot.problem.window_bounds import has_known_optimum
-from bylot.reports.pages import (
+from bylot.reports import (
     Banner,
     Block,
     Bullets,

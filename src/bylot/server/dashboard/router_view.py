@@ -13,9 +13,14 @@ from bylot.eventlog.events import format_timestamp, now_us
 from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.state import RouterState
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
-from bylot.server.dashboard import sections
 from bylot.server.dashboard.sections import (
+    build_selection,
+    context_label,
+    count_verdicts,
     format_setting,
+    label_text,
+    list_config_versions,
+    measure_spend,
     model_name,
     read_limits,
     view_limits,
@@ -47,21 +52,21 @@ def build_router_page(
         "policy": config.policy["name"],
         "version": config.version,
         "seq": view.seq,  # of the last event of its log
-        "verdicts": sections.count_verdicts(status),
+        "verdicts": count_verdicts(status),
         "status": structs.replace(status, distributions=(), timeline=None),  # which stand below
         "period_progress": None if period is None else period.played / period.length,
         "has_periods": period is not None and any(limit.averages_all for limit in status.limits),
         "has_tenants": any(limit["tenants"] is not None for limit in limits),
         "limits": limits,
-        "spend": sections.measure_spend(status, now_us()),
+        "spend": measure_spend(status, now_us()),
         "recent": add_model_level(recent, status),
         "timeline": timeline_spans(status.timeline, [one.cost for one in status.limits]),
-        "selection": sections.build_selection(status, config),
+        "selection": build_selection(status, config),
         "members": members,  # of its gateway
         "effective_sample": count_effective_sample([one.decision.propensity for one in latest]),
         "latest": [latest_decision(one) for one in latest],
         "settings": list_settings(view),
-        "versions": sections.list_config_versions(changes, declared),
+        "versions": list_config_versions(changes, declared),
     }
 
 
@@ -128,8 +133,8 @@ def latest_decision(record: DecisionRecord) -> dict[str, Any]:
     return {
         "id": one.id,
         "at": one.at or "",
-        "context": sections.context_label(one.context),
-        "keys": ", ".join(map(sections.label_text, one.keys.values())) or None,
+        "context": context_label(one.context),
+        "keys": ", ".join(map(label_text, one.keys.values())) or None,
         "panel": [
             {"name": name, "value": inclusion.get(name), "score": describe_score(record, name)}
             for name in one.subset
@@ -231,7 +236,7 @@ def overview_facts(found: RouterView | Exception | None) -> dict[str, Any]:
     return {
         "location": "here",
         "state": status.state,
-        "verdicts": sections.count_verdicts(status),
+        "verdicts": count_verdicts(status),
         "policy": found.config.policy["name"],
         "decisions": status.decisions,
         "mean_reward": status.mean_reward,
