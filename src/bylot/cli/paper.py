@@ -216,7 +216,6 @@ def run_reproduce(given: argparse.Namespace) -> int:
     if given.rounds < 10:
         raise BylotError("--rounds", got=given.rounds, expected="at least 10, one for each block")
     compared, files = given.what == "default", ("hospital", "recorded", "aslib")
-    hospital = read_hospital_option(given) if compared else None
     folders = [find_data_option(given, name) for name in files] if compared else [None] * 3
     request = ReproduceRequest(
         experiments=EXPERIMENT_SETS.get(given.what, (given.what,)),
@@ -224,7 +223,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
         rounds=given.rounds,
         only=tuple(given.only),
         variants=given.variants,
-        hospital=hospital,
+        hospital=read_hospital_option(given) if compared else None,
         tables=read_question_scenarios(*folders),
     )
     engine = make_engine(given.engine, given.jobs, given.address)

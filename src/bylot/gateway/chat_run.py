@@ -424,11 +424,10 @@ def describe_member(
     status = "not_asked" if call is None else "answered"
     if isinstance(call, Failure):
         status = call.reason
-    seconds = None if call is None else round(call.seconds, 4)
     usage = call.usage if call else NO_USAGE
     return {
         "status": status,
-        "seconds": seconds,
+        "seconds": None if call is None else round(call.seconds, 4),
         "cost_usd": cost,
         "score": score,
         "tokens": usage.total_tokens,

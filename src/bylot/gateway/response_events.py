@@ -52,9 +52,8 @@ class OutputItem:
     def render(self, status: str) -> dict[str, Any]:
         """The item as it is now."""
         if self.call is not None:
-            arguments = "".join(self.texts.get("arguments", ()))
             head = {"type": "function_call", "id": self.id, "status": status}
-            return {**head, **self.call, "arguments": arguments}
+            return {**head, **self.call, "arguments": "".join(self.texts.get("arguments", ()))}
         content = [render_part(part, self.join(part)) for part in self.texts]
         head = {"type": "message", "id": self.id, "status": status}
         return {**head, "role": "assistant", "content": content}

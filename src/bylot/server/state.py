@@ -61,11 +61,10 @@ class ServerState:
         self.reader = Reader(settings.store, settings.request_timeout_s)
         self.cluster = self.make_cluster()
         self.commands: CommandRunner = self.cluster or self.writer
-        entries = {name: one.gateway for name, one in settings.routers.items() if one.gateway}
         self.gateway = Gateway(
             CommandPort(self.commands, self.reader, self.metrics),
             build_models(settings.model_list) if models is None else models,
-            entries,
+            {name: one.gateway for name, one in settings.routers.items() if one.gateway},
             settings.max_chats,
             settings.max_chats_per_key,
             find_store_folder(settings.store),

@@ -174,16 +174,14 @@ def list_settings(view: RouterView) -> list[dict[str, Any]]:
     """The configuration, one line per setting."""
     config, problem = view.config, view.config.problem
     settings = {key: value for key, value in config.policy.items() if key != "name"}
-    policy = config.policy["name"] + (f" ({format_setting(settings)})" if settings else "")
-    wait = format_setting(config.wait) + (" s" if config.wait is not None else "")
     ignored = ", ignored by the policy" * (not view.status.uses_feedback)
     sizes = format_sizes(problem.get("min_draws", problem["draws"]), problem["draws"])
     lines = {
         "experts": f"{len(problem['experts'])}, of which {sizes} are drawn",
-        "policy": policy,
+        "policy": config.policy["name"] + (f" ({format_setting(settings)})" if settings else ""),
         "reward range": format_setting(config.rewards),
         "feedback": f"{FEEDBACK_WORDS[config.feedback]}{ignored}",
-        "reward deadline": wait,
+        "reward deadline": format_setting(config.wait) + (" s" if config.wait is not None else ""),
         "default reward": format_setting(config.default),
         "several rewards": config.aggregate,
         "paused": ", ".join(config.paused) or "none",
