@@ -39,7 +39,6 @@ SERVER_COUNTS = (1, 2, 4)
 ROUTERS = [f"bench-{n}" for n in range(16)]
 REQUEST_COUNT = 12_000  # of a load on a whole cluster
 SINGLE_REQUEST_COUNT = 1_000  # one after the other, to measure latency
-CONNECTIONS_PER_SERVER = 16
 TURNS = 5
 MAX_FORWARDED_RATIO, MAX_ADDED_P50_MS, MAX_SPREAD = 1.8, 1.5, 0.15
 SETTLE_TIMEOUT_S = 60.0
@@ -161,7 +160,7 @@ def run_cluster(count: int, base: str, postgres: PostgresServer | None) -> Itera
         yield BenchCluster(servers, store, postgres)
 
 
-def run(store: str | None = None, connections: int = CONNECTIONS_PER_SERVER) -> dict[str, Any]:
+def run(store: str | None = None, connections: int = 16) -> dict[str, Any]:
     """Measure everything in one run.
 
     store:       of a PostgreSQL that runs, instead of a new one

@@ -30,7 +30,6 @@ REQUEST_COUNT, TURNS, WARM_UP_REQUESTS = 2_000, 3, 50
 CONNECTIONS = 8
 RATE_PER_S, RATE_SECONDS = 50.0, 20.0
 HANG_S, GRACE_S = 30.0, 0.2
-UPSTREAM_COMMAND = ("uvicorn", "bylot_bench.gateway:upstream_app", "--no-access-log")
 ANSWER = {
     "id": "chatcmpl-upstream",
     "object": "chat.completion",
@@ -131,7 +130,9 @@ def run_litellm(upstream: ServerProcess, command: str) -> Iterator[ServerProcess
 
 def run(litellm: str | None = None) -> dict[str, Any]:
     """Measure everything in one run; litellm: the executable of its proxy, if it is installed."""
-    with ServerProcess(*UPSTREAM_COMMAND, ready="/") as upstream:
+    with ServerProcess(
+        "uvicorn", "bylot_bench.gateway:upstream_app", "--no-access-log", ready="/"
+    ) as upstream:
         print_progress("... CPU of a panel of three, and of one call through LiteLLM")
         cpu, lost = measure_cpu(upstream, litellm)
         print_progress(f"... latency at {RATE_PER_S:g} requests a second")

@@ -17,7 +17,6 @@ from bylot_bench.http_load import ServerProcess, drive_connections, format_post,
 from bylot_bench.stored_log import fill_store
 
 TIMED_REQUESTS = 2_000
-TIMED_PAGES = 200  # repetitions; the quickest counts
 
 
 def run(routers: int = 1_000, decisions: int = 10_000_000) -> dict[str, Any]:
@@ -58,7 +57,7 @@ def measure_server(store: str, routers: int) -> dict[str, Any]:
             "decide_p50_ms": load.p50_ms,
             "decide_p99_ms": load.p99_ms,
             "page_ms": {
-                name: 1e3 * time_quickest(partial(server.get, f"{page}{after}"), passes=TIMED_PAGES)
+                name: 1e3 * time_quickest(partial(server.get, f"{page}{after}"), passes=200)
                 for name, after in pages.items()
             },
         }

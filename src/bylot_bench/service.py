@@ -28,8 +28,6 @@ from bylot_bench.http_load import (
 from bylot_bench.stored_log import make_service_problem
 
 REQUEST_COUNT = 20_000
-CONNECTION_COUNTS = (1, 16, 64)
-HELLO_COMMAND = ("uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log")
 
 
 @contextmanager
@@ -52,7 +50,7 @@ def run(soak: float = 0.0) -> dict[str, Any]:
     print_progress("... hello, and durable requests at 64 connections")
     cpu, lost = measure_cpu()
     print_progress("... at 1, 16 and 64 connections")
-    loads = [measure_throughput(n)._asdict() for n in CONNECTION_COUNTS]
+    loads = [measure_throughput(n)._asdict() for n in (1, 16, 64)]
     print_progress("... one commit per request, for comparison")
     result: dict[str, Any] = {
         "cpu_us_per_request": cpu,
@@ -69,7 +67,12 @@ def run(soak: float = 0.0) -> dict[str, Any]:
 
 def measure_cpu() -> tuple[dict[str, float], int]:
     """Microseconds of CPU per hello, decision and reward at 64 connections, and the losses."""
-    with ServerProcess(*HELLO_COMMAND, ready="/") as hello, run_bylot_server() as server:
+    with (
+        ServerProcess(
+            "uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log", ready="/"
+        ) as hello,
+        run_bylot_server() as server,
+    ):
         ids: list[str] = []
         turns: dict[str, list[float]] = {"hello": [], "decide": [], "reward": []}
         lost = 0

@@ -49,7 +49,6 @@ RECORD_SCHEMA = pl.Schema(
     }
 )
 CellRecord = dict[str, Any]  # the columns of one cell
-TIMED_COLUMN = "micros"  # the one column that is measured by a clock and not determined by the cell
 
 RUN_OUTPUTS = (
     *("report.md", "report.html", "summary.json", "claims.json", "beyond.json"),
@@ -88,7 +87,7 @@ def join_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     cells = pl.concat([RECORD_SCHEMA.to_frame(), *tables])
     twice = cells.filter(pl.col("cell").is_duplicated()).partition_by("cell", as_dict=True)
     for (cell,), copies in twice.items():
-        copies = copies.drop(TIMED_COLUMN)
+        copies = copies.drop("micros")  # measured by a clock, and not determined by the cell
         if any(not copies[i].equals(copies[0]) for i in range(1, len(copies))):
             raise BylotError(
                 f"cell {cell} was recorded twice with different results, although its id fixes "

@@ -317,8 +317,6 @@ SHARED_POOLS = dict.fromkeys(("crowd", "re-dealt", "late"), "crowd")
 
 
 PANEL_DRAWS = 3
-HOSPITAL_BUDGET_USD = 0.0047653
-"""Per question: the cheapest panel plus 35 % of the way to the best one."""
 LABEL_STREAM = 4  # random stream of random contexts
 HOSPITAL_SCENARIO, RECORDED_SCENARIO = "hospital-questions", "recorded"
 IGNORED, RANDOM = "-no-contexts", "-random-contexts"  # after the name of a scenario
@@ -393,7 +391,8 @@ def read_hospital_questions(folder: Path) -> QuestionScenario:
     problem = Problem(
         read.experts,
         {"usd": read_experts(files[2], read.experts)["cost_usd_per_call"]},
-        [at_most("usd", HOSPITAL_BUDGET_USD)],
+        # Per question: the cheapest panel plus 35 % of the way to the best one.
+        [at_most("usd", 0.0047653)],
         draws=PANEL_DRAWS,
     )
     return QuestionScenario(

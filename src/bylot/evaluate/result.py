@@ -30,8 +30,6 @@ from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.optima.polytope import maximise_linear
 from bylot.policies.validation import is_reward_in_range
 
-CONFIDENCE_LEVEL = 0.95
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -126,7 +124,7 @@ def evaluate_target(
     target: EvaluationTarget,
     *,
     rewards: tuple[float, float] = (0.0, 1.0),
-    level: float = CONFIDENCE_LEVEL,
+    level: float = 0.95,
     least: float = importance_weights.MIN_EFFECTIVE_ROUNDS,
 ) -> Evaluation:
     """Estimate what the target would have earned, and compute what it would have cost.

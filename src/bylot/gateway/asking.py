@@ -119,8 +119,6 @@ class HealthTable:
 Outcome = Answer | Failure
 Replace = Callable[[str], Awaitable[str | None]]
 """Replaces a member that failed; returns the name of its substitute, None if there is none."""
-IsGood = Callable[[Answer], Awaitable[bool]]
-"""Whether an answer makes further ones unnecessary."""
 
 
 class PanelResult(NamedTuple):
@@ -159,7 +157,7 @@ class PanelRun:
         body: ChatBody,
         members: Sequence[str],
         replace: Replace,
-        is_good: IsGood | None = None,
+        is_good: Callable[[Answer], Awaitable[bool]] | None = None,
     ) -> None:
         self.entry, self.client, self.health, self.body = entry, client, health, body
         self.waiting = list(members)  # not asked yet

@@ -26,7 +26,6 @@ from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.router.decision import Decision
 
 MAX_REASON_CHARS = 200  # of a scorer that failed
-SETTLE_WAIT_S = 2.0  # the longest that an answer waits for its settlement
 
 
 class ChatRun:
@@ -355,7 +354,7 @@ class ChatRun:
             self.route.health.blame_refusals(self.result.failures)
         task = self.route.gateway.spawn(self.report_and_count())
         if not self.scores_later:
-            await asyncio.wait([task], timeout=SETTLE_WAIT_S)
+            await asyncio.wait([task], timeout=2.0)
 
     async def report_and_count(self) -> None:
         """Report, and count whether that succeeded."""

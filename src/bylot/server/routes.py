@@ -157,7 +157,6 @@ OPENAI_SCHEMAS = json.loads(Path(__file__).with_name("openai.schema.json").read_
 are checked by `gateway.chat` and `gateway.responses`.
 """
 JSON_TYPE = "application/json"
-EVENTS_TYPE = "text/event-stream"
 STATUS_DESCRIPTIONS = {
     400: "Malformed request: invalid JSON, or a duplicate header",
     401: "No valid API key",
@@ -280,7 +279,7 @@ def describe_responses(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
     elif kind is not None:
         good["content"] = {JSON_TYPE: {"schema": schemas[kind]}}
     if route.is_chat:
-        good["content"][EVENTS_TYPE] = {"schema": {"type": "string"}}
+        good["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     made = {str(status): good}
     for number in error_statuses(route):
         shape = "OpenAiError" if route.is_openai and number not in PLAIN_STATUSES else api.ErrorBody

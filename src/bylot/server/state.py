@@ -27,7 +27,6 @@ from bylot.server.writer import (
 from bylot.store import ServerRow, find_store_folder
 
 PREPARE_THREAD_PREFIX = "bylot-prepare"
-PREPARE_THREADS = 4
 
 
 class ServerState:
@@ -75,7 +74,7 @@ class ServerState:
         self.tracer = make_tracer()
         self.stopping = False
         self.edit_lock = asyncio.Lock()
-        self.prepare_pool = ThreadPoolExecutor(PREPARE_THREADS, PREPARE_THREAD_PREFIX)
+        self.prepare_pool = ThreadPoolExecutor(4, PREPARE_THREAD_PREFIX)
 
     def make_cluster(self) -> Cluster | None:
         """The cluster, if this server is to be known to others."""

@@ -338,7 +338,6 @@ class WhatifPlan:
         return jobs
 
 
-SEARCH_STARTS = 2  # under exact costs; more cost a lot and led to the same distribution
 REFERENCE_SLACK = 1e-9  # in units of the largest cost: an optimum lies on its limits
 
 
@@ -465,7 +464,9 @@ def equal_shares_value(stack: optima.ValueStack, M: int) -> float:
 REFERENCES: Mapping[str, Callable[..., Reference | str]] = {
     "panels": partial(compute_optimum, partial(optima.optimum, fewer=False)),
     "exact": partial(
-        compute_optimum, partial(optima.iid_optimum, starts=SEARCH_STARTS), exact=True
+        compute_optimum,
+        partial(optima.iid_optimum, starts=2),
+        exact=True,  # more led to the same
     ),
     "surrogate": partial(compute_optimum, optima.iid_optimum),
     "most": partial(compute_optimum, partial(optima.optimum, fewer=True)),
