@@ -60,7 +60,7 @@ RECORD_SOURCES = (
     *("bylot/environments", "bylot/harness.py", "bylot/limits", "bylot/metrics.py"),
     *("bylot/numerics", "bylot/optima", "bylot/outcome_tables", "bylot/policies", "bylot/problem"),
     *("bylot/simulation.py", "bylot/theory.py", "bylot_paper/crowd.py"),
-    *("bylot_paper/crowd_files.py", "bylot_paper/crowd_sources.py", "bylot_paper/grid.py"),
+    *("bylot_paper/crowd_sources.py", "bylot_paper/grid.py"),
     *("bylot_paper/policies", "bylot_paper/run.py", "bylot_paper/scenarios.py"),
 )
 """The sources that determine records; a run can be resumed if others change."""

@@ -25,14 +25,6 @@ from bylot.trace import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd, make_synthetic_crowd
 from bylot_paper.records import RECORD_SCHEMA, CellRecord
-from bylot_paper.scenarios import (
-    OPTIMUM_STARTS,
-    PAPER_DRAWS,
-    ComparisonScenario,
-    CrowdScenario,
-    QuestionReferences,
-    QuestionScenario,
-)
 
 FIRST_REQUESTS = (250, 1_000)
 
@@ -44,7 +36,7 @@ class RunSetup:
     crowd: Crowd
     rounds: int
     hospital: scenarios.HospitalPanel | None = None
-    tables: Mapping[str, QuestionScenario] = field(default_factory=dict)
+    tables: Mapping[str, scenarios.QuestionScenario] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.crowd.pool(seed=0)  # refuse a crowd that is too small before anything starts
@@ -69,7 +61,10 @@ def run_job(setup: RunSetup, job: grid.ScenarioJob, rounds: int | None = None) -
 
 
 def simulate_cell(
-    cell: grid.Cell, scenario: CrowdScenario | ComparisonScenario, rounds: int, horizon: int
+    cell: grid.Cell,
+    scenario: scenarios.CrowdScenario | scenarios.ComparisonScenario,
+    rounds: int,
+    horizon: int,
 ) -> Trace | PolicyError:
     """Simulate a cell: with a known horizon, or in periods without one."""
     problem = scenario.problems[cell.level]
@@ -95,7 +90,7 @@ def run_crowd_job(
     setup: RunSetup, job: grid.ScenarioJob, rounds: int, horizon: int
 ) -> list[CellRecord]:
     """Play cells on the crowd; those that differ only in what their policy ignores share a play."""
-    scenario = CrowdScenario(
+    scenario = scenarios.CrowdScenario(
         setup.crowd,
         job.environment,
         job.dimensions,
@@ -130,7 +125,7 @@ def run_crowd_job(
 
 
 def record_crowd_cell(
-    scenario: CrowdScenario, cell: grid.Cell, play: Trace, spend: Floats, window: int
+    scenario: scenarios.CrowdScenario, cell: grid.Cell, play: Trace, spend: Floats, window: int
 ) -> CellRecord:
     """The record of a play, which may be one at another level, if its policy ignores limits.
 
@@ -199,15 +194,15 @@ def count_bad_periods(problem: Problem, spend: Floats, period: int | None) -> Ce
     }
 
 
-def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[str, float]:
+def compute_theorem_bounds(problem: Problem, scenario: scenarios.CrowdScenario) -> dict[str, float]:
     """Bounds of Theorems 1 and 2 for the plain algorithm, in units of raw rewards and costs."""
     T = scenario.rounds
-    regret_bound = theory.theorem_1(T, problem.size, PAPER_DRAWS, problem.floor)
+    regret_bound = theory.theorem_1(T, problem.size, scenarios.PAPER_DRAWS, problem.floor)
     bounds = {"r1_bound": scenario.dimensions * regret_bound}
     if problem.limits:
         bounds["r2_bound"] = theory.theorem_2(
             T,
-            PAPER_DRAWS,
+            scenarios.PAPER_DRAWS,
             problem.rows.max(axis=1, initial=0.0),
             theory.fixed_step_regret(PAPER_DUAL_STEP, theory.slope_bound(problem), T),
         )
@@ -215,7 +210,12 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
 
 
 def sample_curves(
-    scenario: CrowdScenario, cell: grid.Cell, play: Trace, t: Ints, means: Floats, window: int
+    scenario: scenarios.CrowdScenario,
+    cell: grid.Cell,
+    play: Trace,
+    t: Ints,
+    means: Floats,
+    window: int,
 ) -> CellRecord:
     """Sample the curves at the rounds t, and their last values; ablations record no curves.
 
@@ -316,7 +316,7 @@ def run_feedback_job(
     )
 
 
-def measure_feedback_play(trace: Trace, references: QuestionReferences) -> CellRecord:
+def measure_feedback_play(trace: Trace, references: scenarios.QuestionReferences) -> CellRecord:
     """Return the columns of a record: rewards, also of the first requests, and references."""
     problem = trace.problem
     outside = measure_worst_excess(problem, trace.mean_spend()[-1]) if problem.limits else 0.0
@@ -332,7 +332,9 @@ def measure_feedback_play(trace: Trace, references: QuestionReferences) -> CellR
     }
 
 
-def make_scenario(setup: RunSetup, job: grid.ScenarioJob, rounds: int) -> ComparisonScenario:
+def make_scenario(
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int
+) -> scenarios.ComparisonScenario:
     """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd."""
     name, crowd = job.environment, setup.crowd
     if name in scenarios.BUILT_IN_SCENARIOS:
@@ -343,17 +345,19 @@ def make_scenario(setup: RunSetup, job: grid.ScenarioJob, rounds: int) -> Compar
         return scenarios.make_hospital_scenario(setup.hospital, rounds, job.seed)
     if name == "synthetic":  # besides the crowd of the run
         crowd, name = make_synthetic_crowd(), "stochastic"
-    pool = CrowdScenario(crowd, name, job.dimensions, job.seed, rounds, job.smoothing)
+    pool = scenarios.CrowdScenario(crowd, name, job.dimensions, job.seed, rounds, job.smoothing)
     return scenarios.make_comparison_scenario(pool.problems, pool.given.values / pool.dimensions)
 
 
-def compute_references(scenario: ComparisonScenario, level: str) -> CellRecord:
+def compute_references(scenario: scenarios.ComparisonScenario, level: str) -> CellRecord:
     """Compute the best reward within the limits: of independent draws, with that of the uniform
     distribution, and of mixtures of panels.
     """
     problem, stack, contexts = scenario.problems[level], scenario.stack, scenario.contexts
     mixture = optimum(problem, stack, contexts=contexts)
-    draws = iid_optimum(problem, stack, exact=True, starts=OPTIMUM_STARTS, contexts=contexts)
+    draws = iid_optimum(
+        problem, stack, exact=True, starts=scenarios.OPTIMUM_STARTS, contexts=contexts
+    )
     uniform = stack.value(np.full(problem.size, 1 / problem.size), problem.draws)
     return {
         **describe_optimum(draws, uniform),

@@ -172,8 +172,7 @@ def add_crowd_options(verb: VerbParser) -> None:
 
 
 def read_crowd_options(given: argparse.Namespace) -> "Crowd":
-    from bylot_paper.crowd_files import read_crowd
-    from bylot_paper.crowd_sources import find_crowd
+    from bylot_paper.crowd_sources import find_crowd, read_crowd
 
     if (given.crowd is None) != (given.truth is None):
         raise BylotError("--crowd and --truth belong together", remedy="give both, or --data")
