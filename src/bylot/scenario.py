@@ -100,9 +100,8 @@ def scenario_from_outcomes(
     table = read_outcomes(
         outcomes, questions, dimension, context=context, experts=file.problem.experts
     )
-    chances = None
-    if table.contexts and file.contexts:
-        chances = context_weights(file, table, Path(questions or outcomes))
+    is_weighted = table.contexts and file.contexts
+    chances = context_weights(file, table, Path(questions or outcomes)) if is_weighted else None
     note = "" if context else describe_merged_contexts(file)
     return Scenario(
         environment=Outcomes(table.table, table.dimension, contexts=table.context, chances=chances),

@@ -328,10 +328,11 @@ def find_cluster_file(folder: Path | None, router: str) -> Path | None:
 
 def find_keys(headers: Mapping[bytes, bytes], body: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys of a request by scope, from its headers, else from its metadata."""
-    found = {}
-    for scope in SCOPE_NAMES:
-        header = headers.get(LABEL_HEADERS[scope].encode())
-        found[scope] = read_header_label(scope, header) or read_field_label(scope, body)
+    found = {
+        scope: read_header_label(scope, headers.get(LABEL_HEADERS[scope].encode()))
+        or read_field_label(scope, body)
+        for scope in SCOPE_NAMES
+    }
     return list_given_keys(found)
 
 

@@ -136,12 +136,14 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
 def learn_rounds(request: ApiRequest[api.LearnRequest, None]) -> Command:
     """Let a new router learn rounds of a log, before its first decision."""
     name, given = check_router_name(request.target), request.body
-    rounds = []
-    for n, item in enumerate(given.rounds):
-        context = normalize_label(item.context, "context", f"rounds[{n}].")
-        round = convert(item, PastRound, from_attributes=True)
-        rounds.append(structs.replace(round, context=context))
-    return LearnRounds(name, tuple(rounds), given.after, by=request.caller.id)
+    rounds = tuple(
+        structs.replace(
+            convert(item, PastRound, from_attributes=True),
+            context=normalize_label(item.context, "context", f"rounds[{n}]."),
+        )
+        for n, item in enumerate(given.rounds)
+    )
+    return LearnRounds(name, rounds, given.after, by=request.caller.id)
 
 
 @route("DELETE /v1/routers/{name}", "admin", 204, None)

@@ -276,9 +276,10 @@ def close_together(
 def above_all(evidence: Evidence, cases: Cases, share: float) -> Finding:
     """The first group is above all the others at more than a share of the sampled rounds."""
     [[ours, *rivals]] = cases.values()
-    found = {"both": share_above(evidence, ours, *rivals)}
-    for rival in rivals:
-        found[POLICY_LABELS[rival.policy]] = share_above(evidence, ours, rival)
+    found = {
+        "both": share_above(evidence, ours, *rivals),
+        **{POLICY_LABELS[one.policy]: share_above(evidence, ours, one) for one in rivals},
+    }
     return Finding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
 
 
@@ -330,10 +331,11 @@ def only_tight_violates(evidence: Evidence, cases: Cases) -> Finding:
 
 def starts_above_cap(evidence: Evidence, cases: Cases) -> Finding:
     """The mean number of experts at the first update is above the cap."""
-    starts, caps = {}, {}
-    for label, (key,) in cases.items():
-        starts[label] = seed_mean(evidence.each(key, "curve_expert", lambda t, y: y[0]))
-        caps[label] = mean_value(evidence, key, "expert_bound")
+    starts = {
+        label: seed_mean(evidence.each(key, "curve_expert", lambda t, y: y[0]))
+        for label, (key,) in cases.items()
+    }
+    caps = {label: mean_value(evidence, key, "expert_bound") for label, (key,) in cases.items()}
     return Finding(
         all(starts[label] > caps[label] for label in starts),
         f"experts per round at n = 1: {format_values(starts, '.2f')}; "
