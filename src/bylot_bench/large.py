@@ -70,9 +70,11 @@ def render(result: dict[str, Any]) -> str:
         "first decision of a router, ms": (empty["first_decide_ms"], full["first_decide_ms"]),
         "decide, p50 ms": (empty["decide_p50_ms"], full["decide_p50_ms"]),
         "decide, p99 ms": (empty["decide_p99_ms"], full["decide_p99_ms"]),
+        **{
+            f"{page} 100 events of a log, ms": (ms, full["page_ms"][page])
+            for page, ms in empty["page_ms"].items()
+        },
     }
-    for page, ms in empty["page_ms"].items():
-        times[f"{page} 100 events of a log, ms"] = ms, full["page_ms"][page]
     head = f"{result['routers']:,} routers, {result['decisions']:,} decisions"
     rows = [("", "one router, 1,000 decisions", head)]
     rows += [(name, f"{one:.2f}", f"{other:.2f}") for name, (one, other) in times.items()]

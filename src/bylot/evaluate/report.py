@@ -60,14 +60,13 @@ def evaluations_to_data(
 ) -> dict[str, Any]:
     logged = summarise_log(log)
     costs = {one.target: one.costs for one in (*found, *refused)}
-    verdicts = {
-        name: [judge_average(limit, means[limit.name]).name for limit in log.problem.limits]
-        for name, means in {"as logged": logged["costs"], **costs}.items()
-    }
     return {
         "logged": logged,
         "limits": [limit.to_data() for limit in log.problem.limits],
-        "verdicts": verdicts,
+        "verdicts": {
+            name: [judge_average(limit, means[limit.name]).name for limit in log.problem.limits]
+            for name, means in {"as logged": logged["costs"], **costs}.items()
+        },
         "targets": [one.to_data() for one in found],
         "refused": {one.target: one.to_data() for one in refused},
     }

@@ -62,10 +62,10 @@ class HealthTable:
 
     def list_available(self, experts: Iterable[str]) -> list[str] | None:
         """The experts that can be asked; None: all of them, also if none can."""
-        now, members = self.clock(), self.members
+        now = self.clock()
         paused = {
             name
-            for name, one in members.items()
+            for name, one in self.members.items()
             if one.paused_until and (one.trying or now < one.paused_until)
         }
         if not paused:

@@ -131,16 +131,15 @@ class Output:
 
 def make_response_head(router: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What does not change while a response is made."""
-    echoed = {
-        name: usual if given.get(name) is None else given[name]
-        for name, usual in ECHOED_DEFAULTS.items()
-    }
     return {
         "id": f"resp_{secrets.token_hex(24)}",
         "object": "response",
         "created_at": int(time.time()),
         "model": MODEL_PREFIX + router,
-        **echoed,
+        **{
+            name: usual if given.get(name) is None else given[name]
+            for name, usual in ECHOED_DEFAULTS.items()
+        },
         "background": False,
         "previous_response_id": None,
         "store": False,

@@ -280,8 +280,7 @@ class ModelCall:
         if len(choices) == 1:
             return choices[0]
         others = [one for one in choices if self.attempt == 0 or one is not self.deployment]
-        counts = self.client.open_calls
-        return min(others, key=lambda one: counts.get(id(one), 0))
+        return min(others, key=lambda one: self.client.open_calls.get(id(one), 0))
 
     def send(self, *, stream: bool) -> Any:
         """The HTTP request of this call, to be entered. From here on it may be billed, unless the

@@ -223,9 +223,9 @@ BATCH_SLICE = 100  # commands of a batch that share a commit
 @route("POST /v1/routers/{name}/decisions", "decide", 201, Decision, 409, has_key_header=True)
 def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Command:
     """Draw a panel for one request; the decision is on disk before the response is sent."""
-    body, name, by = request.body, check_router_name(request.target), request.caller.id
+    body, name = request.body, check_router_name(request.target)
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
-    return make_decision_command(name, body, key, by)
+    return make_decision_command(name, body, key, request.caller.id)
 
 
 @route("POST /v1/routers/{name}/decisions:batch", "decide", 200, api.DecisionBatchResponse)
@@ -260,8 +260,8 @@ def create_reward(request: ApiRequest[api.RewardRequest, None]) -> Command:
 @route("POST /v1/decisions/{id}/replace", "decide", 200, Decision, 409)
 def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> Command:
     """Draw another expert in place of a member that failed, at no cost to any limit; once."""
-    id, body, by = check_decision_id(request.target), request.body, request.caller.id
-    return ReplaceMember(id, body.failed, body.available, by=by)
+    id, body = check_decision_id(request.target), request.body
+    return ReplaceMember(id, body.failed, body.available, by=request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/activate", "decide", 200, Decision, 409)

@@ -83,5 +83,5 @@ class ServerState:
             return None
         me = ServerRow(self.owner, settings.advertise.rstrip("/"), __version__)
         key = settings.cluster_key or ""
-        is_ready, prepare = self.compiler.is_ready, self.compiler.prepare
-        return Cluster(me, key, self.writer, self.reader, is_ready, prepare)
+        compiler = self.compiler
+        return Cluster(me, key, self.writer, self.reader, compiler.is_ready, compiler.prepare)

@@ -205,9 +205,9 @@ class WhatifPlan:
     @property
     def mean_costs(self) -> dict[str, Floats]:
         """What calls cost on average, by name of the cost: at most the declared largest costs."""
-        costs, most = dict(self.problem.costs), self.problem.max_costs
+        costs = dict(self.problem.costs)
         for name, means in (self.calls.means if self.calls else {}).items():
-            costs[name] = np.minimum(means, most.get(name, np.inf))
+            costs[name] = np.minimum(means, self.problem.max_costs.get(name, np.inf))
         return costs
 
     @property

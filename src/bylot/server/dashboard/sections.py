@@ -236,9 +236,6 @@ def list_config_versions(
         if before is not None or config.version == 1:
             lines = ["created"] if before is None else list(list_changes(before, config))
             known = {limit.key: limit for limit in read_limits(config)}
-            bounds = [
-                known[limit.key].charted_bound if limit.key in known else None for limit in limits
-            ]
             found.append(
                 {
                     "version": config.version,
@@ -246,7 +243,10 @@ def list_config_versions(
                     "by": change.by,
                     "changes": lines,
                     "paused": config.paused,
-                    "bounds": bounds,
+                    "bounds": [
+                        known[limit.key].charted_bound if limit.key in known else None
+                        for limit in limits
+                    ],
                 }
             )
         before = config
