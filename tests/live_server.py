@@ -15,8 +15,7 @@ from bylot.eventlog.commands import CreateRouter
 from bylot.policies import find_policy, policy_to_data
 from bylot.problem import Problem
 from bylot.router.config import RouterConfig, problem_to_data
-from bylot.server.app import ServerApp
-from bylot.server.lifecycle import HttpServer, open_listening_socket
+from bylot.server.app import HttpServer, ServerApp, open_listening_socket
 from bylot.server.settings import ServerSettings
 from bylot.server.writer import MakeHandler
 from sample_problem import make_five_expert_problem

@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from bylot.numerics.jit import Floats
-from bylot.reports.pages import write_pages
-from bylot.reports.style import PAPER_POLICY_STYLES
+from bylot.reports import PAPER_POLICY_STYLES, write_pages
 from bylot_paper.records import RECORD_SCHEMA
 from bylot_paper.report import compose_report
 

@@ -17,13 +17,12 @@ from browsers import CHROMIUM, launch_chromium, run_uvicorn
 from bylot._text import format_number
 from bylot.errors import StoreCorrupted
 from bylot.router.config import problem_to_data
-from bylot.server.app import ServerApp
+from bylot.server.app import HttpServer, ServerApp
 from bylot.server.auth import Caller
 from bylot.server.dashboard import router_view
 from bylot.server.dashboard.render import FORMATS, asset_url
 from bylot.server.dashboard.routes import dashboard_routes
 from bylot.server.dashboard.source import ListedRouters
-from bylot.server.lifecycle import HttpServer
 from bylot.server.settings import ServerSettings
 from live_server import is_compiling
 from played_routers import SECOND, START, PlayedRouter, PlayedSource

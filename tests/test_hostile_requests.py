@@ -17,11 +17,10 @@ from bylot.api import EditRouterRequest
 from bylot.eventlog.commands import format_decision_id
 from bylot.problem import at_least, share
 from bylot.problem.validation import add_derived_costs
-from bylot.server.app import ServerApp
+from bylot.server.app import GC_THRESHOLD_OBJECTS, ServerApp
 from bylot.server.config_requests import change_experts
 from bylot.server.dashboard.routes import SignIn
 from bylot.server.http_errors import ApiError
-from bylot.server.lifecycle import GC_THRESHOLD_OBJECTS
 from bylot.server.other_apis import MAX_FEATURES, context_from_features
 from bylot.server.request_parsing import MAX_OBJECT_FIELDS, read_body, reject_duplicate_fields
 from bylot.server.routes import ROUTES

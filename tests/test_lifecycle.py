@@ -17,7 +17,7 @@ from msgspec import structs
 
 from bylot.errors import BylotError, StoreUnavailable
 from bylot.eventlog.repository import identify_machine
-from bylot.server.lifecycle import open_listening_socket, run_server
+from bylot.server.app import open_listening_socket, run_server
 from bylot.server.settings import ServerSettings
 from bylot.store import open_store
 from bylot.store.sqlite import SqliteStore
@@ -26,7 +26,7 @@ from stores import create_router
 
 RUN = """
 import sys
-from bylot.server.lifecycle import run_server
+from bylot.server.app import run_server
 from bylot.server.settings import ServerSettings
 
 sys.exit(run_server(ServerSettings(store=sys.argv[1], port=0)))

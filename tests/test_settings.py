@@ -14,8 +14,8 @@ import pytest
 from bylot import Client
 from bylot.cli import main, make_parser
 from bylot.errors import AccessDenied, BylotError, ProblemFileError
+from bylot.server.app import notify_systemd
 from bylot.server.auth import Credentials, issue_key
-from bylot.server.lifecycle import notify_systemd
 from bylot.server.provision import build_declared, build_keys
 from bylot.server.settings import (
     SETTINGS,

@@ -20,7 +20,7 @@ from bylot._text import format_table, print_progress
 from bylot.harness import average_periods
 from bylot.metrics import measure_worst_excess
 from bylot.problem import Problem
-from bylot.reports.style import BLUE, GREY, ORANGE, load_pyplot, make_figure_folder, save_figure
+from bylot.reports import BLUE, GREY, ORANGE, load_pyplot, make_figure_folder, save_figure
 from bylot.scenario import Scenario, scenario_from_outcomes
 
 HOSPITAL = Path(__file__).parent.parent / "hospital"

@@ -15,7 +15,7 @@ from pathlib import Path
 from bylot import Client
 from bylot.demo import DEMO_ENVIRONMENT, DEMO_ROUTER, SKILLS, write_demo_problem
 from bylot.errors import BylotError, RouterNotFound
-from bylot.server.lifecycle import open_listening_socket, run_server
+from bylot.server.app import open_listening_socket, run_server
 from bylot.server.settings import ServerSettings
 
 HOST = "127.0.0.1"

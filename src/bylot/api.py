@@ -20,7 +20,6 @@ from bylot.router.reward_rules import RewardAggregation
 from bylot.router.status import RouterStatus
 
 MAX_TEXT_CHARS = 200  # of a context, a key or the name of an expert
-MAX_BATCH_ITEMS = 1_000
 MAX_EXPERTS, MAX_COSTS, MAX_LIMITS, MAX_DRAWS = 5_000, 50, 100, 1_000
 MAX_CONTEXTS, MAX_HELD_DECISIONS = 100_000, 1_000_000
 
@@ -53,7 +52,7 @@ SpendByCost = Annotated[dict[LabelText, FiniteFloat | SpendByMember], Meta(max_l
 MemberScores = Annotated[dict[LabelText, float | bool], Meta(max_length=MAX_DRAWS)]
 PolicySetting = bool | int | float | SettingText | None | dict[ShortText, int | float | ShortText]
 
-BATCH_SIZE = Meta(min_length=1, max_length=MAX_BATCH_ITEMS)
+BATCH_SIZE = Meta(min_length=1, max_length=1_000)
 PAGE_SIZE = Meta(ge=1, le=1_000)
 
 

@@ -31,7 +31,10 @@ from bylot.optima import optimum
 from bylot.parallel import show_progress
 from bylot.problem_files import ProblemFile, read
 from bylot.problem_files.schema import packaged_text
-from bylot.reports.pages import (
+from bylot.reports import (
+    BLUE,
+    GREY,
+    ORANGE,
     Banner,
     Block,
     Bullets,
@@ -39,9 +42,10 @@ from bylot.reports.pages import (
     Heading,
     Paragraph,
     TableBlock,
+    make_panels,
+    save_figure,
     write_pages,
 )
-from bylot.reports.style import BLUE, GREY, ORANGE, make_panels, save_figure
 from bylot.router.config import RouterConfig, problem_to_data
 from bylot.router.status import RouterStatus
 from bylot.store import open_store
@@ -164,9 +168,9 @@ def summarize_demo(run: DemoRun) -> str:
     kept = (
         f"kept {run.missed.count(0)} of {len(run.missed)} limits at the end of each of its "
         f"{run.periods} periods"
+        if run.periods
+        else f"has not ended a period of {run.file.problem.period:,} requests yet"
     )
-    if not run.periods:
-        kept = f"has not ended a period of {run.file.problem.period:,} requests yet"
     return (
         f"In {len(run.rewards):,} requests the router learned whom to ask ({learned}), earned "
         f"{late_reward:.3f} per request in the last fifth "

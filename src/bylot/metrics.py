@@ -159,8 +159,7 @@ def score(
         shared = iid_optimum(problem, stack, contexts=record.contexts, exact=exact, floor=True)
     earned = record.rewards
     if multinomial:
-        q, M = record.distributions, problem.draws
-        drawn = expected_rewards(q, stack.values, stack.order, M)
+        drawn = expected_rewards(record.distributions, stack.values, stack.order, problem.draws)
         earned = np.where(record.replaced, earned, drawn)
     expected = float(earned.mean())
     theorem, regret_bound = find_regret_bound(trace)

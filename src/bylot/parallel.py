@@ -127,9 +127,8 @@ class ProgressLines:
             self.last = now
             so_far = now - self.start
             rest = so_far * (self.total - self.done) / (self.done - self.known or 1)
-            when = f" in {format_duration(so_far)}"
-            if self.alike:
-                when = f", about {format_duration(rest)} left"
+            left = f", about {format_duration(rest)} left"
+            when = left if self.alike else f" in {format_duration(so_far)}"
             print_progress(f"... {self.done:,} of {self.total:,} {self.unit}s{when}")
 
 

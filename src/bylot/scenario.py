@@ -100,9 +100,8 @@ def scenario_from_outcomes(
     table = read_outcomes(
         outcomes, questions, dimension, context=context, experts=file.problem.experts
     )
-    chances = None
-    if table.contexts and file.contexts:
-        chances = context_weights(file, table, Path(questions or outcomes))
+    is_weighted = table.contexts and file.contexts
+    chances = context_weights(file, table, Path(questions or outcomes)) if is_weighted else None
     note = "" if context else describe_merged_contexts(file)
     return Scenario(
         environment=Outcomes(table.table, table.dimension, contexts=table.context, chances=chances),
@@ -270,9 +269,11 @@ def call_costs_from_text(file: ProblemFile, text: str) -> CallCosts:
 
 def describe_call_costs(calls: CallCosts) -> str:
     """What calls cost, in a sentence."""
-    parts = ["Calls cost what is declared on average"]
-    if calls.means:
-        parts = [f"Calls cost other amounts of {join_words(calls.means, 'and')} than declared"]
+    parts = [
+        f"Calls cost other amounts of {join_words(calls.means, 'and')} than declared"
+        if calls.means
+        else "Calls cost what is declared on average"
+    ]
     if calls.tail is not None:
         parts.append(f"with Pareto tails of exponent {calls.tail:g}")
     elif calls.noise > 0.0:

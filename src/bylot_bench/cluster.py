@@ -25,8 +25,13 @@ from bylot.router.config import problem_to_data
 from bylot.router.router import Router
 from bylot.server.cluster import list_moves
 from bylot.store import open_store
-from bylot_bench import http_load
-from bylot_bench.http_load import AnnouncedServer, ServerProcess, drive_connections
+from bylot_bench.http_load import (
+    AnnouncedServer,
+    ServerProcess,
+    count_down,
+    drive_connections,
+    make_traffic,
+)
 from bylot_bench.postgres_process import PostgresServer, make_schema, run_postgres
 from bylot_bench.stored_log import make_service_problem
 
@@ -34,7 +39,6 @@ SERVER_COUNTS = (1, 2, 4)
 ROUTERS = [f"bench-{n}" for n in range(16)]
 REQUEST_COUNT = 12_000  # of a load on a whole cluster
 SINGLE_REQUEST_COUNT = 1_000  # one after the other, to measure latency
-CONNECTIONS_PER_SERVER = 16
 TURNS = 5
 MAX_FORWARDED_RATIO, MAX_ADDED_P50_MS, MAX_SPREAD = 1.8, 1.5, 0.15
 SETTLE_TIMEOUT_S = 60.0
@@ -84,9 +88,8 @@ class BenchCluster:
         before = self.cpu()
         postgres_before = self.postgres.cpu() if self.postgres else 0.0
         p50_ms = asyncio.run(drive_targets(targets, count, connections))
-        postgres_us = None
-        if self.postgres:
-            postgres_us = 1e6 * (self.postgres.cpu() - postgres_before) / count
+        after = self.postgres.cpu() if self.postgres else 0.0
+        postgres_us = 1e6 * (after - postgres_before) / count if self.postgres else None
         return ClusterLoad(1e6 * (self.cpu() - before) / count, postgres_us, p50_ms)
 
     def cpu(self) -> float:
@@ -134,7 +137,7 @@ async def drive_targets(targets: Targets, count: int, connections: int | None) -
             drive_connections(
                 port,
                 connections or 1,
-                *http_load.make_traffic(names, http_load.count_down(count // len(used))),
+                *make_traffic(names, count_down(count // len(used))),
             )
             for port, names in used
         )
@@ -157,7 +160,7 @@ def run_cluster(count: int, base: str, postgres: PostgresServer | None) -> Itera
         yield BenchCluster(servers, store, postgres)
 
 
-def run(store: str | None = None, connections: int = CONNECTIONS_PER_SERVER) -> dict[str, Any]:
+def run(store: str | None = None, connections: int = 16) -> dict[str, Any]:
     """Measure everything in one run.
 
     store:       of a PostgreSQL that runs, instead of a new one

@@ -17,15 +17,19 @@ from typing import Any
 import numpy as np
 
 from bylot._text import format_table, print_progress
-from bylot_bench import http_load
-from bylot_bench.http_load import AsgiMessage, ServerProcess, measure_request_cpu
+from bylot_bench.http_load import (
+    AsgiMessage,
+    ServerProcess,
+    format_post,
+    measure_request_cpu,
+    read_answer,
+)
 
 MODELS = ("small", "medium", "large")
 REQUEST_COUNT, TURNS, WARM_UP_REQUESTS = 2_000, 3, 50
 CONNECTIONS = 8
 RATE_PER_S, RATE_SECONDS = 50.0, 20.0
 HANG_S, GRACE_S = 30.0, 0.2
-UPSTREAM_COMMAND = ("uvicorn", "bylot_bench.gateway:upstream_app", "--no-access-log")
 ANSWER = {
     "id": "chatcmpl-upstream",
     "object": "chat.completion",
@@ -67,7 +71,7 @@ async def upstream_app(
 def format_chat(model: str, waits: dict[str, float]) -> bytes:
     """A chat request, with the seconds that each model waits."""
     chat = {"model": model, "messages": [{"role": "user", "content": json.dumps(waits)}]}
-    return http_load.format_post("/v1/chat/completions", json.dumps(chat).encode())
+    return format_post("/v1/chat/completions", json.dumps(chat).encode())
 
 
 def list_models(upstream: ServerProcess) -> list[dict[str, Any]]:
@@ -126,7 +130,9 @@ def run_litellm(upstream: ServerProcess, command: str) -> Iterator[ServerProcess
 
 def run(litellm: str | None = None) -> dict[str, Any]:
     """Measure everything in one run; litellm: the executable of its proxy, if it is installed."""
-    with ServerProcess(*UPSTREAM_COMMAND, ready="/") as upstream:
+    with ServerProcess(
+        "uvicorn", "bylot_bench.gateway:upstream_app", "--no-access-log", ready="/"
+    ) as upstream:
         print_progress("... CPU of a panel of three, and of one call through LiteLLM")
         cpu, lost = measure_cpu(upstream, litellm)
         print_progress(f"... latency at {RATE_PER_S:g} requests a second")
@@ -189,7 +195,7 @@ async def measure_added_latency(
         start = time.perf_counter()
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(format_chat(f"bylot/{router}", waits))
-        answer = await http_load.read_answer(reader)
+        answer = await read_answer(reader)
         seconds = time.perf_counter() - start
         writer.close()
         lost += b" 200 " not in answer[:20]
@@ -206,9 +212,11 @@ async def measure_added_latency(
 def render(result: dict[str, Any]) -> str:
     """The figures as text."""
     cpu = result["cpu_ms_per_request"]
-    litellm = "not measured: give --litellm COMMAND"
-    if "litellm_one" in cpu:
-        litellm = f"{cpu['litellm_one']:.2f}"
+    litellm = (
+        f"{cpu['litellm_one']:.2f}"
+        if "litellm_one" in cpu
+        else "not measured: give --litellm COMMAND"
+    )
     rows = [
         ("CPU per request", "ms"),
         ("panel of 3 through bylot", f"{cpu['bylot_panel_3']:.2f}"),

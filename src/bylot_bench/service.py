@@ -14,18 +14,20 @@ from typing import Any
 from bylot._text import format_table, print_progress
 from bylot.router.config import problem_to_data
 from bylot.router.router import Router
-from bylot_bench import http_load
 from bylot_bench.http_load import (
     LoadResult,
     ServerProcess,
+    count_down,
     drive_connections,
+    format_decide,
+    format_post,
+    format_reward,
+    make_traffic,
     measure_request_cpu,
 )
 from bylot_bench.stored_log import make_service_problem
 
 REQUEST_COUNT = 20_000
-CONNECTION_COUNTS = (1, 16, 64)
-HELLO_COMMAND = ("uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log")
 
 
 @contextmanager
@@ -48,7 +50,7 @@ def run(soak: float = 0.0) -> dict[str, Any]:
     print_progress("... hello, and durable requests at 64 connections")
     cpu, lost = measure_cpu()
     print_progress("... at 1, 16 and 64 connections")
-    loads = [measure_throughput(n)._asdict() for n in CONNECTION_COUNTS]
+    loads = [measure_throughput(n)._asdict() for n in (1, 16, 64)]
     print_progress("... one commit per request, for comparison")
     result: dict[str, Any] = {
         "cpu_us_per_request": cpu,
@@ -65,17 +67,22 @@ def run(soak: float = 0.0) -> dict[str, Any]:
 
 def measure_cpu() -> tuple[dict[str, float], int]:
     """Microseconds of CPU per hello, decision and reward at 64 connections, and the losses."""
-    with ServerProcess(*HELLO_COMMAND, ready="/") as hello, run_bylot_server() as server:
+    with (
+        ServerProcess(
+            "uvicorn", "bylot_bench.http_load:hello_app", "--no-access-log", ready="/"
+        ) as hello,
+        run_bylot_server() as server,
+    ):
         ids: list[str] = []
         turns: dict[str, list[float]] = {"hello": [], "decide": [], "reward": []}
         lost = 0
         for _ in range(3):  # in turns, so that other load on the machine affects all alike
             first = len(ids)
-            hellos = [http_load.format_post("/", b"{}")] * REQUEST_COUNT
+            hellos = [format_post("/", b"{}")] * REQUEST_COUNT
             turns["hello"].append(measure_request_cpu(hello, hellos, 64))
-            decides = [http_load.format_decide("bench")] * REQUEST_COUNT
+            decides = [format_decide("bench")] * REQUEST_COUNT
             turns["decide"].append(measure_request_cpu(server, decides, 64, b" 201 ", ids))
-            rewards = map(http_load.format_reward, ids[first:])
+            rewards = map(format_reward, ids[first:])
             turns["reward"].append(measure_request_cpu(server, rewards, 64))
             lost += REQUEST_COUNT - (len(ids) - first)
         status = server.get("/v1/routers/bench/status")
@@ -86,7 +93,7 @@ def measure_cpu() -> tuple[dict[str, float], int]:
 def measure_throughput(connections: int, *options: str) -> LoadResult:
     """Load of alternating decisions and rewards."""
     count = REQUEST_COUNT if connections > 1 else REQUEST_COUNT // 10
-    traffic = http_load.make_traffic(["bench"], http_load.count_down(count))
+    traffic = make_traffic(["bench"], count_down(count))
     with run_bylot_server(*options) as server:
         return asyncio.run(drive_connections(server.port, connections, *traffic))
 
@@ -98,7 +105,7 @@ def soak_server(seconds: float) -> dict[str, Any]:
 
         async def watch_memory() -> LoadResult:
             end = time.monotonic() + seconds
-            traffic = http_load.make_traffic(["bench"], lambda: time.monotonic() < end)
+            traffic = make_traffic(["bench"], lambda: time.monotonic() < end)
             load = asyncio.create_task(drive_connections(server.port, 64, *traffic))
             while not load.done():
                 samples.append(server.memory())

@@ -130,9 +130,11 @@ def make_figure_title(
     if is_synthetic(run):
         title = f"SYNTHETIC: {title}"
         data = "a made-up crowd"
-    rounds = "unknown number of rounds"
-    if "rounds" in run:
-        rounds = f"{grid.count_rounds(experiment, run['rounds']):,} rounds"
+    rounds = (
+        f"{grid.count_rounds(experiment, run['rounds']):,} rounds"
+        if "rounds" in run
+        else "unknown number of rounds"
+    )
     return f"{title}\n{data}, {rounds}, {format_seed_count(seeds)}"
 
 

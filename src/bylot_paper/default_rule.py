@@ -134,10 +134,12 @@ def choose_defaults(lines: Sequence[ResultLine]) -> list[DefaultChoice]:
         classes[f"periods of {period:,} rounds"] = [x for x in lines if x.period == period]
     excluded = find_absent_policies(lines) | find_broken_limits(lines)
     silent = find_missing_propensities(lines) | excluded
-    choices = []
-    for problems, some in classes.items():
-        choices.append(choose_default(f"{problems}, with propensities", some, silent))
-        choices.append(choose_default(f"{problems}, propensities not needed", some, excluded))
+    kinds = {"with propensities": silent, "propensities not needed": excluded}
+    choices = [
+        choose_default(f"{problems}, {kind}", some, left_out)
+        for problems, some in classes.items()
+        for kind, left_out in kinds.items()
+    ]
     return [choice for choice in choices if choice.scores or choice.excluded]
 
 

@@ -242,9 +242,7 @@ def group_cells_by_scenario(cells: Iterable[Cell]) -> list[ScenarioJob]:
     """Group cells by scenario, in the order in which scenarios first occur."""
     groups: dict[tuple[str, str, int, int, int], list[Cell]] = {}
     for cell in cells:
-        experiment = cell.experiment
-        if experiment == "ablation":
-            experiment = "beyond"
+        experiment = "beyond" if cell.experiment == "ablation" else cell.experiment
         if experiment == "spans":
             experiment = "default" if cell.environment in CROWD_ENVIRONMENTS else "worlds"
         key = (

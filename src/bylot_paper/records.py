@@ -49,7 +49,6 @@ RECORD_SCHEMA = pl.Schema(
     }
 )
 CellRecord = dict[str, Any]  # the columns of one cell
-TIMED_COLUMN = "micros"  # the one column that is measured by a clock and not determined by the cell
 
 RUN_OUTPUTS = (
     *("report.md", "report.html", "summary.json", "claims.json", "beyond.json"),
@@ -61,9 +60,8 @@ RECORD_SOURCES = (
     *("bylot/environments", "bylot/harness.py", "bylot/limits", "bylot/metrics.py"),
     *("bylot/numerics", "bylot/optima", "bylot/outcome_tables", "bylot/policies", "bylot/problem"),
     *("bylot/simulation.py", "bylot/theory.py", "bylot_paper/crowd.py"),
-    *("bylot_paper/crowd_files.py", "bylot_paper/crowd_sources.py", "bylot_paper/grid.py"),
-    *("bylot_paper/policies", "bylot_paper/question_scenarios.py", "bylot_paper/run.py"),
-    "bylot_paper/scenarios.py",
+    *("bylot_paper/crowd_sources.py", "bylot_paper/grid.py"),
+    *("bylot_paper/policies", "bylot_paper/run.py", "bylot_paper/scenarios.py"),
 )
 """The sources that determine records; a run can be resumed if others change."""
 
@@ -89,7 +87,7 @@ def join_tables(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
     cells = pl.concat([RECORD_SCHEMA.to_frame(), *tables])
     twice = cells.filter(pl.col("cell").is_duplicated()).partition_by("cell", as_dict=True)
     for (cell,), copies in twice.items():
-        copies = copies.drop(TIMED_COLUMN)
+        copies = copies.drop("micros")  # measured by a clock, and not determined by the cell
         if any(not copies[i].equals(copies[0]) for i in range(1, len(copies))):
             raise BylotError(
                 f"cell {cell} was recorded twice with different results, although its id fixes "

@@ -15,8 +15,6 @@ from bylot_paper import grid, report
 from bylot_paper.claims.measures import MIN_VERDICT_SEEDS
 from bylot_paper.cluster import RayCluster
 from bylot_paper.crowd import Crowd
-from bylot_paper.grid import Cell, ScenarioJob
-from bylot_paper.question_scenarios import QuestionScenario
 from bylot_paper.records import (
     RUN_FORMAT,
     RUN_FORMAT_VERSION,
@@ -25,7 +23,7 @@ from bylot_paper.records import (
     code_digest,
 )
 from bylot_paper.run import RunSetup, run_job
-from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel
+from bylot_paper.scenarios import HOSPITAL_FILES, HospitalPanel, QuestionScenario
 
 EXPERIMENT_SETS = {
     "paper": ("sweep", "crowd"),
@@ -50,7 +48,7 @@ class ReproduceRequest:
     hospital: HospitalPanel | None = None
     tables: Mapping[str, QuestionScenario] = field(default_factory=dict)
 
-    def list_cells(self, data: Crowd) -> list[Cell]:
+    def list_cells(self, data: Crowd) -> list[grid.Cell]:
         """All requested cells on this crowd."""
         excluded = {}
         if self.hospital is None:
@@ -79,11 +77,11 @@ class WorkSummary:
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
-        self.cells: dict[str, list[Cell]] = {}
+        self.cells: dict[str, list[grid.Cell]] = {}
         self.seconds: dict[str, float] = {}
         self.start = self.end = time.monotonic()
 
-    def add(self, job: ScenarioJob, seconds: float) -> None:
+    def add(self, job: grid.ScenarioJob, seconds: float) -> None:
         self.cells.setdefault(job.experiment, []).extend(job.cells)
         self.seconds[job.experiment] = self.seconds.get(job.experiment, 0.0) + seconds
         self.end = time.monotonic()
@@ -173,7 +171,7 @@ def make_manifest(setup: RunSetup) -> dict[str, Any]:
 
 def compute_cells(
     run: Callable[..., list[CellRecord]],
-    cells: Sequence[Cell],
+    cells: Sequence[grid.Cell],
     engine: Engine,
     store: RecordStore,
     work: WorkSummary,

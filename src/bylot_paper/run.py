@@ -24,10 +24,7 @@ from bylot.problem import Problem
 from bylot.trace import Trace, running_mean
 from bylot_paper import grid, scenarios
 from bylot_paper.crowd import Crowd, make_synthetic_crowd
-from bylot_paper.grid import Cell, ScenarioJob
-from bylot_paper.question_scenarios import QuestionReferences, QuestionScenario
 from bylot_paper.records import RECORD_SCHEMA, CellRecord
-from bylot_paper.scenarios import OPTIMUM_STARTS, PAPER_DRAWS, ComparisonScenario, CrowdScenario
 
 FIRST_REQUESTS = (250, 1_000)
 
@@ -39,7 +36,7 @@ class RunSetup:
     crowd: Crowd
     rounds: int
     hospital: scenarios.HospitalPanel | None = None
-    tables: Mapping[str, QuestionScenario] = field(default_factory=dict)
+    tables: Mapping[str, scenarios.QuestionScenario] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.crowd.pool(seed=0)  # refuse a crowd that is too small before anything starts
@@ -50,7 +47,7 @@ class RunSetup:
         return max(1, self.rounds // 20)
 
 
-def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> list[CellRecord]:
+def run_job(setup: RunSetup, job: grid.ScenarioJob, rounds: int | None = None) -> list[CellRecord]:
     """Play the cells of a job and return their records.
 
     rounds: stop after so many; the policies are still given the full horizon
@@ -64,7 +61,10 @@ def run_job(setup: RunSetup, job: ScenarioJob, rounds: int | None = None) -> lis
 
 
 def simulate_cell(
-    cell: Cell, scenario: CrowdScenario | ComparisonScenario, rounds: int, horizon: int
+    cell: grid.Cell,
+    scenario: scenarios.CrowdScenario | scenarios.ComparisonScenario,
+    rounds: int,
+    horizon: int,
 ) -> Trace | PolicyError:
     """Simulate a cell: with a known horizon, or in periods without one."""
     problem = scenario.problems[cell.level]
@@ -81,14 +81,16 @@ def simulate_cell(
     )
 
 
-def make_record(cell: Cell, **values: Any) -> CellRecord:
+def make_record(cell: grid.Cell, **values: Any) -> CellRecord:
     """Make the record of a cell; other columns are None."""
     return {**dict.fromkeys(RECORD_SCHEMA), "cell": cell.id, **cell._asdict(), **values}
 
 
-def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) -> list[CellRecord]:
+def run_crowd_job(
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int, horizon: int
+) -> list[CellRecord]:
     """Play cells on the crowd; those that differ only in what their policy ignores share a play."""
-    scenario = CrowdScenario(
+    scenario = scenarios.CrowdScenario(
         setup.crowd,
         job.environment,
         job.dimensions,
@@ -123,7 +125,7 @@ def run_crowd_job(setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int) 
 
 
 def record_crowd_cell(
-    scenario: CrowdScenario, cell: Cell, play: Trace, spend: Floats, window: int
+    scenario: scenarios.CrowdScenario, cell: grid.Cell, play: Trace, spend: Floats, window: int
 ) -> CellRecord:
     """The record of a play, which may be one at another level, if its policy ignores limits.
 
@@ -192,15 +194,15 @@ def count_bad_periods(problem: Problem, spend: Floats, period: int | None) -> Ce
     }
 
 
-def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[str, float]:
+def compute_theorem_bounds(problem: Problem, scenario: scenarios.CrowdScenario) -> dict[str, float]:
     """Bounds of Theorems 1 and 2 for the plain algorithm, in units of raw rewards and costs."""
     T = scenario.rounds
-    regret_bound = theory.theorem_1(T, problem.size, PAPER_DRAWS, problem.floor)
+    regret_bound = theory.theorem_1(T, problem.size, scenarios.PAPER_DRAWS, problem.floor)
     bounds = {"r1_bound": scenario.dimensions * regret_bound}
     if problem.limits:
         bounds["r2_bound"] = theory.theorem_2(
             T,
-            PAPER_DRAWS,
+            scenarios.PAPER_DRAWS,
             problem.rows.max(axis=1, initial=0.0),
             theory.fixed_step_regret(PAPER_DUAL_STEP, theory.slope_bound(problem), T),
         )
@@ -208,7 +210,12 @@ def compute_theorem_bounds(problem: Problem, scenario: CrowdScenario) -> dict[st
 
 
 def sample_curves(
-    scenario: CrowdScenario, cell: Cell, play: Trace, t: Ints, means: Floats, window: int
+    scenario: scenarios.CrowdScenario,
+    cell: grid.Cell,
+    play: Trace,
+    t: Ints,
+    means: Floats,
+    window: int,
 ) -> CellRecord:
     """Sample the curves at the rounds t, and their last values; ablations record no curves.
 
@@ -239,7 +246,7 @@ def sample_curves(
 
 
 def run_comparison_job(
-    setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int, horizon: int
 ) -> list[CellRecord]:
     """Play the cells of the comparison that chooses the default policy."""
     scenario = make_scenario(setup, job, rounds)
@@ -248,7 +255,7 @@ def run_comparison_job(
         for level in dict.fromkeys(cell.level for cell in job.cells)
     }
 
-    def measure(cell: Cell, trace: Trace) -> CellRecord:
+    def measure(cell: grid.Cell, trace: Trace) -> CellRecord:
         play = trace.record  # a log of it can be evaluated if all propensities are known
         known = np.isfinite(play.propensities) | np.isfinite(play.draw_probabilities).all(axis=1)
         return {
@@ -266,10 +273,10 @@ def run_comparison_job(
 
 
 def record_timed_cells(
-    cells: Sequence[Cell],
+    cells: Sequence[grid.Cell],
     rounds: int,
-    play: Callable[[Cell], Trace | PolicyError],
-    measure: Callable[[Cell, Trace], CellRecord],
+    play: Callable[[grid.Cell], Trace | PolicyError],
+    measure: Callable[[grid.Cell, Trace], CellRecord],
 ) -> list[CellRecord]:
     """Play cells one after the other, and return their records with the CPU time of a round."""
     records = []
@@ -285,14 +292,14 @@ def record_timed_cells(
 
 
 def run_feedback_job(
-    setup: RunSetup, job: ScenarioJob, rounds: int, horizon: int
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int, horizon: int
 ) -> list[CellRecord]:
     """Play the cells of a scenario and seed with some feedback, which is the level of a cell."""
     scenario = setup.tables[job.environment]
     given = scenario.draw_rounds(rounds, job.seed)
     references = scenario.references
 
-    def play(cell: Cell) -> Trace | PolicyError:
+    def play(cell: grid.Cell) -> Trace | PolicyError:
         return play_cell(
             scenario.problem,
             given,
@@ -309,7 +316,7 @@ def run_feedback_job(
     )
 
 
-def measure_feedback_play(trace: Trace, references: QuestionReferences) -> CellRecord:
+def measure_feedback_play(trace: Trace, references: scenarios.QuestionReferences) -> CellRecord:
     """Return the columns of a record: rewards, also of the first requests, and references."""
     problem = trace.problem
     outside = measure_worst_excess(problem, trace.mean_spend()[-1]) if problem.limits else 0.0
@@ -325,7 +332,9 @@ def measure_feedback_play(trace: Trace, references: QuestionReferences) -> CellR
     }
 
 
-def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonScenario:
+def make_scenario(
+    setup: RunSetup, job: grid.ScenarioJob, rounds: int
+) -> scenarios.ComparisonScenario:
     """Make a scenario of the comparison: a built-in one, the hospital's, or a pool of a crowd."""
     name, crowd = job.environment, setup.crowd
     if name in scenarios.BUILT_IN_SCENARIOS:
@@ -336,17 +345,19 @@ def make_scenario(setup: RunSetup, job: ScenarioJob, rounds: int) -> ComparisonS
         return scenarios.make_hospital_scenario(setup.hospital, rounds, job.seed)
     if name == "synthetic":  # besides the crowd of the run
         crowd, name = make_synthetic_crowd(), "stochastic"
-    pool = CrowdScenario(crowd, name, job.dimensions, job.seed, rounds, job.smoothing)
+    pool = scenarios.CrowdScenario(crowd, name, job.dimensions, job.seed, rounds, job.smoothing)
     return scenarios.make_comparison_scenario(pool.problems, pool.given.values / pool.dimensions)
 
 
-def compute_references(scenario: ComparisonScenario, level: str) -> CellRecord:
+def compute_references(scenario: scenarios.ComparisonScenario, level: str) -> CellRecord:
     """Compute the best reward within the limits: of independent draws, with that of the uniform
     distribution, and of mixtures of panels.
     """
     problem, stack, contexts = scenario.problems[level], scenario.stack, scenario.contexts
     mixture = optimum(problem, stack, contexts=contexts)
-    draws = iid_optimum(problem, stack, exact=True, starts=OPTIMUM_STARTS, contexts=contexts)
+    draws = iid_optimum(
+        problem, stack, exact=True, starts=scenarios.OPTIMUM_STARTS, contexts=contexts
+    )
     uniform = stack.value(np.full(problem.size, 1 / problem.size), problem.draws)
     return {
         **describe_optimum(draws, uniform),

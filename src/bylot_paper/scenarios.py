@@ -3,13 +3,19 @@
 `CrowdScenario` is a pool of the crowd under the levels of section 6, with raw rewards; the others,
 in which all policies are compared, have rewards in [0, 1], so that losses are comparable. All
 policies and levels of a scenario see the same rounds, so that they differ only in what they do.
+
+In a `QuestionScenario` a request is one question or instance of a table of real outcomes, drawn
+with replacement; the reward is the best outcome of the panel. The tables are the user's: a panel of
+language models and health questions, recorded answers of language models, and portfolios of
+algorithms (ASlib).
 """
 
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,8 +25,14 @@ from bylot.environments.outcomes import draw_block_uniforms
 from bylot.environments.synthetic import make_crowd_environment, make_crowd_problem
 from bylot.numerics.jit import Floats, Ints
 from bylot.numerics.sum_max import expected_rewards
-from bylot.optima import IidOptimum, ValueStack, iid_optimum
-from bylot.outcome_tables.outcomes import read_experts, read_outcomes
+from bylot.optima import IidOptimum, ValueStack, iid_optimum, optimum
+from bylot.outcome_tables.aslib import RUNS_FILE, find_aslib_folders, read_aslib
+from bylot.outcome_tables.outcomes import (
+    OutcomeTable,
+    read_experts,
+    read_outcomes,
+    read_recorded_answers,
+)
 from bylot.problem import Problem, at_least, at_most, share
 from bylot.trace import running_mean
 from bylot_paper.crowd import Crowd, WorkerPool
@@ -302,3 +314,96 @@ BUILT_IN_SCENARIOS: dict[str, tuple[int, Callable[[int, int], ComparisonScenario
 
 SHARED_POOLS = dict.fromkeys(("crowd", "re-dealt", "late"), "crowd")
 """Scenarios that have the same pool, and many of the same rounds, under the same seed."""
+
+
+PANEL_DRAWS = 3
+LABEL_STREAM = 4  # random stream of random contexts
+HOSPITAL_SCENARIO, RECORDED_SCENARIO = "hospital-questions", "recorded"
+IGNORED, RANDOM = "-no-contexts", "-random-contexts"  # after the name of a scenario
+
+
+class QuestionReferences(NamedTuple):
+    """What can be earned within the limits on average."""
+
+    fixed: float  # by the best mixture of panels, whatever the context
+    gap: float  # a certified bound on how much better any such mixture could be
+    by_context: float  # by the best mixture in each context, under one budget
+    uniform: float  # by M independent uniform draws
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionScenario:
+    """A problem, a table of outcomes, and which contexts policies see."""
+
+    problem: Problem
+    environment: Outcomes
+    digest: str  # of the files
+    contexts: Literal["own", "ignored", "random"] = "own"
+
+    def draw_rounds(self, rounds: int, seed: int) -> Given:
+        """The requests of a seed, the same ones whatever contexts policies see."""
+        values, contexts = self.environment.rounds(0, rounds, seed)
+        if self.contexts == "ignored":
+            return Given(values)
+        if self.contexts == "random":
+            contexts = make_block_generator(seed, 0, LABEL_STREAM).integers(
+                0, self.environment.contexts, rounds
+            )
+        return Given(values, contexts)
+
+    @cached_property
+    def references(self) -> QuestionReferences:
+        values, weights, contexts = self.environment.expected()
+        stack = ValueStack(values, weights=weights)
+        fixed = optimum(self.problem, stack)
+        equal = np.full(self.problem.size, 1 / self.problem.size)
+        return QuestionReferences(
+            fixed=fixed.value,
+            gap=fixed.gap,
+            by_context=optimum(self.problem, stack, contexts=contexts).value,
+            uniform=float(stack.value(equal, PANEL_DRAWS)),
+        )
+
+
+def read_question_scenarios(
+    hospital: Path | None, recorded: Path | None, aslib: Path | None
+) -> dict[str, QuestionScenario]:
+    """The scenarios whose files are given, by name."""
+    found: dict[str, QuestionScenario] = {}
+    if hospital is not None:
+        known = found[HOSPITAL_SCENARIO] = read_hospital_questions(hospital)
+        found[f"{HOSPITAL_SCENARIO}{IGNORED}"] = replace(known, contexts="ignored")
+        found[f"{HOSPITAL_SCENARIO}{RANDOM}"] = replace(known, contexts="random")
+    if recorded is not None:
+        known = make_unlimited_scenario(read_recorded_answers(recorded), recorded)
+        found[RECORDED_SCENARIO] = known
+        found[f"{RECORDED_SCENARIO}{IGNORED}"] = replace(known, contexts="ignored")
+    for folder in [] if aslib is None else find_aslib_folders(aslib):
+        portfolio = read_aslib(folder)
+        found[portfolio.name] = make_unlimited_scenario(portfolio.outcomes, folder / RUNS_FILE)
+    return found
+
+
+def read_hospital_questions(folder: Path) -> QuestionScenario:
+    """One health question a request, 3 of 39 language models under a budget; 8 specialties."""
+    files = [folder / name for name in HOSPITAL_FILES]
+    read = read_outcomes(files[0], files[1], None, context="specialty")
+    problem = Problem(
+        read.experts,
+        {"usd": read_experts(files[2], read.experts)["cost_usd_per_call"]},
+        # Per question: the cheapest panel plus 35 % of the way to the best one.
+        [at_most("usd", 0.0047653)],
+        draws=PANEL_DRAWS,
+    )
+    return QuestionScenario(
+        problem, Outcomes(read.table, contexts=read.context), digest_files(files)
+    )
+
+
+def make_unlimited_scenario(read: OutcomeTable, file: Path) -> QuestionScenario:
+    """3 experts of a table a request, without limits."""
+    return QuestionScenario(
+        Problem(read.experts, draws=PANEL_DRAWS),
+        Outcomes(read.table, contexts=read.context),
+        digest_files([file]),
+    )

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from beyond_records import make_beyond_records
-from bylot.reports.style import BEYOND_POLICY_STYLES
+from bylot.reports import BEYOND_POLICY_STYLES
 from bylot_paper.analysis import GroupKey
 from bylot_paper.claims.judge import CHECKS, FAILS, HOLDS, UNKNOWN, JudgedClaim, judge_claims
 from bylot_paper.report import FIGURE_DRAWERS, write_report

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bylot.errors import DataError
 from bylot_paper.crowd import Annotation, Crowd, CrowdCounts, UnjudgedCounts, assemble_crowd
-from bylot_paper.crowd_files import read_crowd
+from bylot_paper.crowd_sources import read_crowd
 
 ANSWERS = [("7", "ann", "yes"), ("7", "bob", "no"), ("10", "ann", "no"), ("8", "cy", "no")]
 TRUTHS = [("7", "yes"), ("10", "no"), ("11", "no")]

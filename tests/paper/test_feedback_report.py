@@ -14,7 +14,7 @@ import hospital
 from aslib_files import write_aslib_scenario
 from bylot.cli import main
 from bylot.policies import find_policy
-from bylot_paper import question_scenarios
+from bylot_paper import scenarios
 from bylot_paper.analysis import RecordGroups
 from bylot_paper.claims.judge import describe_missing
 from bylot_paper.grid import FEEDBACK_EXPERIMENT, FEEDBACK_POLICIES, list_feedback_cells
@@ -117,11 +117,11 @@ def test_without_tables_the_experiment_is_left_out_and_said_so(
 
 
 def test_what_policies_are_told_about_contexts_changes_no_request(tables: list[str]) -> None:
-    found = question_scenarios.read_question_scenarios(None, Path(tables[1]), None)
+    found = scenarios.read_question_scenarios(None, Path(tables[1]), None)
     known, ignored = (found[f"recorded{one}"].draw_rounds(500, 3) for one in ("", "-no-contexts"))
     assert_array_equal(known.values, ignored.values)
     assert (known.contexts, ignored.contexts) == (2, 1)
-    labelled = question_scenarios.QuestionScenario(
+    labelled = scenarios.QuestionScenario(
         found["recorded"].problem, found["recorded"].environment, "", "random"
     ).draw_rounds(500, 3)
     assert_array_equal(known.values, labelled.values)
@@ -129,7 +129,7 @@ def test_what_policies_are_told_about_contexts_changes_no_request(tables: list[s
 
 
 def test_the_hospital_is_played_question_by_question() -> None:
-    found = question_scenarios.read_question_scenarios(hospital.find_folder(), None, None)
+    found = scenarios.read_question_scenarios(hospital.find_folder(), None, None)
     assert [*found] == [f"hospital-questions{x}" for x in ("", "-no-contexts", "-random-contexts")]
     one = found["hospital-questions"]
     assert (one.problem.size, one.problem.draws, one.environment.contexts) == (39, 3, 8)

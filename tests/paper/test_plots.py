@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from bylot.reports.style import PAPER_POLICY_STYLES
+from bylot.reports import PAPER_POLICY_STYLES
 from bylot_paper.analysis import RecordGroups, UpdateCurves, make_figure_title
 from bylot_paper.report import FIGURE_DRAWERS
 from bylot_paper.report.figures import LEVEL_STYLES

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from bylot.reports.pages import (
+from bylot.reports import (
     Banner,
     Block,
     Bullets,

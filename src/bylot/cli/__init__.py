@@ -11,9 +11,6 @@ from bylot.cli import evaluate, paper, routers, serve, stores, whatif
 from bylot.cli.options import VerbParser
 from bylot.errors import BylotError
 
-CHAPTERS = (whatif, evaluate, paper, serve, stores, routers, compiling)
-READER_GONE = 141  # 128 + SIGPIPE, as a shell reports it
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb.
@@ -32,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(end="", flush=True)
     except BrokenPipeError:
         discard_unwritten()
-        return READER_GONE
+        return 141  # 128 + SIGPIPE, as a shell reports it
     except OSError as error:
         if error.filename is not None:  # about a file, not about standard output
             raise
@@ -73,6 +70,6 @@ def make_parser() -> VerbParser:
     )
     top.add_argument("--version", action="version", version=f"bylot {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for chapter in CHAPTERS:
+    for chapter in (whatif, evaluate, paper, serve, stores, routers, compiling):
         chapter.add(verbs)
     return top

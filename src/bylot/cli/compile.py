@@ -8,7 +8,6 @@ from bylot.cli.options import add_verb, print_result
 from bylot.errors import BylotError
 
 DEFAULT_POLICY = ["auto"]
-ALL_POLICIES = "all"
 
 
 def add(verbs: Any) -> None:
@@ -37,7 +36,7 @@ def run_compile(given: argparse.Namespace) -> None:
             remedy="set NUMBA_CACHE_DIR to a folder that can be written to",
         )
     names = given.policy or DEFAULT_POLICY
-    names = list(POLICIES) if names == [ALL_POLICIES] else names
+    names = list(POLICIES) if names == ["all"] else names
     for name in names:
         find_policy(name)  # an unknown name is an error before the first one is compiled
     seconds = {}

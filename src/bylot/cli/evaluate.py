@@ -16,7 +16,7 @@ from bylot.cli.options import (
     parse_natural,
     print_result,
 )
-from bylot.errors import BylotError, BylotWarning
+from bylot.errors import BylotError, BylotWarning, InsufficientOverlap
 
 if TYPE_CHECKING:
     from bylot.evaluate import DecisionLog, EvaluationTarget
@@ -134,14 +134,12 @@ def case_from_server(given: argparse.Namespace) -> EvaluationCase:
             log = log_from_entries(problem, entries, find_unknown_experts(problem, entries))
         else:
             log = read_log(given.log, problem, given.gone)
-    specs = given.target or ("uniform",)
-    targets = [parse_target(spec, problem, gone=log.gone) for spec in specs]
+    targets = [parse_target(spec, problem, gone=log.gone) for spec in given.target or ("uniform",)]
     return log, targets, config.rewards
 
 
 def run(given: argparse.Namespace) -> int:
     """Evaluate every target; 1 if any is refused."""
-    from bylot.errors import InsufficientOverlap
     from bylot.evaluate import evaluate_target, measure_agreement, report
     from bylot.evaluate.result import EvaluationRefusal, describe_refusal
 

@@ -80,8 +80,7 @@ def edit_limits(limits: Sequence["Limit"], given: argparse.Namespace) -> list["L
             if "per" in change.counted:
                 more = {"zone": given.zone, "when_spent": given.when_spent}
                 fields |= {key: x for key, x in more.items() if x is not None}
-            cost = costs.get(change.name, change.name)
-            new = Limit(cost, change.bound, sign, **change.counted)
+            new = Limit(costs.get(change.name, change.name), change.bound, sign, **change.counted)
             edited[new.key] = replace(edited.get(new.key, new), **fields)
     return list(edited.values())
 

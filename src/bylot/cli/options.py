@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from bylot.scenario import Scenario
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
-CLIENT_RETRIES = 5  # fewer than in programs: a person is waiting
 POLICY_HELP = (
     "{policies}. Settings follow a colon, as in distinct:eps=0.05,guard=false or "
     "auto:propensities=false,contexts=20 (see docs/policies.md)"
@@ -254,7 +253,7 @@ def connect_client(given: argparse.Namespace) -> Iterator["Client"]:
     url = given.server or os.environ.get("BYLOT_SERVER") or DEFAULT_SERVER
     key = given.key or os.environ.get("BYLOT_KEY") or None
     try:
-        with Client(url, key, retries=CLIENT_RETRIES) as client:
+        with Client(url, key, retries=5) as client:  # fewer than in programs: a person waits
             yield client
     except ServerUnreachable as error:
         if "address" in (error.remedy or ""):

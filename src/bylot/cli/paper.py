@@ -172,8 +172,7 @@ def add_crowd_options(verb: VerbParser) -> None:
 
 
 def read_crowd_options(given: argparse.Namespace) -> "Crowd":
-    from bylot_paper.crowd_files import read_crowd
-    from bylot_paper.crowd_sources import find_crowd
+    from bylot_paper.crowd_sources import find_crowd, read_crowd
 
     if (given.crowd is None) != (given.truth is None):
         raise BylotError("--crowd and --truth belong together", remedy="give both, or --data")
@@ -208,15 +207,14 @@ def read_hospital_option(given: argparse.Namespace) -> "HospitalPanel | None":
 
 def run_reproduce(given: argparse.Namespace) -> int:
     with explain_missing_extra("reproduce"):
-        from bylot_paper.question_scenarios import read_question_scenarios
         from bylot_paper.reproduce import EXPERIMENT_SETS, ReproduceRequest, make_engine, reproduce
+        from bylot_paper.scenarios import read_question_scenarios
 
     if given.address is not None and given.engine != "ray":
         raise BylotError("--address is for a Ray cluster", remedy="add --engine ray")
     if given.rounds < 10:
         raise BylotError("--rounds", got=given.rounds, expected="at least 10, one for each block")
     compared, files = given.what == "default", ("hospital", "recorded", "aslib")
-    hospital = read_hospital_option(given) if compared else None
     folders = [find_data_option(given, name) for name in files] if compared else [None] * 3
     request = ReproduceRequest(
         experiments=EXPERIMENT_SETS.get(given.what, (given.what,)),
@@ -224,7 +222,7 @@ def run_reproduce(given: argparse.Namespace) -> int:
         rounds=given.rounds,
         only=tuple(given.only),
         variants=given.variants,
-        hospital=hospital,
+        hospital=read_hospital_option(given) if compared else None,
         tables=read_question_scenarios(*folders),
     )
     engine = make_engine(given.engine, given.jobs, given.address)

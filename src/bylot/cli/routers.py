@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from bylot._scopes import SCOPE_NAMES
-from bylot._text import format_number, print_progress
+from bylot._text import format_number, format_table, print_progress
 from bylot._windows import WINDOW_WORDS
 from bylot.cli import stores
 from bylot.cli.given_limits import BOUND_FORM, WHEN_SPENT, edit_limits, parse_bound
@@ -291,7 +291,6 @@ def teach(router: "RemoteRouter", past: "PastLog") -> None:
 def run_list(given: argparse.Namespace) -> None:
     import msgspec
 
-    from bylot._text import format_table
     from bylot.eventlog.events import ConfigRecorded
 
     head, rows = ("name", "policy", "created"), []
@@ -299,8 +298,7 @@ def run_list(given: argparse.Namespace) -> None:
         for router in client.routers():
             # Whatever kind the first event is, it has the configuration, and no edit changes the
             # policy: the server need not load every router for a list.
-            call = client.router(router.name).calls.list_events(-1, limit=1)
-            (first,) = client.send(call).events
+            (first,) = client.send(client.router(router.name).calls.list_events(-1, limit=1)).events
             config = msgspec.json.decode(first.body, type=ConfigRecorded).config
             rows.append((router.name, format_policy(config.build_policy()), router.created))
     text = "\n".join(format_table([head, *rows])) if rows else "no routers yet"
@@ -445,8 +443,7 @@ def run_tenants(given: argparse.Namespace) -> None:
         for view in views
         for window in view
     ]
-    text = "\n".join(lines) or f"no tenants of {given.name} yet"
-    print_result(given, {"tenants": views}, text)
+    print_result(given, {"tenants": views}, "\n".join(lines) or f"no tenants of {given.name} yet")
 
 
 def find_zones(router: "RemoteRouter") -> dict[str, str]:

@@ -4,15 +4,12 @@ import argparse
 import json
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bylot.cli import options
 from bylot.cli.stores import open_existing
 from bylot.errors import BylotError
 from bylot.server.settings import DEFAULT_SCOPES, SCOPES, SETTINGS
-
-if TYPE_CHECKING:
-    pass
 
 KEY_STORE_REMEDY = (
     "give the --store of the server, or create the first key with `bylot keys create`"
@@ -20,7 +17,21 @@ KEY_STORE_REMEDY = (
 
 
 def add(verbs: Any) -> None:
-    add_serve(verbs)
+    serve = options.add_verb(
+        verbs,
+        "serve",
+        run_serve,
+        "serve routers over HTTP; survives being killed",
+        "Serve the routers of a store over HTTP, with a dashboard at /. Every decision and reward "
+        "is on disk before it is answered, so the server can be killed at any time. Without API "
+        "keys (`bylot keys create`) it accepts requests from this machine only.",
+    )
+    serve.add_settings(*SETTINGS)
+    serve.add_flag(
+        "--check",
+        "print what a start would change in the store, the models, and each setting with its "
+        "origin, and exit; 1 if the server would not start",
+    )
     replay = options.add_verb(
         verbs,
         "replay",
@@ -64,27 +75,9 @@ def add(verbs: Any) -> None:
         verb.add_json()
 
 
-def add_serve(verbs: Any) -> None:
-    serve = options.add_verb(
-        verbs,
-        "serve",
-        run_serve,
-        "serve routers over HTTP; survives being killed",
-        "Serve the routers of a store over HTTP, with a dashboard at /. Every decision and reward "
-        "is on disk before it is answered, so the server can be killed at any time. Without API "
-        "keys (`bylot keys create`) it accepts requests from this machine only.",
-    )
-    serve.add_settings(*SETTINGS)
-    serve.add_flag(
-        "--check",
-        "print what a start would change in the store, the models, and each setting with its "
-        "origin, and exit; 1 if the server would not start",
-    )
-
-
 def run_serve(given: argparse.Namespace) -> int:
     with options.explain_missing_extra("serve"):
-        from bylot.server.lifecycle import run_server
+        from bylot.server.app import run_server
 
     loaded = options.read_settings(given)
     for warning in loaded.warnings:
@@ -160,9 +153,11 @@ def run_list_keys(given: argparse.Namespace) -> None:
         for name in ("created", "revoked"):
             row[name] = None if row[name] is None else format_timestamp(row[name])
     declared = list(options.read_settings(given).settings.keys)
-    text = "no keys: the server accepts requests from its own machine only"
-    if declared:
-        text = "no keys in the store"
+    text = (
+        "no keys in the store"
+        if declared
+        else "no keys: the server accepts requests from its own machine only"
+    )
     if rows:
         cells = [
             [" ".join(cell) or "all" if isinstance(cell, tuple) else cell or "-" for cell in values]

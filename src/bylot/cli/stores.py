@@ -197,11 +197,11 @@ def run_export(given: argparse.Namespace) -> None:
             files.append({"file": str(path), "first": events.first, "last": events.last})
             if not given.json:
                 print(f"{path}: events {events.first:,} to {events.last:,}")
-    text = f"{len(files)} file{'s' * (len(files) != 1)} in {given.out}"
-    if not files:
-        text = (
-            f"no segment of {given.name} that has ended is kept; --all writes the events that are"
-        )
+    text = (
+        f"{len(files)} file{'s' * (len(files) != 1)} in {given.out}"
+        if files
+        else f"no segment of {given.name} that has ended is kept; --all writes the events that are"
+    )
     print_result(given, {"router": given.name, "files": files}, text)
 
 

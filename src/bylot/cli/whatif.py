@@ -19,7 +19,7 @@ from bylot.cli.options import (
     read_scenario,
     require_windows,
 )
-from bylot.errors import BylotError, PolicyError
+from bylot.errors import BylotError, PolicyError, ProblemError
 
 if TYPE_CHECKING:
     from bylot.environments import Traffic
@@ -147,7 +147,7 @@ def add_optimum(verbs: Any) -> None:
 
 def run_demo(given: argparse.Namespace) -> None:
     from bylot import demo
-    from bylot.reports.style import load_pyplot, make_figure_folder
+    from bylot.reports import load_pyplot, make_figure_folder
 
     load_pyplot()  # raises before the work if it is missing
     folder = make_figure_folder(given.out)
@@ -156,7 +156,6 @@ def run_demo(given: argparse.Namespace) -> None:
 
 def run_check(given: argparse.Namespace) -> int:
     """Check a problem file; 1 if it is invalid, its limits conflict, or no policy keeps them."""
-    from bylot.errors import ProblemError
     from bylot.problem_files import read
     from bylot.problem_files.check import check_problem, failure_data
     from bylot.problem_files.check_report import render_check

@@ -133,22 +133,17 @@ def make_error(
         remedy = "check that the address is that of a bylot server"
         return ServiceError(f"unexpected response with status {status}", remedy=remedy)
     if detail.code == "budget_spent":
-        return make_budget_spent(detail)
+        resets_at = detail.resets_at or 0  # servers before `resets_at` do not send it
+        reset_s = max(resets_at / 1e6 - time.time(), 0.0) if resets_at else None
+        return BudgetSpent(
+            detail.message, resets_at=resets_at, reset_s=reset_s, field=detail.field or None
+        )
     field = "" if detail.field is UNSET else f" (in {detail.field})"
     if detail.code in ERROR_BY_CODE:
         return ERROR_BY_CODE[detail.code](detail.message + field)
     if status in (401, 403):
         return errors.AccessDenied(detail.message)
     return (invalid if status in (400, 422) else ServiceError)(detail.message + field)
-
-
-def make_budget_spent(detail: api.ErrorDetail) -> BudgetSpent:
-    """The exception for a request that was refused; servers before `resets_at` do not send it."""
-    resets_at = detail.resets_at or 0
-    reset_s = max(resets_at / 1e6 - time.time(), 0.0) if resets_at else None
-    return BudgetSpent(
-        detail.message, resets_at=resets_at, reset_s=reset_s, field=detail.field or None
-    )
 
 
 def receipt_from_result(result: api.RewardResult) -> Receipt | BylotError:

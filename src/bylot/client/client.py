@@ -23,7 +23,6 @@ from msgspec import json
 from bylot import api
 from bylot.client import calls, retry
 from bylot.client.calls import AnswerT, CreateOptions, HttpCall, RouterCalls
-from bylot.client.retry import Outcome, OwnerHints
 from bylot.policies import Auto, Policy
 from bylot.policies.validation import FeedbackKind
 from bylot.problem import Problem
@@ -191,7 +190,7 @@ class HttpClient:
         self.timeout = timeout
         self.retries = retries
         self._http = self.make_http(**retry.httpx_settings(url, key))
-        self._hints = OwnerHints(url, follow_owner)
+        self._hints = retry.OwnerHints(url, follow_owner)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.url}>"
@@ -320,7 +319,7 @@ class Client(HttpClient):
             time.sleep(attempt.pause_s)
             request = retry.httpx_request(call, self.timeout, attempt.owner)
             try:
-                outcome: Outcome = self._http.request(**request)
+                outcome: retry.Outcome = self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:
@@ -418,7 +417,7 @@ class AsyncClient(HttpClient):
             await asyncio.sleep(attempt.pause_s)
             request = retry.httpx_request(call, self.timeout, attempt.owner)
             try:
-                outcome: Outcome = await self._http.request(**request)
+                outcome: retry.Outcome = await self._http.request(**request)
             except httpx.TransportError as error:
                 outcome = error
             try:

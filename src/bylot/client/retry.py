@@ -131,8 +131,6 @@ NOTE_INTERVAL_S = 15.0  # of waiting for a server that compiles
 MAX_BUSY_ANSWERS = 9  # of servers that do not own a router: more than ten seconds, a whole lease
 RETRY_STATUSES = (429, 502, 503, 504)
 
-KEEPALIVE_S = 4.0  # less than the five seconds after which many servers close a connection
-MAX_CONNECTIONS = 100
 SLOW_CALL_TIMEOUT_S = 300.0
 OWNER_CONNECT_S = 1.0  # to reach the owner of a router directly; the given URL is the other way
 UNSENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -214,7 +212,7 @@ def httpx_settings(url: str, key: str | None) -> dict[str, Any]:
     headers = {"user-agent": f"bylot/{__version__}"}
     if key is not None:
         headers["authorization"] = f"Bearer {key.strip()}"  # a key file ends with a line break
-    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
+    limits = httpx.Limits(max_connections=100, keepalive_expiry=4.0)  # many servers close after 5 s
     return {"base_url": url, "headers": headers, "limits": limits}
 
 

@@ -8,8 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bylot.environments import base
-from bylot.environments.base import BLOCK_ROUNDS, Rounds
+from bylot.environments.base import (
+    BLOCK_ROUNDS,
+    Rounds,
+    check_numbers,
+    check_positive_value,
+    check_value_array,
+    make_block_generator,
+)
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 
@@ -59,7 +65,7 @@ class Outcomes:
         contexts: npt.ArrayLike | None = None,
         chances: npt.ArrayLike | None = None,
     ) -> None:
-        self.table = base.check_value_array(table, ("question", "expert"), gaps=True)
+        self.table = check_value_array(table, ("question", "expert"), gaps=True)
         self.dimension = check_group_numbers(dimension, len(self.table), "dimension")
         self.context = check_group_numbers(contexts, len(self.table), "context")
         self.contexts, N = int(self.context.max()) + 1, int(self.dimension.max()) + 1
@@ -71,7 +77,7 @@ class Outcomes:
         self.asked = (self.counts > 0).sum(axis=1)  # dimensions of each context
         self.most = np.ones(self.contexts)  # the reward of a request with all outcomes 1
         if worth is not None:
-            self.most = base.check_positive_value("worth", worth) * self.asked
+            self.most = check_positive_value("worth", worth) * self.asked
         worths = (self.most / self.asked)[self.context]
         # The last row is 0, for a dimension that a context has no questions of.
         self.values = np.vstack([worths[:, None] * self.table, np.zeros(self.table.shape[1])])
@@ -97,8 +103,7 @@ class Outcomes:
         uniforms = draw_block_uniforms(start, stop, self.shape[0], seed)
         counts = self.counts[contexts]
         places = np.minimum(self.firsts[contexts], len(self.order) - 1)
-        rows = self.order[places + (uniforms * counts).astype(np.int64)]
-        return np.where(counts > 0, rows, -1)
+        return np.where(counts > 0, self.order[places + (uniforms * counts).astype(np.int64)], -1)
 
     def expected(self) -> WeightedRounds:
         """Return the expected reward of a request as weighted rounds: for every set A of experts
@@ -122,14 +127,14 @@ def draw_block_uniforms(start: int, stop: int, width: int, seed: int, stream: in
     first, last = start // BLOCK_ROUNDS, -(-stop // BLOCK_ROUNDS)
     uniforms = np.empty((last - first, BLOCK_ROUNDS, width))
     for number, block in enumerate(uniforms, first):
-        base.make_block_generator(seed, number, stream).random(out=block)
+        make_block_generator(seed, number, stream).random(out=block)
     skip = start - first * BLOCK_ROUNDS
     return uniforms.reshape(-1, width)[skip : skip + stop - start]
 
 
 def check_group_numbers(given: npt.ArrayLike | None, questions: int, what: str) -> Ints:
     """Require the number of a dimension or context for each question, without gaps; or all 0."""
-    numbers = base.check_numbers(given, f"{what}s", questions, "questions")
+    numbers = check_numbers(given, f"{what}s", questions, "questions")
     used = np.unique(numbers)
     odd = np.flatnonzero(used != np.arange(len(used)))
     if odd.size:

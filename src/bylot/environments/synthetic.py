@@ -8,8 +8,16 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bylot.environments import base
-from bylot.environments.base import BLOCK_ROUNDS, Rounds
+from bylot.environments.base import (
+    BLOCK_ROUNDS,
+    Rounds,
+    check_count,
+    check_number,
+    check_positive_value,
+    check_value_array,
+    copy_floats,
+    make_block_generator,
+)
 from bylot.errors import ValuesError
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem import Problem, at_least, at_most, share
@@ -40,11 +48,11 @@ class Drifting:
     contexts = 1
 
     def __init__(self, dimensions: int, size: int, period: float) -> None:
-        self.shape = base.check_count("dimensions", dimensions), base.check_count("size", size)
-        self.period = base.check_positive_value("period", period)
+        self.shape = check_count("dimensions", dimensions), check_count("size", size)
+        self.period = check_positive_value("period", period)
 
     def rounds(self, start: int, stop: int, seed: int) -> Rounds:
-        phase = base.make_block_generator(seed, 0).random(self.shape)
+        phase = make_block_generator(seed, 0).random(self.shape)
         turn = np.arange(start, stop)[:, None, None] / self.period
         values = 0.5 + 0.5 * np.sin(2 * np.pi * (turn + phase))
         return Rounds(values, np.zeros(stop - start, np.int64))
@@ -70,13 +78,13 @@ class Noisy:
     """
 
     def __init__(self, skills: npt.ArrayLike, kappa: float = 20.0, worth: float = 1.0) -> None:
-        stack = base.copy_floats(skills)
+        stack = copy_floats(skills)
         stack = stack[None] if stack.ndim == 2 else stack
-        self.skills = base.check_value_array(stack, ("context", "dimension", "expert"))
+        self.skills = check_value_array(stack, ("context", "dimension", "expert"))
         if self.skills.max() > 1:
             raise ValuesError("skill", got=float(self.skills.max()), expected="a number in [0, 1]")
-        self.kappa = base.check_positive_value("kappa", kappa)
-        self.worth = base.check_positive_value("worth", worth)
+        self.kappa = check_positive_value("kappa", kappa)
+        self.worth = check_positive_value("worth", worth)
         self.contexts, N, K = self.skills.shape
         self.shape = N, K
 
@@ -91,7 +99,7 @@ class Noisy:
 
     def block(self, number: int, seed: int) -> Rounds:
         """Draw the rounds from number BLOCK_ROUNDS on, together."""
-        rng = base.make_block_generator(seed, number)
+        rng = make_block_generator(seed, number)
         contexts = rng.integers(0, self.contexts, BLOCK_ROUNDS)
         values = self.skills[contexts] * self.scale(number, seed)[:, None, :]
         noisy = (values > 0) & (values < 1)
@@ -141,23 +149,23 @@ class Regime(Noisy):
         worth: float = 1.0,
     ) -> None:
         super().__init__(skills, kappa, worth)
-        self.horizon = base.check_count("horizon", horizon)
-        self.blocks = base.check_count("blocks", blocks)
+        self.horizon = check_count("horizon", horizon)
+        self.blocks = check_count("blocks", blocks)
         if self.blocks > self.horizon:
             raise ValuesError(
                 "blocks", got=blocks, expected=f"at most one per round of the horizon {horizon}"
             )
-        part = base.check_number(
+        part = check_number(
             "share", share, float_from_real, lambda x: 0 < x <= 1, "a fraction in (0, 1]"
         )
-        self.factor = base.check_number(
+        self.factor = check_number(
             "factor", factor, float_from_real, lambda x: 0 <= x <= 1, "a number in [0, 1]"
         )
         self.count = max(1, math.floor(part * self.shape[1] + 0.5))
 
     def shrunk_experts(self, block: int, seed: int) -> Ints:
         """Draw the experts that are shrunk in a block of the horizon, in increasing order."""
-        chosen = base.make_block_generator(seed, block, REGIME_STREAM).permutation(self.shape[1])
+        chosen = make_block_generator(seed, block, REGIME_STREAM).permutation(self.shape[1])
         return np.sort(chosen[: self.count])
 
     def scale(self, number: int, seed: int) -> Floats:
@@ -172,8 +180,7 @@ class Regime(Noisy):
 
 def make_crowd_problem(size: int = 50, draws: int = 5, seed: int = 0) -> Problem:
     """Make a crowd with heavy-tailed workloads: a budget, a cap on the busiest, a novice share."""
-    rng = np.random.default_rng(seed)
-    workload = rng.lognormal(-1.5, 1.0, size).clip(0.01)
+    workload = np.random.default_rng(seed).lognormal(-1.5, 1.0, size).clip(0.01)
     workload /= workload.max()
     names = [f"worker-{i:02d}" for i in range(size)]
     order = np.argsort(workload)

@@ -240,8 +240,7 @@ def find_local_hours(first: int, days: int, zone: ZoneInfo) -> Ints:
 
 def find_local_instant(day: date, hour: int, zone: ZoneInfo) -> int:
     """The instant at which a clock shows this hour for the first time."""
-    local = datetime(day.year, day.month, day.day, hour, tzinfo=zone)
-    return int(local.timestamp()) * SECOND_US
+    return int(datetime(day.year, day.month, day.day, hour, tzinfo=zone).timestamp()) * SECOND_US
 
 
 def sum_unit_gaps(count: int, seed: int) -> Floats:

@@ -60,14 +60,13 @@ def evaluations_to_data(
 ) -> dict[str, Any]:
     logged = summarise_log(log)
     costs = {one.target: one.costs for one in (*found, *refused)}
-    verdicts = {
-        name: [judge_average(limit, means[limit.name]).name for limit in log.problem.limits]
-        for name, means in {"as logged": logged["costs"], **costs}.items()
-    }
     return {
         "logged": logged,
         "limits": [limit.to_data() for limit in log.problem.limits],
-        "verdicts": verdicts,
+        "verdicts": {
+            name: [judge_average(limit, means[limit.name]).name for limit in log.problem.limits]
+            for name, means in {"as logged": logged["costs"], **costs}.items()
+        },
         "targets": [one.to_data() for one in found],
         "refused": {one.target: one.to_data() for one in refused},
     }
@@ -102,9 +101,11 @@ def describe_evaluation(log: DecisionLog, one: Evaluation) -> str:
     name, value, _, (low, high) = one.main_estimate
     own, limits = summarise_log(log)["reward"], log.problem.limits
     outside = [x.name for x in limits if not judge_average(x, one.costs[x.name]).kept]
-    verdict = "inside all limits"
-    if outside:
-        verdict = f"outside {len(outside)} of {len(limits)} limits ({list_names(outside)})"
+    verdict = (
+        f"outside {len(outside)} of {len(limits)} limits ({list_names(outside)})"
+        if outside
+        else "inside all limits"
+    )
     costs = f"its costs are {verdict}" if limits else "nothing is limited"
     interval = f"{name}, {100 * one.level:g}% interval {low:.4g} to {high:.4g}"
     if (low, high) == one.rewards:

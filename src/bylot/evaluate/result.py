@@ -17,13 +17,6 @@ from scipy.sparse import csr_array
 from bylot.distributions import FixedSizeSets, MixedSets, PanelDistribution
 from bylot.errors import BylotError, DataError, InsufficientOverlap
 from bylot.evaluate import estimators, importance_weights
-from bylot.evaluate.estimators import (
-    AS_PLAYED,
-    DOUBLY_ROBUST,
-    DRAW_WEIGHTS,
-    FINITE_SAMPLE,
-    RewardEstimate,
-)
 from bylot.evaluate.importance_weights import (
     RoundCounts,
     WeightedSample,
@@ -36,8 +29,6 @@ from bylot.evaluate.targets import EvaluationTarget, make_uniform_target
 from bylot.numerics.jit import Bools, Floats, Ints, announce_compilation
 from bylot.optima.polytope import maximise_linear
 from bylot.policies.validation import is_reward_in_range
-
-CONFIDENCE_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -67,18 +58,19 @@ class Evaluation:
     largest_weight: float
     mean_weight: float
     unsupported: float
-    estimates: tuple[RewardEstimate, ...]
+    estimates: tuple[estimators.RewardEstimate, ...]
     costs: Mapping[str, float]
     notes: tuple[str, ...]
 
     @property
-    def main_estimate(self) -> RewardEstimate:
+    def main_estimate(self) -> estimators.RewardEstimate:
         """The one to read: doubly robust or, for what was learned from the log, as played;
         finite-sample if there are few effective rounds.
         """
-        names = [DOUBLY_ROBUST, AS_PLAYED]
-        if self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS:
-            names = [FINITE_SAMPLE]
+        few = self.effective < importance_weights.MIN_EFFECTIVE_ROUNDS
+        names = (
+            [estimators.FINITE_SAMPLE] if few else [estimators.DOUBLY_ROBUST, estimators.AS_PLAYED]
+        )
         return next(one for one in self.estimates if one.name in names)
 
     def to_data(self) -> dict[str, Any]:
@@ -132,7 +124,7 @@ def evaluate_target(
     target: EvaluationTarget,
     *,
     rewards: tuple[float, float] = (0.0, 1.0),
-    level: float = CONFIDENCE_LEVEL,
+    level: float = 0.95,
     least: float = importance_weights.MIN_EFFECTIVE_ROUNDS,
 ) -> Evaluation:
     """Estimate what the target would have earned, and compute what it would have cost.
@@ -209,7 +201,7 @@ def compute_estimates(
     sample: WeightedSample,
     rewards: tuple[float, float],
     level: float,
-) -> list[RewardEstimate]:
+) -> list[estimators.RewardEstimate]:
     """All estimates; draw weights only if both log and target draw independently."""
     w, r = sample.weights, sample.rewards
     low, high = rewards
@@ -232,7 +224,9 @@ def compute_estimates(
         estimators.estimate_finite_sample(w, r, low, high, level),
     ]
     if sample.draw_weights is not None:
-        by_draws = estimators.estimate_by_weights(sample.draw_weights, r, level, DRAW_WEIGHTS)
+        by_draws = estimators.estimate_by_weights(
+            sample.draw_weights, r, level, estimators.DRAW_WEIGHTS
+        )
         estimates.insert(0, by_draws)
     return estimates
 
@@ -282,7 +276,9 @@ def note_costs(log: DecisionLog, target: EvaluationTarget) -> tuple[str, ...]:
 
 
 def note_evaluation_caveats(
-    sample: WeightedSample, estimates: Sequence[RewardEstimate], rewards: tuple[float, float]
+    sample: WeightedSample,
+    estimates: Sequence[estimators.RewardEstimate],
+    rewards: tuple[float, float],
 ) -> list[str]:
     """Notes that a reader of the estimates needs."""
     counts, notes = sample.counts, []
@@ -386,7 +382,7 @@ def estimate_reference_levels(
             result = evaluate_target(log, make(), rewards=rewards, least=MIN_LEVEL_ROUNDS)
         except BylotError as error:
             return ReferenceLevel(name=name, reason=error.what)
-        found = next(one for one in result.estimates if one.name == DOUBLY_ROBUST)
+        found = next(one for one in result.estimates if one.name == estimators.DOUBLY_ROBUST)
         return ReferenceLevel(name=name, value=found.value, **found.interval._asdict())
 
     return [

@@ -62,16 +62,15 @@ class HealthTable:
 
     def list_available(self, experts: Iterable[str]) -> list[str] | None:
         """The experts that can be asked; None: all of them, also if none can."""
-        now, members = self.clock(), self.members
+        now = self.clock()
         paused = {
             name
-            for name, one in members.items()
+            for name, one in self.members.items()
             if one.paused_until and (one.trying or now < one.paused_until)
         }
         if not paused:
             return None
-        found = [name for name in experts if name not in paused]
-        return found or None
+        return [name for name in experts if name not in paused] or None
 
     def begin(self, name: str) -> None:
         """A call to a member begins."""
@@ -120,8 +119,6 @@ class HealthTable:
 Outcome = Answer | Failure
 Replace = Callable[[str], Awaitable[str | None]]
 """Replaces a member that failed; returns the name of its substitute, None if there is none."""
-IsGood = Callable[[Answer], Awaitable[bool]]
-"""Whether an answer makes further ones unnecessary."""
 
 
 class PanelResult(NamedTuple):
@@ -160,7 +157,7 @@ class PanelRun:
         body: ChatBody,
         members: Sequence[str],
         replace: Replace,
-        is_good: IsGood | None = None,
+        is_good: Callable[[Answer], Awaitable[bool]] | None = None,
     ) -> None:
         self.entry, self.client, self.health, self.body = entry, client, health, body
         self.waiting = list(members)  # not asked yet

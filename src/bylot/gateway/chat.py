@@ -275,7 +275,6 @@ def render_event(data: Mapping[str, Any]) -> bytes:
     return b"data: " + encode(data) + b"\n\n"
 
 
-DONE_EVENT = b"data: [DONE]\n\n"
 KEEP_ALIVE_COMMENT = b": waiting for the panel\n\n"
 
 
@@ -318,7 +317,7 @@ class ChunkWriter:
         last = render_event({**self.head, "choices": self.last, "bylot": details})
         if self.include_usage:
             last += render_event({**self.head, "choices": [], "usage": render_usage(usage)})
-        return last + DONE_EVENT
+        return last + b"data: [DONE]\n\n"
 
     def fail(self, error: ChatError) -> bytes:
         """The error in place of a chunk."""
@@ -354,5 +353,4 @@ def iterate_deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if rest:
         yield rest
     if message.get("tool_calls"):
-        calls = message["tool_calls"]
-        yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(calls)]}
+        yield {"tool_calls": [{"index": n, **one} for n, one in enumerate(message["tool_calls"])]}

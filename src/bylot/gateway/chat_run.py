@@ -26,7 +26,6 @@ from bylot.limits.keys import NO_KEYS, KeyNames
 from bylot.router.decision import Decision
 
 MAX_REASON_CHARS = 200  # of a scorer that failed
-SETTLE_WAIT_S = 2.0  # the longest that an answer waits for its settlement
 
 
 class ChatRun:
@@ -355,7 +354,7 @@ class ChatRun:
             self.route.health.blame_refusals(self.result.failures)
         task = self.route.gateway.spawn(self.report_and_count())
         if not self.scores_later:
-            await asyncio.wait([task], timeout=SETTLE_WAIT_S)
+            await asyncio.wait([task], timeout=2.0)
 
     async def report_and_count(self) -> None:
         """Report, and count whether that succeeded."""
@@ -405,14 +404,16 @@ class ChatRun:
 
     def log_texts(self) -> None:
         """Log prompt and answers, which `keep_prompts` allows."""
-        facts = {
-            "router": self.route.router,
-            "decision": self.decision.id,
-            "messages": self.request.body.get("messages"),
-            "answers": {one.member: one.choice["message"] for one in self.result.answers},
-            "winner": self.winner,
-        }
-        log.info("chat", extra=facts)
+        log.info(
+            "chat",
+            extra={
+                "router": self.route.router,
+                "decision": self.decision.id,
+                "messages": self.request.body.get("messages"),
+                "answers": {one.member: one.choice["message"] for one in self.result.answers},
+                "winner": self.winner,
+            },
+        )
 
 
 def describe_member(
@@ -422,11 +423,10 @@ def describe_member(
     status = "not_asked" if call is None else "answered"
     if isinstance(call, Failure):
         status = call.reason
-    seconds = None if call is None else round(call.seconds, 4)
     usage = call.usage if call else NO_USAGE
     return {
         "status": status,
-        "seconds": seconds,
+        "seconds": None if call is None else round(call.seconds, 4),
         "cost_usd": cost,
         "score": score,
         "tokens": usage.total_tokens,

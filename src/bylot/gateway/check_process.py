@@ -25,7 +25,6 @@ from bylot.gateway.answers import ScorerError
 
 PROGRAM = Path(__file__).with_name("check_program.py")
 JOB_S, START_S = 2.0, 60.0
-CALLER_JOB_S = 0.5  # with a schema of the request
 MAX_WAIT_S = 2.0
 MAX_CHECKED_CHARS = 200_000  # of a text; the rest is not looked at
 
@@ -137,7 +136,7 @@ def start_process() -> subprocess.Popen[str]:
 
 CHECKS = CheckProcess()
 """The process of all patterns and schemas of the configuration."""
-CALLER_CHECKS = CheckProcess(CALLER_JOB_S)
+CALLER_CHECKS = CheckProcess(job_s=0.5)
 """The process of all schemas that come with requests."""
 CALLER: ContextVar[str | None] = ContextVar("bylot_caller", default=None)
 """The API key whose request is scored."""

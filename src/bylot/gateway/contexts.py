@@ -36,12 +36,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TEXT_MODEL = "wordllama-l2_supercat_256"
-WEIGHTS_FILE = "weights/l2_supercat_256.safetensors"
-TOKENIZER_FILE = "tokenizers/l2_supercat_tokenizer_config.json"
 CLUSTERS_VERSION = 1
 MAX_PROMPT_CHARS = 4_000  # that are embedded
 MAX_CLUSTERS = 64
-RESTARTS = 20
 FILE_REMEDY = "restore the file that belongs to this router, or remove it together with the router"
 
 
@@ -169,9 +166,11 @@ def load_text_model() -> TextModel:
         ) from None
     folder = Path(found.origin).parent
     try:
-        content = (folder / WEIGHTS_FILE).read_bytes()
+        content = (folder / "weights/l2_supercat_256.safetensors").read_bytes()
         vectors = load(content)["embedding.weight"].astype(np.float32)
-        tokenizer = Tokenizer.from_str((folder / TOKENIZER_FILE).read_text(encoding="utf-8"))
+        tokenizer = Tokenizer.from_str(
+            (folder / "tokenizers/l2_supercat_tokenizer_config.json").read_text(encoding="utf-8")
+        )
     except Exception as error:  # of safetensors or tokenizers: they have no common base
         raise BylotError(
             f"the files of wordllama cannot be read: {error}", remedy=install_command("text")
@@ -192,7 +191,7 @@ def fit_spherical(vectors: Floats, clusters: int, seed: int) -> Floats:
     if not len(vectors):
         raise BylotError("no prompt has a text", remedy="fit the clusters on other prompts")
     most = min(clusters, len(np.unique(vectors, axis=0)))
-    means, _ = kmeans(vectors, most, iter=RESTARTS, thresh=0.0, rng=seed)
+    means, _ = kmeans(vectors, most, iter=20, thresh=0.0, rng=seed)
     centroids: Floats = means / np.linalg.norm(means, axis=1, keepdims=True)
     sizes = np.bincount((vectors @ centroids.T).argmax(axis=1), minlength=len(centroids))
     return centroids[np.argsort(-sizes, kind="stable")]
@@ -329,10 +328,11 @@ def find_cluster_file(folder: Path | None, router: str) -> Path | None:
 
 def find_keys(headers: Mapping[bytes, bytes], body: Mapping[str, Any]) -> dict[str, str]:
     """Return the keys of a request by scope, from its headers, else from its metadata."""
-    found = {}
-    for scope in SCOPE_NAMES:
-        header = headers.get(LABEL_HEADERS[scope].encode())
-        found[scope] = read_header_label(scope, header) or read_field_label(scope, body)
+    found = {
+        scope: read_header_label(scope, headers.get(LABEL_HEADERS[scope].encode()))
+        or read_field_label(scope, body)
+        for scope in SCOPE_NAMES
+    }
     return list_given_keys(found)
 
 

@@ -62,8 +62,7 @@ def read_facts(store: Store, router: str, cost_name: str = "") -> RouterFacts:
     if config is None:
         raise RouterNotFound(f"no router named {router!r}", remedy="create it")
     experts = tuple(config.problem["experts"])
-    declared = config.problem["costs"].get(cost_name) or ()
-    costs = dict(zip(experts, declared, strict=False))
+    costs = dict(zip(experts, config.problem["costs"].get(cost_name) or (), strict=False))
     return RouterFacts(config.version, experts, costs, config.feedback, config.rewards)
 
 

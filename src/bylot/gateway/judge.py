@@ -103,9 +103,7 @@ def render_answer(answer: Answer) -> str:
 
 def drop_id(call: Any) -> Any:
     """A call of a tool without its id."""
-    if not isinstance(call, dict):
-        return call
-    return {name: value for name, value in call.items() if name != "id"}
+    return {key: x for key, x in call.items() if key != "id"} if isinstance(call, dict) else call
 
 
 def render_conversation(request: Mapping[str, Any]) -> str:

@@ -12,7 +12,6 @@ from itertools import accumulate
 from bylot.gateway.answers import Answer, Failure, Verdict
 from bylot.gateway.asking import PanelResult
 
-RECENT_CALLS = 1_000  # over which latencies are shown
 ANSWER_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0)
 ANSWERED = "answered"
 FAILURE_REASONS = {
@@ -39,8 +38,7 @@ class LatencyHistogram:
 
     def list_buckets(self) -> list[tuple[str, int]]:
         """The histogram as Prometheus has it: how many took at most so many seconds."""
-        bounds = (*map(str, self.bounds), "+Inf")
-        return list(zip(bounds, accumulate(self.counts), strict=True))
+        return list(zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True))
 
 
 class MemberStats:
@@ -56,7 +54,7 @@ class MemberStats:
         self.prompt_tokens = self.completion_tokens = 0
         self.cost = self.score_sum = 0.0
         self.failed: Counter[str] = Counter()
-        self.seconds: deque[float] = deque(maxlen=RECENT_CALLS)
+        self.seconds: deque[float] = deque(maxlen=1_000)  # of the last calls
         self.latencies = LatencyHistogram(ANSWER_BUCKETS_S)
         self.earlier: Sequence[float] = ()
 

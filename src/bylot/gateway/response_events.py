@@ -52,9 +52,8 @@ class OutputItem:
     def render(self, status: str) -> dict[str, Any]:
         """The item as it is now."""
         if self.call is not None:
-            arguments = "".join(self.texts.get("arguments", ()))
             head = {"type": "function_call", "id": self.id, "status": status}
-            return {**head, **self.call, "arguments": arguments}
+            return {**head, **self.call, "arguments": "".join(self.texts.get("arguments", ()))}
         content = [render_part(part, self.join(part)) for part in self.texts]
         head = {"type": "message", "id": self.id, "status": status}
         return {**head, "role": "assistant", "content": content}
@@ -132,16 +131,15 @@ class Output:
 
 def make_response_head(router: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What does not change while a response is made."""
-    echoed = {
-        name: usual if given.get(name) is None else given[name]
-        for name, usual in ECHOED_DEFAULTS.items()
-    }
     return {
         "id": f"resp_{secrets.token_hex(24)}",
         "object": "response",
         "created_at": int(time.time()),
         "model": MODEL_PREFIX + router,
-        **echoed,
+        **{
+            name: usual if given.get(name) is None else given[name]
+            for name, usual in ECHOED_DEFAULTS.items()
+        },
         "background": False,
         "previous_response_id": None,
         "store": False,
@@ -186,8 +184,7 @@ def render_response(router: str, given: Mapping[str, Any], made: Completion) -> 
     for _ in output.ensure_message():
         pass
     more = {"usage": render_token_counts(made.usage), "bylot": made.details}
-    head = make_response_head(router, given)
-    return encode(render_state(head, output, output.status, **more))
+    return encode(render_state(make_response_head(router, given), output, output.status, **more))
 
 
 class ResponseWriter:

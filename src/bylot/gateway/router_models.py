@@ -37,8 +37,7 @@ def list_prices(entries: Sequence[ModelEntry]) -> dict[str, list[CallPrice]]:
     """The prices of all models; no environment variable is read."""
     found: dict[str, list[CallPrice]] = {}
     for number, entry in enumerate(entries):
-        what = name_entry(number, entry)
-        price = read_call_price(what, entry.litellm_params, entry.model_info)
+        price = read_call_price(name_entry(number, entry), entry.litellm_params, entry.model_info)
         found.setdefault(entry.model_name, []).append(price)
     return found
 
@@ -72,8 +71,7 @@ def problem_from_models(document: Document, gateway: GatewayEntry, prices: Model
         ]
         draws = data.get("draws")
         if isinstance(draws, int) and draws > 0:
-            fewest = data.get("min_draws") or draws
-            entries = add_max_costs(entries, gateway, prices, draws, fewest)
+            entries = add_max_costs(entries, gateway, prices, draws, data.get("min_draws") or draws)
         data["costs"] = {cost: COST_UNIT, **costs}
     elif isinstance(costs, dict) and cost not in costs:
         check_limited_prices(document, data.get("limits"), cost)
@@ -147,8 +145,7 @@ def find_max_judge_cost(gateway: GatewayEntry, prices: ModelPrices, draws: int) 
 def read_typical_tokens(document: Document, given: Any) -> TypicalTokens:
     """Tokens of a typical call: {input: 500, output: 500}."""
     data = {} if given is None else given
-    names = TypicalTokens._fields
-    if not isinstance(data, dict) or not set(data) <= set(names):
+    if not isinstance(data, dict) or not set(data) <= set(TypicalTokens._fields):
         raise document.error(
             ("typical_tokens",), "typical_tokens", expected="{input: TOKENS, output: TOKENS}"
         )

@@ -113,8 +113,7 @@ class StreamRun(ChatRun):
         """Ask a member for a stream."""
         client, timeout_s = self.route.gateway.client, self.entry.member_timeout_s
         self.route.health.begin(member)
-        call = client.call(member, self.body, timeout_s, self.entry.retries)
-        self.pumps.append(StreamPump(call))
+        self.pumps.append(StreamPump(client.call(member, self.body, timeout_s, self.entry.retries)))
 
     async def choose_source(self) -> StreamPump:
         """Ask the panel, and return the first member that starts to answer; failed ones are

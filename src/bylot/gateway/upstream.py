@@ -134,8 +134,7 @@ class UpstreamClient:
 
     def call(self, name: str, body: ChatBody, timeout_s: float, retries: int = 0) -> "ModelCall":
         """A call to a model, not yet begun."""
-        make = CALL_TYPE.get(ModelCall)
-        return make(self, self.models[name], body, timeout_s, retries)
+        return CALL_TYPE.get(ModelCall)(self, self.models[name], body, timeout_s, retries)
 
     async def ask(self, name: str, fields: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
         """The answer of one model, such as a judge."""
@@ -281,8 +280,7 @@ class ModelCall:
         if len(choices) == 1:
             return choices[0]
         others = [one for one in choices if self.attempt == 0 or one is not self.deployment]
-        counts = self.client.open_calls
-        return min(others, key=lambda one: counts.get(id(one), 0))
+        return min(others, key=lambda one: self.client.open_calls.get(id(one), 0))
 
     def send(self, *, stream: bool) -> Any:
         """The HTTP request of this call, to be entered. From here on it may be billed, unless the

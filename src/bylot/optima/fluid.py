@@ -143,8 +143,7 @@ class FluidProgram:
         shape = self.requests.size, self.f.size
         costs = sum_members(self.problem.rows, self.members) - self.averages[:, None]
         costs *= self.away[:, None]  # what each column adds to a row, at most 0 or the bound
-        pairs = zip(self.windows, costs, strict=True)
-        parts = [kron(window, cost[None]) for window, cost in pairs]
+        parts = [kron(window, cost[None]) for window, cost in zip(self.windows, costs, strict=True)]
         parts.append(kron(eye_array(shape[0]), np.ones((1, shape[1]))))
         matrix = vstack(parts, format="csr")
         slope, right = np.tile(-self.f, shape[0]), np.append(self.right, self.requests)

@@ -211,10 +211,10 @@ class MixtureProgram:
             if vertex is None:
                 raise make_infeasible_mixture_error(problem, self.sets[0])
             charges = self.shares[:, None] * (vertex.prices @ rows)
-            found = []
-            for x, pricing in enumerate(self.pricing):
-                used = self.members[(self.context == x) & (vertex.x > 0.0)]
-                found.append(pricing.find_sets(charges[x], used))
+            found = [
+                pricing.find_sets(charges[x], self.members[(self.context == x) & (vertex.x > 0.0)])
+                for x, pricing in enumerate(self.pricing)
+            ]
             if not self.add_columns(charges, found):
                 return away, vertex, charges
 

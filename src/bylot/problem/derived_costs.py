@@ -74,8 +74,7 @@ class Share(DerivedCost, key="share"):
 
     def to_data(self) -> dict[str, Any]:
         """Return the share as JSON data, without members if they are those of a group."""
-        data = super().to_data()
-        return data if self.members else {self.key: self.group}
+        return super().to_data() if self.members else {self.key: self.group}
 
     def row(self, experts: Sequence[str]) -> Floats:
         """Return 1 for each member and 0 for the others."""

@@ -17,9 +17,7 @@ from bylot.errors import NOT_GIVEN
 from bylot.numerics.jit import Floats, Ints
 from bylot.problem import feasibility, validation, window_bounds
 from bylot.problem.calendar import Calendar
-from bylot.problem.feasibility import Conflict
 from bylot.problem.limits import Limit
-from bylot.problem.validation import lock_array
 
 NON_LIMITING_FIELDS = {"floor", "period", "max_costs", "traffic"}
 """Fields on which the feasibility of the limits does not depend."""
@@ -212,7 +210,7 @@ class Problem:
     def rows(self) -> Floats:
         """The (d, K) costs under limit: row j is the cost of limit j."""
         rows = [limit.row(self) for limit in self.limits]
-        return lock_array(np.array(rows, dtype=np.float64).reshape(-1, self.size))
+        return validation.lock_array(np.array(rows, dtype=np.float64).reshape(-1, self.size))
 
     @cached_property
     def bounds(self) -> Floats:
@@ -220,7 +218,7 @@ class Problem:
 
         That of a budget of the calendar is its part at the expected traffic (`window_bounds`).
         """
-        return lock_array(window_bounds.compute_request_bounds(self))
+        return validation.lock_array(window_bounds.compute_request_bounds(self))
 
     @cached_property
     def calendars(self) -> tuple[Calendar, ...]:
@@ -266,7 +264,9 @@ class Problem:
     @cached_property
     def signs(self) -> Ints:
         """The (d,) sides: -1 for an upper bound, +1 for a lower one."""
-        return lock_array(np.array([limit.sign for limit in self.limits], dtype=np.int64))
+        return validation.lock_array(
+            np.array([limit.sign for limit in self.limits], dtype=np.int64)
+        )
 
     @cached_property
     def peaks(self) -> Floats:
@@ -285,8 +285,8 @@ class Problem:
         upper = self.signs < 0
         ceiling = np.maximum(self.rows.max(axis=1, initial=0.0), self.bounds)
         return Box(
-            low=lock_array(np.where(upper, 0, self.bounds)),
-            high=lock_array(np.where(upper, self.bounds / self.draws, ceiling)),
+            low=validation.lock_array(np.where(upper, 0, self.bounds)),
+            high=validation.lock_array(np.where(upper, self.bounds / self.draws, ceiling)),
         )
 
     @cached_property
@@ -294,12 +294,12 @@ class Problem:
         """The limits themselves, S^ori: at most u is (-inf, u], at least l is [l, inf)."""
         upper = self.signs < 0
         return Box(
-            low=lock_array(np.where(upper, -np.inf, self.bounds)),
-            high=lock_array(np.where(upper, self.bounds, np.inf)),
+            low=validation.lock_array(np.where(upper, -np.inf, self.bounds)),
+            high=validation.lock_array(np.where(upper, self.bounds, np.inf)),
         )
 
     @cached_property
-    def surrogate_conflict(self) -> Conflict | None:
+    def surrogate_conflict(self) -> feasibility.Conflict | None:
         """The limits whose surrogates no q can keep together, None if there are none.
 
         The surrogate is stricter than the limits: three minimum shares of 0.5 ask for 1.5 experts
@@ -310,7 +310,7 @@ class Problem:
         )
 
     @cached_property
-    def full_conflict(self) -> Conflict | None:
+    def full_conflict(self) -> feasibility.Conflict | None:
         """The limits that panels of min(M, K) different experts cannot keep together, or None.
 
         Draws with replacement may ask fewer experts, and so stay under a budget.

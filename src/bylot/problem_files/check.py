@@ -307,13 +307,13 @@ def list_check_numbers(file: ProblemFile, found: dict[str, Any]) -> dict[str, st
         )
     if any(one.limit.per is None for one in file.limits):
         shortest, period = default["shortest_period"], binding.get_period(problem, None)
-        numbers["shortest period"] = "none: no period can be guaranteed"
-        if shortest is not None:
-            numbers["shortest period"] = (
-                f"{shortest:,} request{'s' * (shortest > 1)}: at the end of as many, {name} can "
-                f"guarantee the limits; the period is {period:,}"
-                f"{'' if problem.period else ', the default'}"
-            )
+        numbers["shortest period"] = (
+            "none: no period can be guaranteed"
+            if shortest is None
+            else f"{shortest:,} request{'s' * (shortest > 1)}: at the end of as many, {name} can "
+            f"guarantee the limits; the period is {period:,}"
+            f"{'' if problem.period else ', the default'}"
+        )
     return numbers
 
 
@@ -332,8 +332,7 @@ def describe_conflict(file: ProblemFile, found: dict[str, Any]) -> str:
 def format_looser_limit(looser: dict[str, Any]) -> str:
     """A bound to write, and where: "at_most: 2.0 in line 15"."""
     side = "at_most" if "at_most" in looser else "at_least"
-    name = looser.get("cost") or looser["group"]
-    return format_entry(name, side, looser[side], looser["line"])
+    return format_entry(looser.get("cost") or looser["group"], side, looser[side], looser["line"])
 
 
 def describe_refused(file: ProblemFile, found: dict[str, Any]) -> str:

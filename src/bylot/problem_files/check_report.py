@@ -116,9 +116,11 @@ def describe_limits(file: ProblemFile) -> list[str]:
         lines.append(f"{policies.NoisyOr.name} may ask {sizes}, and so keep them at less cost.")
     if not all(limit.averages_all for limit in problem.limits):
         return lines
-    verdict = "feasible: omd can keep them"
-    if surrogate:
-        verdict = f"infeasible, because of {surrogate}: omd may miss them"
+    verdict = (
+        f"infeasible, because of {surrogate}: omd may miss them"
+        if surrogate
+        else "feasible: omd can keep them"
+    )
     return [*lines, f"The paper's surrogate of the limits is {verdict}."]
 
 

@@ -88,12 +88,11 @@ class Document:
         for key in keys:
             found = found[key]
         lines = {path[size:]: n for path, n in self.lines.items() if path[:size] == keys}
-        texts = {path[size:]: x for path, x in self.texts.items() if path[:size] == keys}
         return replace(
             self,
             data=found,
             lines=lines,
-            texts=texts,
+            texts={path[size:]: x for path, x in self.texts.items() if path[:size] == keys},
             kind=ProblemFileError,
             parent=f"{format_keys(keys)}.",
         )

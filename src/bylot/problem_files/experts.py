@@ -12,7 +12,6 @@ from bylot.errors import DataError, ProblemFileError
 from bylot.numerics.jit import Floats
 from bylot.outcome_tables.sheets import Sheet, parse_decimal, quote_field, read_sheet, shorten
 from bylot.problem import share, validation
-from bylot.problem.validation import suggest_known_name
 from bylot.problem_files.document import Document, Keys
 from bylot.problem_files.schema import EXPERT_KEYS, SCHEMA, check_value
 
@@ -188,7 +187,7 @@ def check_column(document: Document, keys: Keys, sheet: Sheet, name: str) -> Non
         raise document.error(
             keys,
             f"{sheet.path.name} has no column {quote_field(name)}",
-            remedy=suggest_known_name(name, sheet.columns[1:], "columns"),
+            remedy=validation.suggest_known_name(name, sheet.columns[1:], "columns"),
         )
 
 
@@ -217,7 +216,7 @@ def read_expert_costs(
             raise source.error(
                 (key_of_list, n, key),
                 f"{who} has the undeclared cost {quote_field(key)}",
-                remedy=suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys"),
+                remedy=validation.suggest_known_name(key, [*EXPERT_KEYS, *costs], "keys"),
             )
         for cost in costs:
             if cost not in entry:
@@ -252,7 +251,7 @@ def read_max_costs(
                 raise source.error(
                     keys,
                     f"{who} has the largest cost of {quote_field(cost)}, which is no cost",
-                    remedy=suggest_known_name(cost, list(costs), "costs"),
+                    remedy=validation.suggest_known_name(cost, list(costs), "costs"),
                 )
             if cost not in given:
                 raise source.error(
@@ -323,7 +322,7 @@ def check_members(
             raise document.error(
                 (*keys, n),
                 f"{what} has the unknown member {quote_field(member)}",
-                remedy=suggest_known_name(member, names, "experts"),
+                remedy=validation.suggest_known_name(member, names, "experts"),
             )
         if member in seen:
             raise document.error(

@@ -109,8 +109,7 @@ def create_response(body: dict[str, Any]) -> ChatRequest:
 async def list_models(request: ApiRequest[None, None]) -> HttpResponse:
     """The models that the caller may use: one for each router with a gateway."""
     names = [one for one in request.state.gateway.routers if request.caller.can_access(one)]
-    models = [ModelCard(MODEL_PREFIX + name) for name in names]
-    return json_response(200, ModelList(models))
+    return json_response(200, ModelList([ModelCard(MODEL_PREFIX + name) for name in names]))
 
 
 class ChatEndpoint:
@@ -205,7 +204,9 @@ class ChatEndpoint:
         if isinstance(run, StreamRun):
             await stream_first(run, events, exchange)
         else:
-            await stream_completion(run, events, exchange)
+            completion = await keep_alive_while(asyncio.create_task(run.complete()), exchange, run)
+            for choices in iterate_chunks(completion.choices):
+                await exchange.send_event(events.write(choices), run)
         await exchange.send_event(events.end(run.usage, run.details), run)
         await exchange.send({"type": "http.response.body", "body": b""})
 
@@ -218,13 +219,6 @@ async def stream_first(run: StreamRun, events: EventWriter, exchange: "Exchange"
             await exchange.send_event(events.write(choices), run)
     finally:
         await run.finish()
-
-
-async def stream_completion(run: ChatRun, events: EventWriter, exchange: "Exchange") -> None:
-    """Collect the panel, then send the answer as a stream."""
-    completion = await keep_alive_while(asyncio.create_task(run.complete()), exchange, run)
-    for choices in iterate_chunks(completion.choices):
-        await exchange.send_event(events.write(choices), run)
 
 
 async def keep_alive_while(task: "asyncio.Task[Any]", exchange: "Exchange", run: ChatRun) -> Any:

@@ -20,7 +20,6 @@ from typing import Any
 from bylot.errors import BylotError, PolicyCompiling
 from bylot.eventlog import commands
 from bylot.eventlog.command_handler import CommandHandler
-from bylot.eventlog.commands import Command
 from bylot.server.http_errors import ApiError, unavailable
 from bylot.server.peers import MOVED_ERRORS, Peer, PeerLost
 from bylot.server.writer import CommandRunner, Reader, Writer
@@ -213,7 +212,7 @@ class Cluster(CommandRunner):
         for address in sorted(before - now - me):
             log.info("%s has left the cluster, which has %d servers", address, len(now))
 
-    async def execute_all(self, batch: Sequence[Command]) -> list[Any]:
+    async def execute_all(self, batch: Sequence[commands.Command]) -> list[Any]:
         """A result or an exception for each command, by the owners of their routers."""
         groups: dict[str, list[int]] = {}
         for n, command in enumerate(batch):
@@ -229,7 +228,7 @@ class Cluster(CommandRunner):
                 results[n] = result
         return results
 
-    async def execute_group(self, name: str, batch: Sequence[Command]) -> list[Any]:
+    async def execute_group(self, name: str, batch: Sequence[commands.Command]) -> list[Any]:
         """The results of commands for one router; those that were not executed are tried again."""
         loop = asyncio.get_running_loop()
         deadline, pause_s = loop.time() + self.timeout_s, FIRST_PAUSE_S
@@ -246,7 +245,7 @@ class Cluster(CommandRunner):
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
             await self.refresh()
 
-    async def execute_once(self, name: str, batch: Sequence[Command]) -> list[Any]:
+    async def execute_once(self, name: str, batch: Sequence[commands.Command]) -> list[Any]:
         """The results of one try, here or by the owner; RouterBusy for what was not executed."""
         owner = self.membership.find(name)
         if owner.owner == self.membership.me.owner or isinstance(batch[0], commands.CreateRouter):
@@ -279,7 +278,7 @@ class Cluster(CommandRunner):
             log.debug("the servers of the cluster cannot be read: %s", error)
 
 
-def is_repeatable(command: Command) -> bool:
+def is_repeatable(command: commands.Command) -> bool:
     """Whether a command has no further effect if it was executed before."""
     return isinstance(command, REPEATABLE) or (
         isinstance(command, commands.MakeDecision) and command.key is not None

@@ -126,8 +126,7 @@ class ConfigReader:
             if name in SECTIONS:
                 yield from self.read_section(name, table)
             else:
-                entries = table.items()
-                yield name, {label: self.read_entry((name, label), x) for label, x in entries}
+                yield name, {label: self.read_entry((name, label), x) for label, x in table.items()}
 
     def warn(self, keys: Keys, text: str) -> None:
         self.warnings.append(f"{self.locate(keys)}: {text}")
@@ -156,8 +155,7 @@ class ConfigReader:
         self.check_names(place, table, known if section else [*known, *TOP_NAMES])
         for key, value in table.items():
             try:
-                what = f"{section}.{key}".strip(".")
-                yield key, SETTINGS[key].parse(value, what, strict=True)
+                yield key, SETTINGS[key].parse(value, f"{section}.{key}".strip("."), strict=True)
             except BylotError as error:
                 raise self.document.error((*place, key), **vars(error)) from None
 

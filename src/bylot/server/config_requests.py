@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET, structs
 
 from bylot import api, policies
-from bylot.api import CreateRouterRequest, EditRouterRequest, PolicyBody, ProblemPart
 from bylot.errors import InfeasibleLimits, PolicyError, ProblemError
 from bylot.eventlog.config_validation import PreparedConfig, prepare_config
 from bylot.policies.registry import (
@@ -52,12 +51,12 @@ MAX_PART_ITEMS = {
     "limits": api.MAX_LIMITS,
     "contexts": api.MAX_CONTEXTS,
 }
-JSON_PROBLEM_DECODER = msgspec.json.Decoder(ProblemPart)
+JSON_PROBLEM_DECODER = msgspec.json.Decoder(api.ProblemPart)
 
 
 def request_from_file(
     content: bytes, content_type: bytes | None, query: api.CreateRouterQuery
-) -> CreateRouterRequest | None:
+) -> api.CreateRouterRequest | None:
     """The request whose body is a problem file; None if the body is a request in JSON."""
     is_yaml = get_media_type(content_type) in YAML_MEDIA_TYPES
     if query.name is None:
@@ -69,11 +68,11 @@ def request_from_file(
     problem: Any = content.decode("utf-8-sig", "surrogateescape")  # is parsed in another thread
     if not is_yaml:
         problem = Document(data=parse_json_body(JSON_PROBLEM_DECODER, content, content_type))
-    return CreateRouterRequest(problem=problem, **structs.asdict(query))
+    return api.CreateRouterRequest(problem=problem, **structs.asdict(query))
 
 
 def prepare_create(
-    body: CreateRouterRequest, require: Callable[[policies.Policy, float], None]
+    body: api.CreateRouterRequest, require: Callable[[policies.Policy, float], None]
 ) -> PreparedConfig:
     """The configuration of a new router, validated outside the writer.
 
@@ -86,7 +85,7 @@ def prepare_create(
 
 
 def config_from_file(
-    file: ProblemFile, given: CreateRouterRequest | RouterEntry
+    file: ProblemFile, given: api.CreateRouterRequest | RouterEntry
 ) -> tuple[RouterConfig, policies.Policy]:
     """The configuration of a new router, and its policy; what is not given is as in the file."""
     declared = given.max_contexts or len(file.contexts) or None
@@ -117,7 +116,7 @@ def read_problem_body(body: Any) -> ProblemFile:
     return file
 
 
-def policy_from_body(body: str | PolicyBody) -> policies.Policy | policies.Auto:
+def policy_from_body(body: str | api.PolicyBody) -> policies.Policy | policies.Auto:
     """A policy from its name or spec, or from a name and settings."""
     if isinstance(body, str):
         return policies.find_policy(body)
@@ -162,7 +161,7 @@ def check_limit_sizes(document: Document, limits: Sequence[Limit]) -> None:
             )
 
 
-def edit_config(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:
+def edit_config(config: RouterConfig, body: api.EditRouterRequest) -> RouterConfig:
     """Return the next configuration of a running router, which may not be playable."""
     problem = dict(config.problem)
     if body.limits is not UNSET:
@@ -188,7 +187,7 @@ def edit_config(config: RouterConfig, body: EditRouterRequest) -> RouterConfig:
     return changed
 
 
-def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfig:
+def prepare_edit(config: RouterConfig, body: api.EditRouterRequest) -> PreparedConfig:
     """The next configuration of a running router, validated outside the writer."""
     changed = edit_config(config, body)
     try:
@@ -201,7 +200,7 @@ def prepare_edit(config: RouterConfig, body: EditRouterRequest) -> PreparedConfi
     return prepared
 
 
-def read_new_limits(problem: ProblemPart, body: EditRouterRequest) -> list[ProblemPart]:
+def read_new_limits(problem: api.ProblemPart, body: api.EditRouterRequest) -> list[api.ProblemPart]:
     """The limits of an edit as `Limit.to_data` writes them; a group is a share of old limits."""
     data = {"limits": list(body.limits or ()), "draws": problem["draws"]}
     document = Document(data=data)
@@ -218,7 +217,7 @@ def read_new_limits(problem: ProblemPart, body: EditRouterRequest) -> list[Probl
     return [limit.to_data() for limit in limits]
 
 
-def change_experts(problem: ProblemPart, body: EditRouterRequest) -> ProblemPart:
+def change_experts(problem: api.ProblemPart, body: api.EditRouterRequest) -> api.ProblemPart:
     """The problem without some experts, and with new ones at the end: costs and memberships too."""
     check_experts_exist(problem, body.remove)
     document, removed = Document(data={"add": list(body.add)}), set(body.remove)
@@ -265,7 +264,7 @@ def change_experts(problem: ProblemPart, body: EditRouterRequest) -> ProblemPart
     }
 
 
-def check_experts_exist(problem: ProblemPart, names: tuple[str, ...]) -> None:
+def check_experts_exist(problem: api.ProblemPart, names: tuple[str, ...]) -> None:
     known = set(problem["experts"])
     for name in names:
         if name not in known:

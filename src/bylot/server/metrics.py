@@ -148,8 +148,7 @@ class ServerMetrics(Collector):
 
     def render(self, views: Sequence[RouterView], gateways: Sequence[RouterGateway] = ()) -> bytes:
         """All metrics in the text format of Prometheus."""
-        routers = collect_routers(views, self.refused, now_us())
-        found = [*routers, *collect_gateways(gateways)]
+        found = [*collect_routers(views, self.refused, now_us()), *collect_gateways(gateways)]
         each: Any = SimpleNamespace(collect=lambda: found)  # all that a text needs of a registry
         return generate_latest(self.registry) + generate_latest(each)
 

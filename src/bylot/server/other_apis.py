@@ -50,7 +50,6 @@ from bylot.eventlog.commands import (
 )
 from bylot.gateway.gateway import read_facts
 from bylot.gateway.settlement import RouterFacts
-from bylot.server import request_parsing
 from bylot.server.endpoint import (
     ApiRequest,
     HttpResponse,
@@ -59,7 +58,13 @@ from bylot.server.endpoint import (
     route,
 )
 from bylot.server.http_errors import ApiError, invalid
-from bylot.server.request_parsing import check_decision_id, parse_idempotency_key
+from bylot.server.request_parsing import (
+    KEY_REGEX,
+    check_decision_id,
+    check_router_name,
+    normalize_label,
+    parse_idempotency_key,
+)
 from bylot.server.router_port import execute_counted
 from bylot.server.settings import Scope
 
@@ -308,11 +313,10 @@ def context_from_features(features: list[dict[str, Any]]) -> str | None:
     >>> context_from_features([{"device": "phone", "user": {"plan": "free"}}, {"hour": 9}])
     'device=phone,hour=9,user.plan=free'
     """
-    flat = sorted(flatten_features(features))
-    name = ",".join(f"{feature}={value}" for feature, value in flat)
+    name = ",".join(f"{feature}={value}" for feature, value in sorted(flatten_features(features)))
     if len(name) > api.MAX_TEXT_CHARS or not name.isprintable():
         raise features_error()
-    return request_parsing.normalize_label(name, "contextFeatures") or None
+    return normalize_label(name, "contextFeatures") or None
 
 
 def flatten_features(features: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -346,8 +350,7 @@ def features_error() -> ApiError:
 
 async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
     """The router named by the parameter or the header, or the only one that the key is for."""
-    header = request.headers.get(b"bylot-router", b"").decode("latin-1")
-    name = request.query.router or header
+    name = request.query.router or request.headers.get(b"bylot-router", b"").decode("latin-1")
     if not name:
         names = sorted(request.caller.routers)
         if not names:  # the key is for all
@@ -359,19 +362,19 @@ async def choose_router(request: ApiRequest[Any, RouterQuery], scope: Scope) -> 
                 remedy="name one with ?router=NAME or a header Bylot-Router",
             )
         name = names[0]
-    request.caller.check(scope, request_parsing.check_router_name(name))
+    request.caller.check(scope, check_router_name(name))
     return name
 
 
 async def find_event(request: ApiRequest[Any, RouterQuery], scope: Scope) -> str:
     """The id of a decision, from the caller's event id (its key) or from our own id."""
     name, key = await choose_router(request, scope), request.target
-    if len(key) <= api.MAX_TEXT_CHARS and request_parsing.KEY_REGEX.search(key):
+    if len(key) <= api.MAX_TEXT_CHARS and KEY_REGEX.search(key):
         event = await request.state.reader.read_router(
             name, lambda store, number: store.decision_by_key(number, key)
         )
         if event is not None:
             return format_decision_id(name, event)
-    if request_parsing.check_decision_id(key).partition(".")[0] != name:
+    if check_decision_id(key).partition(".")[0] != name:
         raise DecisionNotFound(f"router {name!r} has no event {key!r}")
     return key

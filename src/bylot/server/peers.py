@@ -253,12 +253,15 @@ class Peer:
         """The connections, which are kept open."""
         if self.session is None:
             timeout = aiohttp.ClientTimeout(self.timeout_s, sock_connect=CONNECT_TIMEOUT_S)
-            headers = {
-                "authorization": f"Bearer {self.key}",
-                "user-agent": f"bylot/{__version__}",
-                FORMAT_HEADER: MESSAGE_FORMAT,
-            }
-            self.session = aiohttp.ClientSession(self.address, timeout=timeout, headers=headers)
+            self.session = aiohttp.ClientSession(
+                self.address,
+                timeout=timeout,
+                headers={
+                    "authorization": f"Bearer {self.key}",
+                    "user-agent": f"bylot/{__version__}",
+                    FORMAT_HEADER: MESSAGE_FORMAT,
+                },
+            )
         return self.session
 
     async def close(self) -> None:

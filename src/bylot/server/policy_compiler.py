@@ -166,8 +166,7 @@ class PolicyCompiler:
         name = policy.name
         with self.lock:
             if name not in self.jobs:
-                work = self.pool.submit(self.compile, name, policy)
-                self.jobs[name] = time.monotonic(), work
+                self.jobs[name] = time.monotonic(), self.pool.submit(self.compile, name, policy)
             return self.jobs[name]
 
     def compile(self, name: str, policy: Policy) -> None:
@@ -195,8 +194,7 @@ class PolicyCompiler:
         if CACHE_FOLDER is None or not os.access(CACHE_FOLDER, os.W_OK):
             return
         command = [sys.executable, "-P", "-c", CHILD_CODE, json.dumps(policy_to_data(policy))]
-        paths = os.pathsep.join(filter(None, sys.path))
-        environment = {**os.environ, "PYTHONPATH": paths}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with self.lock:
             if self.closed:  # nobody would stop it
                 return

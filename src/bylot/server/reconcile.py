@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import UNSET
 
-from bylot import policies
 from bylot._text import join_words
 from bylot.api import EditRouterRequest, ProblemPart
 from bylot.errors import (
@@ -34,7 +33,7 @@ from bylot.eventlog.config_validation import validate_config
 from bylot.eventlog.events import now_us
 from bylot.eventlog.loading import read_stored_config
 from bylot.gateway.router_models import list_prices, list_used_models
-from bylot.policies import Auto, find_policy, policy_to_data
+from bylot.policies import POLICIES, Auto, find_policy, policy_to_data
 from bylot.policies.registry import check_max_contexts
 from bylot.problem import Limit, Share
 from bylot.router.config import RouterConfig
@@ -131,11 +130,10 @@ def compare_policies(declared: DeclaredRouter, stored: RouterConfig) -> Iterator
     elif mine["name"] != other["name"]:
         yield Difference("policy", other["name"], mine["name"])
     else:
-        defaults = policy_to_data(policies.POLICIES.get(mine["name"], wanted))
+        defaults = policy_to_data(POLICIES.get(mine["name"], wanted))
         for name, now in mine.items():
             if now != other.get(name):
-                is_given = now != defaults.get(name)
-                yield Difference(f"policy.{name}", other.get(name), now, is_given)
+                yield Difference(f"policy.{name}", other.get(name), now, now != defaults.get(name))
 
 
 def are_equal(one: Any, two: Any) -> bool:
@@ -283,8 +281,7 @@ class RouterPlan(NamedTuple):
 def declare_routers(settings: ServerSettings) -> list[DeclaredRouter]:
     """The routers of the configuration, validated."""
     prices, folder = list_prices(settings.model_list), find_store_folder(settings.store)
-    routers = settings.routers.items()
-    return [build_declared(name, entry, prices, folder) for name, entry in routers]
+    return [build_declared(name, entry, prices, folder) for name, entry in settings.routers.items()]
 
 
 def find_used_models(declared: Sequence[DeclaredRouter]) -> set[str]:

@@ -13,16 +13,21 @@ from msgspec import UNSET, Raw, convert, structs
 from bylot import api
 from bylot._scopes import SCOPE_NAMES
 from bylot.errors import RouterNotFound
-from bylot.eventlog import commands
 from bylot.eventlog.commands import (
+    ActivateDecision,
+    CancelDecision,
     Command,
     CreateRouter,
     DeleteRouter,
     EditRouter,
+    GetDecision,
     GetRouter,
     GetTenant,
     LearnRounds,
     ListTenants,
+    MakeDecision,
+    RecordReward,
+    ReplaceMember,
     SetTenant,
 )
 from bylot.eventlog.events import BODY_DECODERS, format_timestamp
@@ -131,12 +136,14 @@ async def edit_router(request: ApiRequest[api.EditRouterRequest, None]) -> HttpR
 def learn_rounds(request: ApiRequest[api.LearnRequest, None]) -> Command:
     """Let a new router learn rounds of a log, before its first decision."""
     name, given = check_router_name(request.target), request.body
-    rounds = []
-    for n, item in enumerate(given.rounds):
-        context = normalize_label(item.context, "context", f"rounds[{n}].")
-        round = convert(item, PastRound, from_attributes=True)
-        rounds.append(structs.replace(round, context=context))
-    return LearnRounds(name, tuple(rounds), given.after, by=request.caller.id)
+    rounds = tuple(
+        structs.replace(
+            convert(item, PastRound, from_attributes=True),
+            context=normalize_label(item.context, "context", f"rounds[{n}]."),
+        )
+        for n, item in enumerate(given.rounds)
+    )
+    return LearnRounds(name, rounds, given.after, by=request.caller.id)
 
 
 @route("DELETE /v1/routers/{name}", "admin", 204, None)
@@ -177,8 +184,7 @@ async def list_events(request: ApiRequest[None, api.EventListQuery]) -> HttpResp
 async def list_tenants(request: ApiRequest[None, api.TenantListQuery]) -> HttpResponse:
     """List tenants by name, page by page: those with own bounds, or that are not archived."""
     after, limit = normalize_label(request.query.after, "tenant") or "", request.query.limit
-    name = check_router_name(request.target)
-    command = ListTenants(name, after, limit, by=request.caller.id)
+    command = ListTenants(check_router_name(request.target), after, limit, by=request.caller.id)
     return json_response(200, await request.state.commands.execute(command))
 
 
@@ -215,11 +221,11 @@ BATCH_SLICE = 100  # commands of a batch that share a commit
 
 
 @route("POST /v1/routers/{name}/decisions", "decide", 201, Decision, 409, has_key_header=True)
-def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> commands.Command:
+def create_decision(request: ApiRequest[api.DecisionRequest, None]) -> Command:
     """Draw a panel for one request; the decision is on disk before the response is sent."""
-    body, name, by = request.body, check_router_name(request.target), request.caller.id
+    body, name = request.body, check_router_name(request.target)
     key = parse_idempotency_key(request.headers.get(b"idempotency-key"), body.key)
-    return make_decision_command(name, body, key, by)
+    return make_decision_command(name, body, key, request.caller.id)
 
 
 @route("POST /v1/routers/{name}/decisions:batch", "decide", 200, api.DecisionBatchResponse)
@@ -240,34 +246,34 @@ async def create_decisions(request: ApiRequest[api.DecisionBatchRequest, None]) 
 
 
 @route("GET /v1/decisions/{id}", "read", 200, api.DecisionRecord)
-def get_decision(request: ApiRequest[None, None]) -> commands.Command:
+def get_decision(request: ApiRequest[None, None]) -> Command:
     """A decision, its state and its rewards."""
-    return commands.GetDecision(check_decision_id(request.target))
+    return GetDecision(check_decision_id(request.target))
 
 
 @route("POST /v1/decisions/{id}/reward", "reward", 200, api.RewardReceipt, 409)
-def create_reward(request: ApiRequest[api.RewardRequest, None]) -> commands.Command:
+def create_reward(request: ApiRequest[api.RewardRequest, None]) -> Command:
     """Report the reward of a decision, or only its costs: at any time, in any order, once."""
     return make_reward_command(request.target, request.body, request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/replace", "decide", 200, Decision, 409)
-def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> commands.Command:
+def replace_member(request: ApiRequest[api.ReplaceRequest, None]) -> Command:
     """Draw another expert in place of a member that failed, at no cost to any limit; once."""
-    id, body, by = check_decision_id(request.target), request.body, request.caller.id
-    return commands.ReplaceMember(id, body.failed, body.available, by=by)
+    id, body = check_decision_id(request.target), request.body
+    return ReplaceMember(id, body.failed, body.available, by=request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/activate", "decide", 200, Decision, 409)
-def activate_decision(request: ApiRequest[None, None]) -> commands.Command:
+def activate_decision(request: ApiRequest[None, None]) -> Command:
     """Activate a deferred decision: the wait for its reward begins."""
-    return commands.ActivateDecision(check_decision_id(request.target), by=request.caller.id)
+    return ActivateDecision(check_decision_id(request.target), by=request.caller.id)
 
 
 @route("POST /v1/decisions/{id}/cancel", "decide", 200, Decision, 409)
-def cancel_decision(request: ApiRequest[None, None]) -> commands.Command:
+def cancel_decision(request: ApiRequest[None, None]) -> Command:
     """Cancel a decision that was never used: it costs nothing and has no reward."""
-    return commands.CancelDecision(check_decision_id(request.target), by=request.caller.id)
+    return CancelDecision(check_decision_id(request.target), by=request.caller.id)
 
 
 @route("POST /v1/rewards:batch", "reward", 200, api.RewardBatchResponse)
@@ -275,7 +281,7 @@ async def create_rewards(request: ApiRequest[api.RewardBatchRequest, None]) -> H
     """Report the rewards of several decisions; each of them succeeds or fails on its own."""
     items, caller = request.body.rewards, request.caller
     request.state.rate_limiter.charge(caller.id, len(items) - 1)
-    batch: list[commands.Command | Exception] = []
+    batch: list[Command | Exception] = []
     for item in items:
         try:
             caller.check("reward", find_target_router(item.decision))
@@ -291,26 +297,26 @@ def make_decision_command(
     key: str | None,
     by: str | None,
     place: str = "",
-) -> commands.MakeDecision:
+) -> MakeDecision:
     """Return the command of a decision, single or of a batch; its context and keys are in NFC."""
     context = normalize_label(body.context, "context", place)
     given = {scope: normalize_label(getattr(body, scope), scope, place) for scope in SCOPE_NAMES}
     keys = list_given_keys(given)
-    return commands.MakeDecision(name, context, body.available, key, body.defer, keys, by=by)
+    return MakeDecision(name, context, body.available, key, body.defer, keys, by=by)
 
 
 def make_reward_command(
     id: str, body: api.RewardRequest | api.RewardItem, by: str | None
-) -> commands.RecordReward:
+) -> RecordReward:
     """The command of a reward, single or of a batch."""
     value = None if body.value is None else float(body.value)
     given = value, body.spend, body.key, body.members, body.winner
-    return commands.RecordReward(check_decision_id(id), *given, by=by)
+    return RecordReward(check_decision_id(id), *given, by=by)
 
 
 async def execute_batch(
     request: ApiRequest[Any, None],
-    batch: Sequence[commands.Command | Exception],
+    batch: Sequence[Command | Exception],
     success: int,
     make_result: Any,
 ) -> HttpResponse:

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from bylot import __version__, api
-from bylot.api import PROBLEM_REF, ErrorBody, IdempotencyKey
 from bylot.errors import BylotError
 from bylot.problem_files.schema import packaged_text
 from bylot.server import chat_endpoints, other_apis, router_endpoints
@@ -133,8 +132,7 @@ class RouteTable:
             prefix, brace, rest = one.path.partition("{")
             if brace:
                 suffixes = self.variable.setdefault(prefix, {})
-                suffix = re.sub(r"{\w+}", ITEM, rest.partition("}")[2])
-                methods = suffixes.setdefault(suffix, {})
+                methods = suffixes.setdefault(re.sub(r"{\w+}", ITEM, rest.partition("}")[2]), {})
             else:
                 methods = self.fixed.setdefault(prefix, {})
             methods[one.method] = (ChatEndpoint if one.is_chat else Endpoint)(state, one)
@@ -159,7 +157,6 @@ OPENAI_SCHEMAS = json.loads(Path(__file__).with_name("openai.schema.json").read_
 are checked by `gateway.chat` and `gateway.responses`.
 """
 JSON_TYPE = "application/json"
-EVENTS_TYPE = "text/event-stream"
 STATUS_DESCRIPTIONS = {
     400: "Malformed request: invalid JSON, or a duplicate header",
     401: "No valid API key",
@@ -199,13 +196,13 @@ def build_openapi(routes: Iterable[ApiRoute]) -> dict[str, Any]:
     kinds = dict[Any, None].fromkeys(
         kind
         for route in routes
-        for kind in (route.body, route.query, route.success[1], ErrorBody)
+        for kind in (route.body, route.query, route.success[1], api.ErrorBody)
         if kind is not None and not isinstance(kind, str)
     )
     found, named = msgspec.json.schema_components(kinds, ref_template=SCHEMA_REF)
     schemas = dict(zip(kinds, found, strict=True))
     schemas |= {name: {"$ref": SCHEMA_REF.format(name=name)} for name in OPENAI_SCHEMAS}
-    problem = packaged_text("problem.schema.json").replace("#/$defs/", f"{PROBLEM_REF}/$defs/")
+    problem = packaged_text("problem.schema.json").replace("#/$defs/", f"{api.PROBLEM_REF}/$defs/")
     paths: dict[str, dict[str, Any]] = {}
     for operation in routes:
         methods = paths.setdefault(operation.path, {})
@@ -249,7 +246,7 @@ def describe_operation(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
         required = route.is_chat or any(field.required for field in fields)
         content = {JSON_TYPE: {"schema": schemas[route.body]}}
         if route.read_file is not None:
-            problem = {"$ref": PROBLEM_REF}
+            problem = {"$ref": api.PROBLEM_REF}
             content[JSON_TYPE]["schema"] = {"anyOf": [schemas[route.body], problem]}
             content["application/yaml"] = {"schema": problem}
         made["requestBody"] = {"required": required, "content": content}
@@ -269,7 +266,7 @@ def describe_parameters(route: ApiRoute) -> list[dict[str, Any]]:
             for name, schema in shape["properties"].items()
         ]
     if route.has_key_header:
-        schema = msgspec.json.schema(IdempotencyKey)
+        schema = msgspec.json.schema(api.IdempotencyKey)
         found.append({"name": "Idempotency-Key", "in": "header", "schema": schema})
     return found
 
@@ -282,10 +279,10 @@ def describe_responses(route: ApiRoute, schemas: Schemas) -> dict[str, Any]:
     elif kind is not None:
         good["content"] = {JSON_TYPE: {"schema": schemas[kind]}}
     if route.is_chat:
-        good["content"][EVENTS_TYPE] = {"schema": {"type": "string"}}
+        good["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     made = {str(status): good}
     for number in error_statuses(route):
-        shape = "OpenAiError" if route.is_openai and number not in PLAIN_STATUSES else ErrorBody
+        shape = "OpenAiError" if route.is_openai and number not in PLAIN_STATUSES else api.ErrorBody
         made[str(number)] = bad = {
             "description": STATUS_DESCRIPTIONS[number],
             "content": {JSON_TYPE: {"schema": schemas[shape]}},

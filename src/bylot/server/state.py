@@ -27,7 +27,6 @@ from bylot.server.writer import (
 from bylot.store import ServerRow, find_store_folder
 
 PREPARE_THREAD_PREFIX = "bylot-prepare"
-PREPARE_THREADS = 4
 
 
 class ServerState:
@@ -61,11 +60,10 @@ class ServerState:
         self.reader = Reader(settings.store, settings.request_timeout_s)
         self.cluster = self.make_cluster()
         self.commands: CommandRunner = self.cluster or self.writer
-        entries = {name: one.gateway for name, one in settings.routers.items() if one.gateway}
         self.gateway = Gateway(
             CommandPort(self.commands, self.reader, self.metrics),
             build_models(settings.model_list) if models is None else models,
-            entries,
+            {name: one.gateway for name, one in settings.routers.items() if one.gateway},
             settings.max_chats,
             settings.max_chats_per_key,
             find_store_folder(settings.store),
@@ -76,7 +74,7 @@ class ServerState:
         self.tracer = make_tracer()
         self.stopping = False
         self.edit_lock = asyncio.Lock()
-        self.prepare_pool = ThreadPoolExecutor(PREPARE_THREADS, PREPARE_THREAD_PREFIX)
+        self.prepare_pool = ThreadPoolExecutor(4, PREPARE_THREAD_PREFIX)
 
     def make_cluster(self) -> Cluster | None:
         """The cluster, if this server is to be known to others."""
@@ -85,5 +83,5 @@ class ServerState:
             return None
         me = ServerRow(self.owner, settings.advertise.rstrip("/"), __version__)
         key = settings.cluster_key or ""
-        is_ready, prepare = self.compiler.is_ready, self.compiler.prepare
-        return Cluster(me, key, self.writer, self.reader, is_ready, prepare)
+        compiler = self.compiler
+        return Cluster(me, key, self.writer, self.reader, compiler.is_ready, compiler.prepare)

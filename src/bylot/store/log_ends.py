@@ -104,8 +104,7 @@ def encode_log_end(router: int, end: LogEnd) -> bytes:
     True
     """
     content = LOG_END_FORMAT.pack(*end)
-    key = b"%d" % router
-    return content + blake2b(content, digest_size=LOG_END_CHECK_BYTES, key=key).digest()
+    return content + blake2b(content, digest_size=LOG_END_CHECK_BYTES, key=b"%d" % router).digest()
 
 
 def decode_log_end(router: int, record: bytes) -> LogEnd | None:

@@ -15,9 +15,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from bylot import errors
-from bylot.store import protocol
 from bylot.store.log_ends import LogEnds
-from bylot.store.protocol import Execute
+from bylot.store.protocol import Execute, Store, make_unstorable_value_error
 from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
@@ -179,7 +178,7 @@ class TimedConnection(Connection[PostgresRow]):
             return result
 
 
-class PostgresStore(protocol.Store):
+class PostgresStore(Store):
     """A `Store` over one connection; its address is shown without the password."""
 
     queries = EVENT_QUERIES | {
@@ -318,7 +317,7 @@ class PostgresStore(protocol.Store):
         except psycopg.errors.UniqueViolation:
             raise
         except POSTGRES_UNSTORABLE_ERRORS as error:
-            raise protocol.make_unstorable_value_error(error) from None
+            raise make_unstorable_value_error(error) from None
         except psycopg.Error as error:
             self.close()
             failure = translate_postgres_error(self.address, error)

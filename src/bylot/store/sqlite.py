@@ -13,9 +13,8 @@ from types import UnionType
 from typing import Any
 
 from bylot.errors import RouterExists, RouterNotFound, StoreCorrupted, StoreError, StoreUnavailable
-from bylot.store import protocol
 from bylot.store.log_ends import LogEndsFile
-from bylot.store.protocol import Execute
+from bylot.store.protocol import Execute, Store, make_unstorable_value_error
 from bylot.store.schema import (
     ADD_SEGMENT_SQL,
     ADD_SNAPSHOT_SQL,
@@ -87,7 +86,7 @@ SQLITE_COLUMN_TYPES: dict[str, type | UnionType] = {
 """What a column of a result contains: SQLite returns anything from a damaged row, often NULL."""
 
 
-class SqliteStore(protocol.Store):
+class SqliteStore(Store):
     """A `Store` in a file; used after `close`, it opens the file again."""
 
     ends: LogEndsFile
@@ -147,8 +146,7 @@ class SqliteStore(protocol.Store):
                 db.executemany(ADD_SEGMENT_SQL, segments)
             if snapshots:
                 db.executemany(ADD_SNAPSHOT_SQL, snapshots)
-                old = [(one.router,) * 3 for one in snapshots]
-                db.executemany(DELETE_OLD_SNAPSHOTS_SQL, old)
+                db.executemany(DELETE_OLD_SNAPSHOTS_SQL, [(one.router,) * 3 for one in snapshots])
         self._record_ends(events)
 
     def _check_writable(
@@ -223,7 +221,7 @@ class SqliteStore(protocol.Store):
         try:
             yield self._db or self._connect()
         except (sqlite3.DataError, UnicodeEncodeError, OverflowError) as error:
-            raise protocol.make_unstorable_value_error(error) from None
+            raise make_unstorable_value_error(error) from None
         except sqlite3.ProgrammingError:
             raise
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -272,9 +270,11 @@ class SqliteStore(protocol.Store):
             try:
                 found = read_inode(path)
             except OSError as error:
-                remedy = "put it back"
-                if path == self.wal and copy_wal(db):
-                    remedy = f"restart the process; {self.path} has all that was in it"
+                remedy = (
+                    f"restart the process; {self.path} has all that was in it"
+                    if path == self.wal and copy_wal(db)
+                    else "put it back"
+                )
                 raise StoreUnavailable(
                     f"{path} is gone ({error.strerror})", remedy=remedy
                 ) from None

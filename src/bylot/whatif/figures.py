@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from bylot.reports import style
+from bylot.reports import (
+    BLACK,
+    GREY,
+    SeriesStyle,
+    assign_styles,
+    draw_std_band,
+    make_panels,
+    put_legend,
+    save_figure,
+)
 from bylot.whatif.plan import DISTRIBUTION_KINDS, WhatifPlan
 from bylot.whatif.results import WhatifResults
 
@@ -38,7 +47,7 @@ def make_plots(
 ) -> tuple[Any, list[Any]]:
     """A figure with a grid of plots; the title of a synthetic scenario says so."""
     prefix = "SYNTHETIC SCENARIO: " if results.plan.scenario.synthetic else ""
-    figure, grid = style.make_panels(rows, columns, size, f"{prefix}{title}", sharex=True)
+    figure, grid = make_panels(rows, columns, size, f"{prefix}{title}", sharex=True)
     for axes in grid.flat:
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
@@ -50,11 +59,11 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
     plan = results.plan
     title = f"Mean reward of the last {plan.window:,} requests"
     figure, (axes,) = make_plots(results, title, (10, 4.8))
-    for policy, series in style.assign_styles([*results.policies]).items():
+    for policy, series in assign_styles([*results.policies]).items():
         curve = results.policies[policy].reward_curves()
         full = curve.t >= plan.window
         curve = curve._replace(t=curve.t[full], seeds=curve.seeds[:, full])
-        style.draw_std_band(axes, curve.t, curve, series, alpha=0.15)
+        draw_std_band(axes, curve.t, curve, series, alpha=0.15)
         axes.plot(
             *(curve.t, curve.mean),
             label=f"{policy}{', not allowed' if results.policies[policy].violated else ''}",
@@ -70,12 +79,12 @@ def draw_rewards(results: WhatifResults, folder: Path) -> list[Path]:
         if one is not None and (one.kept or name == "equal"):
             note = "" if one.kept else ", not allowed"
             label = f"{label.format(panels=plan.panels)}{note}: {one.value:.3f}"
-            axes.axhline(one.value, color=style.BLACK, linewidth=1.2, linestyle=dashes, label=label)
+            axes.axhline(one.value, color=BLACK, linewidth=1.2, linestyle=dashes, label=label)
     draw_period_ends(axes, plan)
     axes.set(xlabel="requests", ylabel="reward", xlim=(0, plan.rounds))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    style.put_legend(figure, 3)
-    return style.save_figure(figure, folder, "reward")
+    put_legend(figure, 3)
+    return save_figure(figure, folder, "reward")
 
 
 def draw_period_ends(axes: Any, plan: WhatifPlan) -> None:
@@ -83,7 +92,7 @@ def draw_period_ends(axes: Any, plan: WhatifPlan) -> None:
     has_periods = plan.horizon is None and plan.has_periods
     if has_periods and plan.rounds // plan.period <= MAX_PERIOD_LINES:
         for end in range(plan.period, plan.rounds + 1, plan.period):
-            axes.axvline(end, color=style.GREY, linewidth=0.7, alpha=0.5)
+            axes.axvline(end, color=GREY, linewidth=0.7, alpha=0.5)
 
 
 def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
@@ -94,9 +103,11 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
     rows = math.ceil(count / columns)
     size = (max(6.0, 3.1 * columns), 1.2 + 2.2 * rows)
     what = "in each period" if plan.has_several_periods else "so far"
-    title = f"Average under each limit {what}; violations are shaded"
-    if plan.has_windows:
-        title = "Each limit in its periods or windows; violations are shaded"
+    title = (
+        "Each limit in its periods or windows; violations are shaded"
+        if plan.has_windows
+        else f"Average under each limit {what}; violations are shaded"
+    )
     figure, plots = make_plots(results, title, size, rows, columns)
     for n, axes in enumerate(plots):
         if n < count:
@@ -105,8 +116,8 @@ def draw_limit_averages(results: WhatifResults, folder: Path) -> list[Path]:
         if count - columns <= n < count:  # the lowest plot of its column
             axes.set_xlabel("requests", fontsize=8)
             axes.tick_params(labelbottom=True)
-    style.put_legend(figure, 6, *plots[0].get_legend_handles_labels())
-    return style.save_figure(figure, folder, "limits")
+    put_legend(figure, 6, *plots[0].get_legend_handles_labels())
+    return save_figure(figure, folder, "limits")
 
 
 def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
@@ -118,7 +129,7 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
     several = plan.has_several_periods or in_windows
     unit = 1.0 if in_windows else limit.unit(plan.problem.draws)
     lowest = highest = limit.written
-    for policy, series in style.assign_styles([*results.policies]).items():
+    for policy, series in assign_styles([*results.policies]).items():
         curve = results.policies[policy].spend_curves(n, plan.period if several else None)
         shown = curve.t >= (0 if several else plan.rounds / 20)
         t, seeds = curve.t[shown], curve.seeds[:, shown] / unit
@@ -136,7 +147,7 @@ def draw_limit_panel(axes: Any, results: WhatifResults, n: int) -> None:
         lowest, highest = min(lowest, low.min()), max(highest, high.max())
     margin = 0.12 * (highest - lowest) or 0.1 * limit.written or 1.0
     low, high = lowest - margin, highest + margin
-    axes.axhline(limit.written, color=style.BLACK, linewidth=1.1)
+    axes.axhline(limit.written, color=BLACK, linewidth=1.1)
     violated = (limit.written, high) if limit.limit.sign < 0 else (low, limit.written)
     axes.axhspan(*violated, color=VIOLATED_COLOUR, zorder=0, linewidth=0)
     axes.set(ylim=(low, high), xlim=(0, plan.rounds))
@@ -162,21 +173,21 @@ def draw_experts(results: WhatifResults, folder: Path) -> list[Path]:
     title = "Share of requests in which an expert is asked"
     figure, (axes,) = make_plots(results, title, (9, 1.6 + 0.21 * len(order)))
     y = np.arange(len(order))[::-1]
-    for policy, series in style.assign_styles([*results.policies]).items():
+    for policy, series in assign_styles([*results.policies]).items():
         x = 100 * results.policies[policy].asked[order]
         axes.scatter(
             x, y, s=26, color=series.colour, marker=series.marker, alpha=0.85, label=policy
         )
     best = results.reference(headline.kind)
     if best is not None and best.asked is not None:
-        ring = {"facecolors": "none", "edgecolors": style.BLACK, "s": 60, "linewidths": 0.9}
+        ring = {"facecolors": "none", "edgecolors": BLACK, "s": 60, "linewidths": 0.9}
         label = DISTRIBUTION_KINDS[headline.kind].label
         axes.scatter(100 * best.asked[order], y, label=label, **ring)
     axes.set_yticks(y, [results.plan.problem.experts[i] for i in order], fontsize=8)
     axes.set(xlabel="% of requests", ylim=(-0.7, len(order) - 0.3))
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-    style.put_legend(figure, 5)
-    return style.save_figure(figure, folder, "experts")
+    put_legend(figure, 5)
+    return save_figure(figure, folder, "experts")
 
 
 def draw_bound_sweep(results: WhatifResults, folder: Path) -> list[Path]:
@@ -192,27 +203,25 @@ def draw_bound_sweep(results: WhatifResults, folder: Path) -> list[Path]:
         axes.plot(
             [bound for bound, _ in plan.bounds],
             [np.nan if one is None else one.value for one in best],
-            color=style.BLACK,
+            color=BLACK,
             linestyle=dashes,
             linewidth=1.2,
             label=label.format(panels=plan.panels),
         )
-    for policy, series in style.assign_styles(plan.policies).items():
+    for policy, series in assign_styles(plan.policies).items():
         draw_sweep_line(axes, results, policy, series)
-    axes.axvline(limit.written, color=style.GREY, linewidth=0.9)
+    axes.axvline(limit.written, color=GREY, linewidth=0.9)
     left = limit.written > np.mean(axes.get_xlim())  # where there is more space
     place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
     place |= {"xytext": (-4, 0), "ha": "right"} if left else {"xytext": (4, 0), "ha": "left"}
-    axes.annotate("as in the file", (limit.written, 0.02), **place, fontsize=8, color=style.GREY)
+    axes.annotate("as in the file", (limit.written, 0.02), **place, fontsize=8, color=GREY)
     side = limit.limit.side.replace("_", " ")
     axes.set(xlabel=f"{limit.limit.name} {side}, {limit.per_words}", ylabel="mean reward")
-    style.put_legend(figure, 5)
-    return style.save_figure(figure, folder, "sweep")
+    put_legend(figure, 5)
+    return save_figure(figure, folder, "sweep")
 
 
-def draw_sweep_line(
-    axes: Any, results: WhatifResults, policy: str, series: style.SeriesStyle
-) -> None:
+def draw_sweep_line(axes: Any, results: WhatifResults, policy: str, series: SeriesStyle) -> None:
     """Draw a policy over the bounds, with a gap where it did not run."""
     bounds = results.plan.bounds
     found = [results.policies_at(level).get(policy) for _, level in bounds]

@@ -20,7 +20,6 @@ from bylot.errors import BylotError, InfeasibleLimits
 from bylot.limits.binding import get_period
 from bylot.metrics import measure_worst_excess
 from bylot.numerics.jit import Floats, Ints
-from bylot.optima import Optimum, ShadowPrice, ValueStack
 from bylot.outcome_tables.sheets import quote_field
 from bylot.policies import Auto, Policy, find_policy, policy_to_data
 from bylot.policies.validation import FEEDBACK_WORDS, FeedbackKind
@@ -206,9 +205,9 @@ class WhatifPlan:
     @property
     def mean_costs(self) -> dict[str, Floats]:
         """What calls cost on average, by name of the cost: at most the declared largest costs."""
-        costs, most = dict(self.problem.costs), self.problem.max_costs
+        costs = dict(self.problem.costs)
         for name, means in (self.calls.means if self.calls else {}).items():
-            costs[name] = np.minimum(means, most.get(name, np.inf))
+            costs[name] = np.minimum(means, self.problem.max_costs.get(name, np.inf))
         return costs
 
     @property
@@ -339,7 +338,6 @@ class WhatifPlan:
         return jobs
 
 
-SEARCH_STARTS = 2  # under exact costs; more cost a lot and led to the same distribution
 REFERENCE_SLACK = 1e-9  # in units of the largest cost: an optimum lies on its limits
 
 
@@ -372,7 +370,7 @@ class Reference:
     asked: Floats | None = None  # (K,) share of the requests in which each expert is asked
     kept: bool = True  # whether it keeps all limits
     note: str = ""
-    prices: tuple[ShadowPrice, ...] = ()  # of each limit, if computed
+    prices: tuple[optima.ShadowPrice, ...] = ()  # of each limit, if computed
 
     @property
     def cells(self) -> tuple[str, str, str]:
@@ -414,7 +412,7 @@ def compute_optimum(
     stack, contexts = plan.optimum_input
     options["contexts"] = contexts
     best = solve(problem if limited else problem.replace(limits=[]), stack, **options)
-    is_mixture = isinstance(best, Optimum)
+    is_mixture = isinstance(best, optima.Optimum)
     inclusion = np.atleast_2d(best.inclusion) if is_mixture else best.inclusion(problem.draws)
     asked: Floats = plan.optimum_input.context_shares() @ inclusion
     return Reference(
@@ -449,7 +447,7 @@ def compute_equal_shares(plan: WhatifPlan, problem: Problem, priced: bool) -> Re
     return Reference(value, asked=np.full(K, M / K), kept=away <= REFERENCE_SLACK)
 
 
-def equal_shares_value(stack: ValueStack, M: int) -> float:
+def equal_shares_value(stack: optima.ValueStack, M: int) -> float:
     """Expected reward of M different experts, every set equally likely.
 
     The r-th best of K (from 0) is the best of the set with probability C(K-1-r, M-1) / C(K, M).
@@ -466,7 +464,9 @@ def equal_shares_value(stack: ValueStack, M: int) -> float:
 REFERENCES: Mapping[str, Callable[..., Reference | str]] = {
     "panels": partial(compute_optimum, partial(optima.optimum, fewer=False)),
     "exact": partial(
-        compute_optimum, partial(optima.iid_optimum, starts=SEARCH_STARTS), exact=True
+        compute_optimum,
+        partial(optima.iid_optimum, starts=2),
+        exact=True,  # more led to the same
     ),
     "surrogate": partial(compute_optimum, optima.iid_optimum),
     "most": partial(compute_optimum, partial(optima.optimum, fewer=True)),

@@ -11,7 +11,7 @@ from bylot._text import format_number, format_percent, format_sizes, join_words
 from bylot.policies import NoisyOr, Policy, summarize_policy
 from bylot.problem.instants import FULL_DAY_US
 from bylot.problem.window_bounds import has_known_optimum
-from bylot.reports.pages import (
+from bylot.reports import (
     Banner,
     Block,
     Bullets,
@@ -89,9 +89,11 @@ def describe_traffic(plan: WhatifPlan) -> str:
     """When requests arrive, and what policies know about it."""
     traffic, declared = plan.traffic, plan.declared_traffic
     assert traffic is not None
-    known = "policies have to learn how many come"
-    if declared is not None:
-        known = f"policies are told {format_number(declared)} a day, and learn what is different"
+    known = (
+        "policies have to learn how many come"
+        if declared is None
+        else f"policies are told {format_number(declared)} a day, and learn what is different"
+    )
     spans = [int(one[-1] - one[0]) for one in plan.arrivals.values() if one is not None]
     days = math.ceil(max(spans) / FULL_DAY_US)
     return (

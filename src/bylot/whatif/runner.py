@@ -11,8 +11,7 @@ from bylot._text import format_percent, format_table, print_progress
 from bylot.errors import BylotWarning, PolicyError
 from bylot.harness import play_cell, summarize_play
 from bylot.parallel import ThreadEngine, show_progress
-from bylot.reports.pages import write_data, write_pages
-from bylot.reports.style import load_pyplot, make_figure_folder
+from bylot.reports import load_pyplot, make_figure_folder, write_data, write_pages
 from bylot.scenario import describe_call_costs
 from bylot.trace import Trace
 from bylot.whatif.figures import draw_whatif

@@ -13,12 +13,20 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from bylot.policies import POLICIES
-from bylot_paper import grid
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic
 from bylot_paper.claims import measures, predicates
-from bylot_paper.claims.measures import Evidence, Untestable
 from bylot_paper.crowd_sources import TREC_DIGEST
-from bylot_paper.grid import GRIDS, PAPER_ROUNDS, PERIOD_LENGTHS, Cell, count_rounds, list_cells
+from bylot_paper.grid import (
+    FEEDBACK_EXPERIMENT,
+    GRIDS,
+    PAPER_ROUNDS,
+    PERIOD_LENGTHS,
+    VARIANT_POLICIES,
+    Cell,
+    count_rounds,
+    list_cells,
+    list_feedback_cells,
+)
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be tested"
 SECTION_GRIDS = {"6.2": ["sweep"], "6.3": ["crowd"], "beyond": ["beyond", "ablation", "periods"]}
@@ -35,7 +43,7 @@ class Claim(NamedTuple):
     section: str
     says: str
     rule: str
-    judge: Callable[[Evidence], predicates.Finding]
+    judge: Callable[[measures.Evidence], predicates.Finding]
     feasibility: bool = False
 
 
@@ -98,11 +106,11 @@ CLAIMS, CHECKS = (
 """All claims by id, in the order of the paper's text; and all checks of our own policies."""
 
 
-def judge_claim(claim: Claim, evidence: Evidence, caveats: list[str]) -> JudgedClaim:
+def judge_claim(claim: Claim, evidence: measures.Evidence, caveats: list[str]) -> JudgedClaim:
     """The verdict on one claim, from the records alone."""
     try:
         finding = claim.judge(evidence)
-    except Untestable as reason:
+    except measures.Untestable as reason:
         finding, verdict = predicates.Finding(False, str(reason), {}), UNKNOWN
     else:
         verdict = HOLDS if finding.holds else FAILS
@@ -113,7 +121,7 @@ def judge_claims(
     cells: pl.DataFrame, run: RunManifest, claims: Mapping[str, Claim] = CLAIMS
 ) -> list[JudgedClaim]:
     """The verdict on every claim, with how the run differs from the paper's."""
-    evidence, differences = Evidence(cells, run), list_run_differences(run)
+    evidence, differences = measures.Evidence(cells, run), list_run_differences(run)
     caveats = {
         section: sum((describe_missing(evidence.groups, x, run) for x in experiments), differences)
         for section, experiments in SECTION_GRIDS.items()
@@ -143,8 +151,8 @@ def describe_other_data(run: RunManifest) -> str | None:
 
 def list_complete_cells(experiment: str, seeds: int, run: RunManifest) -> list[Cell]:
     """All cells of an experiment, without variants, as far as the rounds of the run allow."""
-    if experiment == grid.FEEDBACK_EXPERIMENT:
-        return grid.list_feedback_cells(run.get("tables", ()), seeds)
+    if experiment == FEEDBACK_EXPERIMENT:
+        return list_feedback_cells(run.get("tables", ()), seeds)
     return [
         cell
         for cell in list_cells(experiment, seeds, int(run.get("rounds", PAPER_ROUNDS)))
@@ -189,13 +197,15 @@ def compare_readings(cells: pl.DataFrame, run: RunManifest) -> list[OtherReading
     """The verdicts on every feasibility claim that depends on a variant in the records."""
     if cells.is_empty():
         return []
-    usual = judge_by_id(Evidence(cells, run))
+    usual = judge_by_id(measures.Evidence(cells, run))
     present = cells["policy"].unique().to_list()
     found = []
-    for variant in [policy for policy in grid.VARIANT_POLICIES if policy in present]:
+    for variant in [policy for policy in VARIANT_POLICIES if policy in present]:
         base = POLICIES[variant].name
         others = cells.filter(pl.col("policy") != base)
-        evidence = Evidence(others.with_columns(pl.col("policy").replace({variant: base})), run)
+        evidence = measures.Evidence(
+            others.with_columns(pl.col("policy").replace({variant: base})), run
+        )
         for claim in CLAIMS.values():
             if claim.feasibility:
                 evidence.asked.clear()
@@ -206,5 +216,5 @@ def compare_readings(cells: pl.DataFrame, run: RunManifest) -> list[OtherReading
     return found
 
 
-def judge_by_id(evidence: Evidence) -> dict[str, str]:
+def judge_by_id(evidence: measures.Evidence) -> dict[str, str]:
     return {claim.id: judge_claim(claim, evidence, []).verdict for claim in CLAIMS.values()}

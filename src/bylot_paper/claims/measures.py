@@ -14,8 +14,15 @@ from scipy import stats
 
 from bylot.errors import BylotError
 from bylot.numerics.jit import Floats, Ints
-from bylot_paper import analysis
-from bylot_paper.analysis import GroupKey, RunManifest
+from bylot_paper.analysis import (
+    GroupKey,
+    RecordGroups,
+    RunManifest,
+    UpdateCurves,
+    format_seed_count,
+    read_by_seed,
+    wilson_interval,
+)
 from bylot_paper.grid import SWEEP_STEP_ROUNDS
 
 MIN_VERDICT_SEEDS = 3  # fewer seeds say nothing about a spread
@@ -57,7 +64,7 @@ class RunShare(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        return analysis.wilson_interval(self.kept, self.runs)
+        return wilson_interval(self.kept, self.runs)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -72,7 +79,7 @@ class Evidence:
     """
 
     def __init__(self, cells: pl.DataFrame, run: RunManifest, near: float = NEAR_OPTIMAL) -> None:
-        self.groups = analysis.RecordGroups(cells)
+        self.groups = RecordGroups(cells)
         self.run, self.near = run, near
         self.asked: set[GroupKey] = set()
 
@@ -80,11 +87,11 @@ class Evidence:
         self.asked.add(key)
         if key not in self.groups:
             raise Untestable(f"no records of {key}")
-        found = analysis.read_by_seed(self.groups[key], column)
+        found = read_by_seed(self.groups[key], column)
         self.require_seeds(len(found), key, column)
         return found
 
-    def curve(self, key: GroupKey, column: str) -> analysis.UpdateCurves:
+    def curve(self, key: GroupKey, column: str) -> UpdateCurves:
         self.asked.add(key)
         curve = self.groups.curve(key, column)
         if curve is None:
@@ -96,7 +103,7 @@ class Evidence:
         """Raise `Untestable` if there are too few seeds."""
         if found < MIN_VERDICT_SEEDS:
             lacking = f" with {column}" if found < len(self.groups[key]) else ""
-            seeds = analysis.format_seed_count((found, found))
+            seeds = format_seed_count((found, found))
             raise Untestable(f"{seeds}{lacking} of {key}; a verdict needs {MIN_VERDICT_SEEDS}")
 
     def each(self, key: GroupKey, column: str, find: Callable[[Ints, Floats], float]) -> SeedValues:
@@ -150,14 +157,14 @@ def subtract_by_seed(more: SeedValues, less: SeedValues) -> SeedValues:
     return {seed: more[seed] - less[seed] for seed in more.keys() & less.keys()}
 
 
-def require_update(curve: analysis.UpdateCurves, n: float) -> None:
+def require_update(curve: UpdateCurves, n: float) -> None:
     """Raise `Untestable` for a run that ends before n."""
     if curve.n[-1] < n:
         raise Untestable(f"the run ends at n = {curve.n[-1]:g}, the claim speaks of n = {n:g}")
 
 
 def sample_log_grid(
-    curve: analysis.UpdateCurves, low: float, high: float | None = None
+    curve: UpdateCurves, low: float, high: float | None = None
 ) -> tuple[Floats, Floats]:
     """The mean curve at logarithmically even n from low to high (the end if not given)."""
     end = float(curve.n[-1]) if high is None else high

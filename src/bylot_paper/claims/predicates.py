@@ -7,25 +7,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bylot.reports.style import PAPER_POLICY_STYLES
+from bylot.reports import PAPER_POLICY_STYLES
 from bylot_paper import analysis, grid
-from bylot_paper.analysis import GroupKey
-from bylot_paper.claims import measures
 from bylot_paper.claims.measures import (
+    NO_VIOLATION,
     Evidence,
+    PairedDifference,
     RunShare,
+    SeedValues,
     Untestable,
+    bump,
     mean_value,
     paired_difference,
+    peak,
+    require_update,
     seed_mean,
+    share_above,
+    subtract_by_seed,
 )
 from bylot_paper.scenarios import PAPER_LEVELS
 
-Cases = Mapping[str, Sequence[GroupKey]]
+Cases = Mapping[str, Sequence[analysis.GroupKey]]
 """Labels, and the groups of records that are measured under each."""
 Measure = Callable[..., Any]
 """(evidence, *groups): a number, or the share of runs in which something is true."""
-SeedMeasure = Callable[..., measures.SeedValues]
+SeedMeasure = Callable[..., SeedValues]
 
 POLICY_LABELS = {**{name: style.name for name, style in PAPER_POLICY_STYLES.items()}, "omd": "OMD"}
 
@@ -48,7 +54,7 @@ def list_cases(
     versus_all: Sequence[str] = (),
     within: Sequence[str] = (),
     label: str = "{}",
-) -> dict[str, list[GroupKey]]:
+) -> dict[str, list[analysis.GroupKey]]:
     """All combinations of the given fields, labelled by those that vary.
 
     versus:     rivals; each combination is paired with each of them
@@ -69,14 +75,14 @@ def list_cases(
         "rival": versus or [""],
     }
     shown = [name for name, values in fields.items() if len(values) > 1 and name not in within]
-    cases: dict[str, list[GroupKey]] = {}
+    cases: dict[str, list[analysis.GroupKey]] = {}
     for values in product(*fields.values()):
         one = dict(zip(fields, values, strict=True))
         words = {**one, "dimensions": f"N={one['dimensions']}"}
         for role in ("policy", "rival"):
             words[role] = label.format(one[role], name=POLICY_LABELS.get(one[role], ""))
         rivals = [one.pop("rival")] if versus else versus_all
-        key = GroupKey(
+        key = analysis.GroupKey(
             experiment, one["environment"], one["level"], one["policy"], one["dimensions"]
         )
         case = cases.setdefault(" ".join(words[name] for name in shown), [])
@@ -180,11 +186,11 @@ def clearly_larger(
     )
 
 
-def all_clear(gaps: Mapping[str, measures.PairedDifference]) -> bool:
+def all_clear(gaps: Mapping[str, PairedDifference]) -> bool:
     return all(gap.clear for gap in gaps.values())
 
 
-def describe_differences(gaps: Mapping[str, measures.PairedDifference]) -> str:
+def describe_differences(gaps: Mapping[str, PairedDifference]) -> str:
     """The only difference; or how many of them are clear, and the smallest."""
     if len(gaps) == 1:
         return str(*gaps.values())
@@ -270,18 +276,19 @@ def close_together(
 def above_all(evidence: Evidence, cases: Cases, share: float) -> Finding:
     """The first group is above all the others at more than a share of the sampled rounds."""
     [[ours, *rivals]] = cases.values()
-    found = {"both": measures.share_above(evidence, ours, *rivals)}
-    for rival in rivals:
-        found[POLICY_LABELS[rival.policy]] = measures.share_above(evidence, ours, rival)
+    found = {
+        "both": share_above(evidence, ours, *rivals),
+        **{POLICY_LABELS[one.policy]: share_above(evidence, ours, one) for one in rivals},
+    }
     return Finding(found["both"] > share, f"rounds above {format_values(found, '.0%')}", found)
 
 
 def largest_bump(evidence: Evidence, cases: Cases, column: str) -> Finding:
     """The bump of the last case is clearly larger than those with the same N or the same level."""
     *others, (ours,) = cases.values()
-    first = measures.bump(evidence, ours, column)
+    first = bump(evidence, ours, column)
     seeds = {
-        f"N={key.dimensions} {key.level}": measures.bump(evidence, key, column)
+        f"N={key.dimensions} {key.level}": bump(evidence, key, column)
         for (key,) in others
         if key.level == ours.level or key.dimensions == ours.dimensions
     }
@@ -297,7 +304,7 @@ def largest_bump(evidence: Evidence, cases: Cases, column: str) -> Finding:
 def bump_from_range(evidence: Evidence, cases: Cases, column: str) -> Finding:
     """The bump is clearly larger in the second case, but not per dimension of reward."""
     (low,), (high,) = cases.values()
-    more, less = (measures.bump(evidence, key, column) for key in (high, low))
+    more, less = (bump(evidence, key, column) for key in (high, low))
     plain = paired_difference(more, less)
     scaled = paired_difference(
         {seed: value / high.dimensions for seed, value in more.items()},
@@ -315,7 +322,7 @@ def only_tight_violates(evidence: Evidence, cases: Cases) -> Finding:
     peaks: dict[str, float] = {}
     holds = True
     for label, keys in cases.items():
-        found = {key.level: measures.peak(evidence, key, "curve_r2") for key in keys}
+        found = {key.level: peak(evidence, key, "curve_r2") for key in keys}
         tight, *others = found.values()
         peaks |= {f"{label} {level}": one for level, one in found.items()}
         holds = holds and tight > 0.01 and max(others) < tight / 4
@@ -324,10 +331,11 @@ def only_tight_violates(evidence: Evidence, cases: Cases) -> Finding:
 
 def starts_above_cap(evidence: Evidence, cases: Cases) -> Finding:
     """The mean number of experts at the first update is above the cap."""
-    starts, caps = {}, {}
-    for label, (key,) in cases.items():
-        starts[label] = seed_mean(evidence.each(key, "curve_expert", lambda t, y: y[0]))
-        caps[label] = mean_value(evidence, key, "expert_bound")
+    starts = {
+        label: seed_mean(evidence.each(key, "curve_expert", lambda t, y: y[0]))
+        for label, (key,) in cases.items()
+    }
+    caps = {label: mean_value(evidence, key, "expert_bound") for label, (key,) in cases.items()}
     return Finding(
         all(starts[label] > caps[label] for label in starts),
         f"experts per round at n = 1: {format_values(starts, '.2f')}; "
@@ -342,11 +350,11 @@ def small_early_violation(evidence: Evidence, cases: Cases) -> Finding:
     holds = True
     for label, (medium, tight) in cases.items():
         curve = evidence.curve(medium, "curve_r2")
-        measures.require_update(curve, 30)
+        require_update(curve, 30)
         early = float(curve.mean[curve.n <= 30].max())
-        largest = measures.peak(evidence, tight, "curve_r2")
+        largest = peak(evidence, tight, "curve_r2")
         peaks |= {f"{label} medium": early, f"{label} tight": largest}
-        holds = holds and early > measures.NO_VIOLATION and float(curve.mean.max()) < largest
+        holds = holds and early > NO_VIOLATION and float(curve.mean.max()) < largest
     return Finding(holds, f"largest: {format_values(peaks, '.4f')}", {"largest": peaks})
 
 
@@ -355,7 +363,7 @@ def ignores_limits(evidence: Evidence, cases: Cases) -> Finding:
     moved, over, broken = 0.0, 0, 0
     for tight, free in cases.values():
         used = evidence.values(tight, "expert")
-        change = measures.subtract_by_seed(used, evidence.values(free, "expert"))
+        change = subtract_by_seed(used, evidence.values(free, "expert"))
         moved = max(moved, *(abs(gap) for gap in change.values()))
         cap, kept = evidence.values(tight, "expert_bound"), evidence.kept(tight)
         infeasible = [seed for seed in kept if not kept[seed]]
@@ -383,7 +391,7 @@ def near_optimal_and_feasible(evidence: Evidence, cases: Cases) -> Finding:
 def range_larger_when_binding(evidence: Evidence, cases: Cases, aware: Sequence[str]) -> Finding:
     """Policies differ more in feasibility, and the aware ones in reward, where limits bind."""
 
-    def span(keys: Sequence[GroupKey], level: str, column: str) -> float:
+    def span(keys: Sequence[analysis.GroupKey], level: str, column: str) -> float:
         some = [key for key in keys if key.level == level]
         if column == "feasible":
             values = [evidence.feasible(key).value for key in some]
@@ -403,7 +411,9 @@ def range_larger_when_binding(evidence: Evidence, cases: Cases, aware: Sequence[
     )
 
 
-def pool_shares(evidence: Evidence, keys: Sequence[GroupKey]) -> tuple[RunShare, GroupKey]:
+def pool_shares(
+    evidence: Evidence, keys: Sequence[analysis.GroupKey]
+) -> tuple[RunShare, analysis.GroupKey]:
     """Feasible runs of several groups together, and the group with the smallest share."""
     shares = {key: evidence.feasible(key) for key in keys}
     counts = zip(*shares.values(), strict=True)
@@ -441,7 +451,7 @@ def beats_multinomial(evidence: Evidence, policy: str) -> Finding:
     """Reward minus the optimum, and in how many runs it is above the proved bound."""
     gains, proved, runs = {}, 0, 0
     for environment in grid.CROWD_ENVIRONMENTS:
-        key = GroupKey("beyond", environment, "stress", policy, 3)
+        key = analysis.GroupKey("beyond", environment, "stress", policy, 3)
         reward, best = evidence.values(key, "reward"), evidence.values(key, "optimum")
         gap = evidence.values(key, "optimum_gap")
         gains[environment] = paired_difference(reward, best)

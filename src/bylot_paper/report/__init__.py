@@ -10,27 +10,25 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from bylot.reports.pages import Banner, Block, Bullets, Heading, write_pages
-from bylot.reports.style import make_figure_folder
+from bylot.reports import Banner, Block, Bullets, Heading, make_figure_folder, write_pages
 from bylot_paper import analysis, grid
-from bylot_paper.analysis import RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims import judge
 from bylot_paper.records import Records
-from bylot_paper.report import beyond, beyond_figures, default, figures
+from bylot_paper.report import beyond, default, figures
 from bylot_paper.report.feedback import build_feedback_section
 from bylot_paper.report.formatting import summarize_run
 from bylot_paper.report.paper import build_paper_section, count_claims
 
 PAPER_EXPERIMENTS = ("sweep", "crowd")
-FIGURE_DRAWERS: dict[str, Callable[[pl.DataFrame, RunManifest, Path], list[Path]]] = {
+FIGURE_DRAWERS: dict[str, Callable[[pl.DataFrame, analysis.RunManifest, Path], list[Path]]] = {
     "sweep": figures.draw_sweep,
     "crowd": partial(figures.draw_levels, figures.PAPER_COMPARISON),
     "rolling": partial(figures.draw_rolling, "rolling"),
     "beyond": partial(figures.draw_levels, figures.BEYOND_COMPARISON),
     "beyond-rolling": partial(figures.draw_rolling, "beyond-rolling"),
     "beyond-regret": figures.draw_regret,
-    "beyond-periods": beyond_figures.draw_periods,
-    "beyond-ablation": beyond_figures.draw_ablation,
+    "beyond-periods": beyond.draw_periods,
+    "beyond-ablation": beyond.draw_ablation,
     "default": default.draw_contest,
 }
 
@@ -45,7 +43,9 @@ class ReportContent(NamedTuple):
     paths: Sequence[Path] = ()  # of the files, once they are written
 
 
-def draw_figures(cells: pl.DataFrame, run: RunManifest, folder: Path) -> dict[str, list[Path]]:
+def draw_figures(
+    cells: pl.DataFrame, run: analysis.RunManifest, folder: Path
+) -> dict[str, list[Path]]:
     """Draw all figures that the records allow, as PNG and SVG in folder/figures."""
     target = make_figure_folder(folder / "figures")
     return {name: draw(cells, run, target) for name, draw in FIGURE_DRAWERS.items()}
@@ -86,8 +86,8 @@ def compose_report(
         title = "The experiments of Multinomial Subset Routing, reproduced"
     elif not past.is_empty():
         title = "Policies beyond Multinomial Subset Routing"
-    title = f"{'SYNTHETIC: ' if is_synthetic(run) else ''}{title}"
-    blocks = build_opening(run, RecordGroups(cells), core_seconds, title, with_paper)
+    title = f"{'SYNTHETIC: ' if analysis.is_synthetic(run) else ''}{title}"
+    blocks = build_opening(run, analysis.RecordGroups(cells), core_seconds, title, with_paper)
     data: dict[str, Any] = {"summary.json": summarize_run(cells, run, core_seconds)}
     verdicts = []
     if with_paper:
@@ -116,11 +116,15 @@ def compose_report(
 
 
 def build_opening(
-    run: RunManifest, groups: RecordGroups, core_seconds: float | None, title: str, with_paper: bool
+    run: analysis.RunManifest,
+    groups: analysis.RecordGroups,
+    core_seconds: float | None,
+    title: str,
+    with_paper: bool,
 ) -> list[Block]:
     """The data, the size of the run, and what is missing."""
     blocks: list[Block] = [Heading(title, 1)]
-    if is_synthetic(run):
+    if analysis.is_synthetic(run):
         blocks.append(
             Banner(
                 "SYNTHETIC data: the crowd is made up. Every number, figure and verdict below is "
@@ -132,7 +136,9 @@ def build_opening(
         notes += judge.describe_missing(groups, experiment, run)
     blocks += [Banner(note) for note in notes if not note.startswith("SYNTHETIC")]
     digest = str(run.get("data", {}).get("digest", "unknown"))[:16]
-    facts = [f"Data: {name_data(run)}, digest {digest}; code {run.get('code', 'unknown')}."]
+    facts = [
+        f"Data: {analysis.name_data(run)}, digest {digest}; code {run.get('code', 'unknown')}."
+    ]
     rounds = f"{run['rounds']:,}" if "rounds" in run else "Unknown"
     facts.append(f"{rounds} rounds per run; window {run.get('window', '?')}.")
     for experiment, cells in grid.GRIDS.items():

@@ -9,9 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from bylot.reports import style
-from bylot.reports.pages import Banner, Block, Bullets, Heading, Paragraph
-from bylot.reports.style import BLACK, BLUE, GREY, ORANGE, load_pyplot, save_figure
+from bylot.reports import (
+    BLACK,
+    BLUE,
+    GREY,
+    ORANGE,
+    Banner,
+    Block,
+    Bullets,
+    Heading,
+    Paragraph,
+    load_pyplot,
+    make_panels,
+    put_legend,
+    save_figure,
+)
 from bylot_paper import default_rule, grid
 from bylot_paper.analysis import (
     RunManifest,
@@ -20,12 +32,18 @@ from bylot_paper.analysis import (
     name_crowd,
     read_column,
 )
-from bylot_paper.default_rule import REFERENCE_POLICY, DefaultChoice, ResultLine
-from bylot_paper.report import formatting
-from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error
+from bylot_paper.report.formatting import (
+    NO_VALUE,
+    TEXTS,
+    build_figure,
+    fill_table,
+    format_mean_error,
+    place_in_order,
+    tabulate_refusals,
+)
 from bylot_paper.scenarios import ALL_LEVELS, SHARED_POOLS
 
-RULE_TEXT = [text.format(rule=default_rule) for text in formatting.TEXTS["rule"]["default"]]
+RULE_TEXT = [text.format(rule=default_rule) for text in TEXTS["rule"]["default"]]
 POLICY_ORDER = grid.COMPARED_POLICIES[::-1]
 """The order of policies in tables and figures: ours first."""
 COLOUR_RATIO = 4.0
@@ -36,7 +54,7 @@ INFEASIBLE_COLOUR = "#E4E4E4"
 class ContestEntry(NamedTuple):
     """A result line, and the records behind it without refused runs."""
 
-    line: ResultLine
+    line: default_rule.ResultLine
     cells: pl.DataFrame
 
 
@@ -60,7 +78,7 @@ def order_entry(key: tuple[str, str, str, int | None, str]) -> tuple[int, ...]:
         int(own),
         *(place if own else place[::-1]),
         period or 0,
-        formatting.place_in_order(policy, POLICY_ORDER),
+        place_in_order(policy, POLICY_ORDER),
     )
 
 
@@ -71,7 +89,7 @@ def make_entry(group: pl.DataFrame, run: RunManifest) -> ContestEntry:
     played = group.filter(pl.col("refused").is_null()).sort("seed")
     gaps = played.select("seed", pl.col("mixture") - pl.col("reward"))
     return ContestEntry(
-        ResultLine(
+        default_rule.ResultLine(
             scenario=f"{name_crowd(run)} crowd" if on_crowd else first["environment"],
             place=name_place(first["environment"], first["level"], first["period"], run),
             policy=first["policy"],
@@ -112,7 +130,7 @@ def build_default_section(
     if not any(one.line.scenario == "hospital" for one in entries):
         blocks.append(Banner("Without the hospital: its files were not given (--hospital)"))
     blocks += [*tabulate_choices(choices), Heading("The rule", 3), Bullets(RULE_TEXT)]
-    blocks += [Heading("The table", 3), *formatting.build_figure("default", figure, run)]
+    blocks += [Heading("The table", 3), *build_figure("default", figure, run)]
     if whole:
         blocks += tabulate_policies(entries, *choices[:2])
         for table, form in ENTRY_TABLES.items():
@@ -123,22 +141,25 @@ def build_default_section(
         for table, form in PERIOD_TABLES.items():
             blocks += tabulate_entries(spans, table, form)
     blocks += [
-        *formatting.tabulate_refusals(cells),
+        *tabulate_refusals(cells),
         Heading("How it was done", 3),
-        Bullets(formatting.TEXTS["notes"]["default"]),
+        Bullets(TEXTS["notes"]["default"]),
     ]
     return blocks, make_default_data(entries, choices)
 
 
-def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
+def describe_outcome(choices: Sequence[default_rule.DefaultChoice]) -> str:
     if not choices:
         return "There is nothing to choose a default from."
     first, *others = choices
     if first.policy is None:
         reasons = "; ".join(f"{policy}: {why}" for policy, why in first.excluded.items())
         return f"No policy can be the default by these records: {reasons}."
-    if first.policy != REFERENCE_POLICY:
-        loses = f"it loses {format_score(first, first.policy)} of what {REFERENCE_POLICY} loses"
+    if first.policy != default_rule.REFERENCE_POLICY:
+        loses = (
+            f"it loses {format_score(first, first.policy)} of what "
+            f"{default_rule.REFERENCE_POLICY} loses"
+        )
     else:
         loses = "all scores are relative to its loss"
         for name in list_others(first)[:1]:
@@ -151,7 +172,7 @@ def describe_outcome(choices: Sequence[DefaultChoice]) -> str:
     )
 
 
-def tabulate_choices(choices: Sequence[DefaultChoice]) -> list[Block]:
+def tabulate_choices(choices: Sequence[default_rule.DefaultChoice]) -> list[Block]:
     """One row per class of problems: scores, ties, places that do not count, unequal seeds."""
     rows = []
     for choice in choices:
@@ -159,7 +180,9 @@ def tabulate_choices(choices: Sequence[DefaultChoice]) -> list[Block]:
         notes = {
             "tied with {}, which does not record propensities": choice.beaten,
             "does not count: {}": ", ".join(choice.uncounted),
-            f"other seeds than those of {REFERENCE_POLICY}: {{}}": ", ".join(choice.uneven),
+            f"other seeds than those of {default_rule.REFERENCE_POLICY}: {{}}": ", ".join(
+                choice.uneven
+            ),
         }
         rows.append(
             (
@@ -173,23 +196,25 @@ def tabulate_choices(choices: Sequence[DefaultChoice]) -> list[Block]:
     return fill_table("choices", rows)
 
 
-def list_others(choice: DefaultChoice) -> list[str]:
+def list_others(choice: default_rule.DefaultChoice) -> list[str]:
     """The candidates that were not chosen, the best first."""
     return [name for name in choice.scores if name != choice.policy]
 
 
-def format_score(choice: DefaultChoice, policy: str | None) -> str:
+def format_score(choice: default_rule.DefaultChoice, policy: str | None) -> str:
     """A score with its error; the reference has none."""
     score = choice.scores.get(policy or "")
     if score is None:
         return NO_VALUE
-    if policy == REFERENCE_POLICY:
+    if policy == default_rule.REFERENCE_POLICY:
         return "1 (the reference)"
     return f"{score.value:.2f} ± {score.error:.2f}"
 
 
 def tabulate_policies(
-    entries: Sequence[ContestEntry], choice: DefaultChoice, free: DefaultChoice
+    entries: Sequence[ContestEntry],
+    choice: default_rule.DefaultChoice,
+    free: default_rule.DefaultChoice,
 ) -> list[Block]:
     """One row per policy. choice: where propensities are needed; free: where they are not."""
     rows = []
@@ -222,7 +247,7 @@ def tabulate_entries(
     return fill_table(table, [(name, *row) for name, row in rows.items()], policies)
 
 
-def list_policies(lines: Sequence[ResultLine]) -> list[str]:
+def list_policies(lines: Sequence[default_rule.ResultLine]) -> list[str]:
     """The policies in the records, in the order of tables."""
     return [policy for policy in POLICY_ORDER if any(line.policy == policy for line in lines)]
 
@@ -259,7 +284,9 @@ def tabulate_references(entries: Sequence[ContestEntry]) -> list[Block]:
     return fill_table("references", rows)
 
 
-def make_default_data(entries: list[ContestEntry], choices: list[DefaultChoice]) -> dict[str, Any]:
+def make_default_data(
+    entries: list[ContestEntry], choices: list[default_rule.DefaultChoice]
+) -> dict[str, Any]:
     """The content of default.json: the rule, the lines it was applied to, and its choices."""
     return {
         "rule": RULE_TEXT,
@@ -291,7 +318,7 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
         f"{name_crowd(run)} crowd and other scenarios, {run['rounds']:,} rounds, "
         f"{format_seed_count((min(seeds), max(seeds)))}"
     )
-    figure, [[axes]] = style.make_panels(1, 1, size, title)
+    figure, [[axes]] = make_panels(1, 1, size, title)
     for (y, policy), (x, place) in product(enumerate(policies), enumerate(places)):
         if (policy, place) in tiles:
             draw_tile(axes, x, y, tiles[policy, place], scale.get(place))
@@ -305,7 +332,9 @@ def draw_contest(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pa
     return save_figure(figure, folder, "default")
 
 
-def draw_tile(axes: Any, x: int, y: int, line: ResultLine, reference: float | None) -> None:
+def draw_tile(
+    axes: Any, x: int, y: int, line: default_rule.ResultLine, reference: float | None
+) -> None:
     gap = float(np.mean(list(line.gaps.values())))
     tile = partial(load_pyplot().Rectangle, (x - 0.5, y - 0.5), 1, 1, edgecolor="w")
     write = partial(axes.text, x, y, ha="center", va="center")
@@ -330,7 +359,7 @@ def choose_tile_colour(gap: float, reference: float | None) -> Any:
 
 
 def draw_tile_frame(
-    axes: Any, places: Sequence[str], policies: Sequence[str], lines: list[ResultLine]
+    axes: Any, places: Sequence[str], policies: Sequence[str], lines: list[default_rule.ResultLine]
 ) -> None:
     """Names at the edges, and a line between groups of scenarios."""
     axes.set_xlim(-0.5, len(places) - 0.5)
@@ -350,10 +379,10 @@ def draw_tile_frame(
 def draw_tile_legend(figure: Any) -> None:
     less, more = (choose_tile_colour(ratio, 1.0) for ratio in (1 / COLOUR_RATIO, COLOUR_RATIO))
     shown = {
-        f"loses a quarter of what {REFERENCE_POLICY} loses, or less": less,
-        f"as much as {REFERENCE_POLICY}": "white",
+        f"loses a quarter of what {default_rule.REFERENCE_POLICY} loses, or less": less,
+        f"as much as {default_rule.REFERENCE_POLICY}": "white",
         "4 times as much, or more": more,
         "violated a limit in some run: cannot be the default": INFEASIBLE_COLOUR,
     }
     tile = partial(load_pyplot().Rectangle, (0, 0), 1, 1, edgecolor=GREY, linewidth=0.6)
-    style.put_legend(figure, 2, [tile(facecolor=colour) for colour in shown.values()], list(shown))
+    put_legend(figure, 2, [tile(facecolor=colour) for colour in shown.values()], list(shown))

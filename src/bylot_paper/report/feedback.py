@@ -6,19 +6,24 @@ from typing import Any
 import polars as pl
 
 from bylot.numerics.jit import Floats
-from bylot.reports.pages import Block, Bullets, Heading, Paragraph
+from bylot.reports import Block, Bullets, Heading, Paragraph
 from bylot_paper import grid
 from bylot_paper.analysis import read_by_seed, read_column
 from bylot_paper.default_rule import SeedEstimate, average_estimates, estimate_mean
-from bylot_paper.question_scenarios import (
+from bylot_paper.report.formatting import (
+    NO_VALUE,
+    TEXTS,
+    fill_table,
+    format_mean_error,
+    place_in_order,
+)
+from bylot_paper.run import FIRST_REQUESTS
+from bylot_paper.scenarios import (
     HOSPITAL_SCENARIO,
     IGNORED,
     RANDOM,
     RECORDED_SCENARIO,
 )
-from bylot_paper.report import formatting
-from bylot_paper.report.formatting import NO_VALUE, fill_table, format_mean_error, place_in_order
-from bylot_paper.run import FIRST_REQUESTS
 
 SCENARIO_LABELS = {
     HOSPITAL_SCENARIO: "hospital, by specialty",
@@ -68,7 +73,7 @@ def build_feedback_section(cells: pl.DataFrame) -> tuple[list[Block], dict[str, 
     blocks += tabulate_feedback(entries, "reward", "feedback")
     for count in FIRST_REQUESTS:
         blocks += tabulate_feedback(entries, f"reward_{count}", "feedback-first", f"{count:,}")
-    blocks.append(Bullets(formatting.TEXTS["notes"]["feedback"]))
+    blocks.append(Bullets(TEXTS["notes"]["feedback"]))
     return blocks, make_feedback_data(entries, answer)
 
 
@@ -154,8 +159,7 @@ def tabulate_feedback(
     for label, reference in () if first else REFERENCE_COLUMNS.items():
         values = (read_reference(entries, scenario, reference) for scenario in scenarios)
         rows.append((label, "", *(f"{value:.4f}" for value in values)))
-    labels = [*map(name_scenario, scenarios)]
-    return fill_table(table, rows if entries else [], labels, first=first)
+    return fill_table(table, rows if entries else [], [*map(name_scenario, scenarios)], first=first)
 
 
 REFERENCE_COLUMNS = {

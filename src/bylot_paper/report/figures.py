@@ -9,21 +9,41 @@ import numpy as np
 import polars as pl
 
 from bylot.harness import SeedCurves, seed_std
-from bylot.reports import style as look
-from bylot.reports.style import BLACK, GREY, PAPER_POLICY_STYLES, SeriesStyle
-from bylot_paper import analysis
-from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, sweep_key
+from bylot.reports import (
+    BEYOND_POLICY_STYLES,
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PAPER_POLICY_STYLES,
+    PURPLE,
+    SeriesStyle,
+    draw_std_band,
+    load_pyplot,
+    make_panels,
+    put_legend,
+    save_figure,
+)
+from bylot_paper.analysis import (
+    GroupKey,
+    RecordGroups,
+    RunManifest,
+    make_figure_title,
+    sweep_key,
+    wilson_interval,
+)
 from bylot_paper.grid import BINDING_LEVELS, GUARDED_POLICIES, LIMITED_LEVELS
 
 LEVEL_STYLES = {
-    "tight": SeriesStyle("tight", look.BLUE, "-", "o"),
-    "medium": SeriesStyle("medium", look.ORANGE, (0, (6, 1.5)), "s"),
-    "loose": SeriesStyle("loose", look.GREEN, (0, (3, 1, 1, 1)), "^"),
+    "tight": SeriesStyle("tight", BLUE, "-", "o"),
+    "medium": SeriesStyle("medium", ORANGE, (0, (6, 1.5)), "s"),
+    "loose": SeriesStyle("loose", GREEN, (0, (3, 1, 1, 1)), "^"),
     "none": SeriesStyle("no limits", GREY, (0, (1, 1)), "D"),
 }
 BEYOND_LEVEL_STYLES = {
     **{name: LEVEL_STYLES[name] for name in LIMITED_LEVELS},
-    "stress": SeriesStyle("stress", look.PURPLE, (0, (5, 1, 1, 1)), "D"),
+    "stress": SeriesStyle("stress", PURPLE, (0, (5, 1, 1, 1)), "D"),
 }
 """Beyond the paper: its limits and a harder level."""
 
@@ -38,11 +58,11 @@ SEED_BAND = "± 1 standard deviation over seeds"
 
 
 def make_handle(**style: Any) -> Any:
-    return look.load_pyplot().matplotlib.lines.Line2D([], [], **style)
+    return load_pyplot().matplotlib.lines.Line2D([], [], **style)
 
 
 def make_patch(colour: str, alpha: float) -> Any:
-    return look.load_pyplot().matplotlib.patches.Patch(color=colour, alpha=alpha, linewidth=0)
+    return load_pyplot().matplotlib.patches.Patch(color=colour, alpha=alpha, linewidth=0)
 
 
 def separate(axes: Any, count: int, vertical: bool = True) -> None:
@@ -66,8 +86,8 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
     seeds = groups.seeds("sweep")
     if seeds == (0, 0):
         return []
-    title = analysis.make_figure_title("Regret of OMD under three levels of limits", run, seeds)
-    figure, axes = look.make_panels(2, 2, (11, 8), title, sharex=True, sharey="row")
+    title = make_figure_title("Regret of OMD under three levels of limits", run, seeds)
+    figure, axes = make_panels(2, 2, (11, 8), title, sharex=True, sharey="row")
     for (top, bottom), dimensions in zip(axes.T, (3, 5), strict=True):
         top.set_title(f"N = {dimensions} dimensions of reward")
         draw_sweep_panel(top, groups, dimensions, "curve_r1_true", "curve_r1_proxy")
@@ -93,8 +113,8 @@ def draw_sweep(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Path
         ),
         SEED_BAND: make_patch(GREY, 0.3),
     }
-    look.put_legend(figure, 2, list(handles.values()), list(handles))
-    return look.save_figure(figure, folder, "sweep")
+    put_legend(figure, 2, list(handles.values()), list(handles))
+    return save_figure(figure, folder, "sweep")
 
 
 def draw_sweep_panel(
@@ -109,7 +129,7 @@ def draw_sweep_panel(
         if dotted and (other := groups.curve(key, dotted)):
             axes.plot(other.n, other.mean, color=style.colour, linestyle=":", linewidth=1.0)
         if curve := groups.curve(key, column):
-            look.draw_std_band(axes, curve.n, curve, style, alpha=0.14, least=least)
+            draw_std_band(axes, curve.n, curve, style, alpha=0.14, least=least)
             axes.plot(
                 curve.n,
                 curve.mean,
@@ -161,7 +181,7 @@ class Comparison(NamedTuple):
     def title(self, text: str, run: RunManifest, groups: RecordGroups) -> str:
         """The title of a figure, which says so if it is not one of the paper's."""
         title = f"Beyond the paper: {text}" if self.experiment == "beyond" else text.capitalize()
-        return analysis.make_figure_title(title, run, groups.seeds(self.experiment))
+        return make_figure_title(title, run, groups.seeds(self.experiment))
 
 
 PAPER_COMPARISON = Comparison(
@@ -169,7 +189,7 @@ PAPER_COMPARISON = Comparison(
 )
 BEYOND_COMPARISON = Comparison(
     "beyond",
-    look.BEYOND_POLICY_STYLES,
+    BEYOND_POLICY_STYLES,
     list(BEYOND_LEVEL_STYLES),
     GUARDED_POLICIES,
     "best multinomial policy in hindsight",
@@ -196,7 +216,7 @@ def draw_levels(
         return []
     rows, beyond = len(shown.environments), shown.experiment == "beyond"
     title = shown.title("reward and kept limits by the level of the limits", run, groups)
-    figure, axes = look.make_panels(rows, 2, (13, 0.7 + 3.9 * rows), title, sharey="col")
+    figure, axes = make_panels(rows, 2, (13, 0.7 + 3.9 * rows), title, sharey="col")
     for environment, (left, right) in zip(shown.environments, axes, strict=True):
         if beyond:
             left.axhline(0.0, color=BLACK, linewidth=1.6)
@@ -227,8 +247,8 @@ def draw_levels(
     }
     handles[shown.best] = make_handle(color=BLACK, linewidth=1.6)
     columns = len(handles) if len(handles) <= 7 else (len(handles) + 1) // 2
-    look.put_legend(figure, columns, list(handles.values()), list(handles))
-    return look.save_figure(figure, folder, shown.experiment)
+    put_legend(figure, columns, list(handles.values()), list(handles))
+    return save_figure(figure, folder, shown.experiment)
 
 
 def draw_level_points(
@@ -239,15 +259,14 @@ def draw_level_points(
     """
     for n, key in enumerate(keys):
         aside = x + LEVEL_WIDTH * ((n + 0.5) / len(keys) - 0.5)
-        rewards = groups.read(key, "reward")
-        if key.experiment == "beyond":
-            rewards = -groups.read(key, "regret_true")
+        is_beyond = key.experiment == "beyond"
+        rewards = -groups.read(key, "regret_true") if is_beyond else groups.read(key, "reward")
         marks: list[tuple[Any, float, list[list[Any]]]] = []
         if rewards.size:
             marks.append((left, rewards.mean(), [[seed_std(rewards)]] * 2))
         if (outside := groups.read(key, "outside")).size:
             kept = int((outside <= 0).sum())
-            low, high = analysis.wilson_interval(kept, outside.size)
+            low, high = wilson_interval(kept, outside.size)
             share = kept / outside.size
             marks.append((right, 100 * share, [[100 * (share - low)], [100 * (high - share)]]))
         for axes, y, bars in marks:
@@ -278,7 +297,7 @@ def make_panels_over_time(
     shown: Comparison, size: tuple[float, float], title: str, label: str, sharey: Any
 ) -> tuple[Any, dict[tuple[str, str], Any]]:
     """A figure with one row per environment, one column per level, and the round as its x-axis."""
-    figure, axes = look.make_panels(
+    figure, axes = make_panels(
         len(shown.environments), len(shown.levels), size, title, sharex=True, sharey=sharey
     )
     for panel in axes[:, 0]:
@@ -317,8 +336,8 @@ def draw_rolling(name: str, cells: pl.DataFrame, run: RunManifest, folder: Path)
     }
     handles[shown.best] = make_handle(color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)))
     handles[SEED_BAND] = make_patch(styles[0].colour, 0.25)
-    look.put_legend(figure, 2 * width, list(handles.values()), list(handles))
-    return look.save_figure(figure, folder, name)
+    put_legend(figure, 2 * width, list(handles.values()), list(handles))
+    return save_figure(figure, folder, name)
 
 
 def draw_rolling_lines(
@@ -332,9 +351,7 @@ def draw_rolling_lines(
         if curve is not None:
             style = shown.styles[key.policy]
             lead = key.policy in leads
-            look.draw_std_band(
-                axes, curve.t, curve, style, alpha=0.22 / len(leads) if lead else 0.07
-            )
+            draw_std_band(axes, curve.t, curve, style, alpha=0.22 / len(leads) if lead else 0.07)
             draw_line(axes, curve, style, (0.02 * keys.index(key), 0.14), 2.2 if lead else 1.5)
     best = next((found for key in keys if (found := groups.read(key, "optimum")).size), None)
     if best is not None:
@@ -379,8 +396,8 @@ def draw_regret(cells: pl.DataFrame, run: RunManifest, folder: Path) -> list[Pat
         set_log_scales(panel, 1e-2)
         panel.set_title(f"{ENVIRONMENT_LABELS[environment]}, {level}", fontsize=10)
     handles, names = next(iter(axes.values())).get_legend_handles_labels()
-    look.put_legend(figure, 7, [*handles, make_patch(GREY, 0.3)], [*names, "± 1 std over seeds"])
-    return look.save_figure(figure, folder, "beyond-regret")
+    put_legend(figure, 7, [*handles, make_patch(GREY, 0.3)], [*names, "± 1 std over seeds"])
+    return save_figure(figure, folder, "beyond-regret")
 
 
 def draw_regret_line(axes: Any, groups: RecordGroups, shown: Comparison, key: GroupKey) -> None:
@@ -391,6 +408,6 @@ def draw_regret_line(axes: Any, groups: RecordGroups, shown: Comparison, key: Gr
     late = curve.t >= min(FIRST_ROUND, curve.t[-1])
     curve = curve._replace(t=curve.t[late], seeds=curve.seeds[:, late])
     style, lead = shown.styles[key.policy], key.policy in shown.lead
-    look.draw_std_band(axes, curve.t, curve, style, alpha=0.18 if lead else 0.06)
+    draw_std_band(axes, curve.t, curve, style, alpha=0.18 if lead else 0.06)
     every = [0, len(curve.t) // 20, len(curve.t) // 5, len(curve.t) - 1]
     draw_line(axes, curve, style, every, 2.2 if lead else 1.4, label=style.name)

@@ -12,7 +12,7 @@ import polars as pl
 from bylot.harness import seed_std
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
-from bylot.reports.pages import Block, TableBlock, make_figure, make_table, render_table_markdown
+from bylot.reports import Block, TableBlock, make_figure, make_table, render_table_markdown
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, is_synthetic, name_data
 from bylot_paper.claims.judge import FAILS, HOLDS, UNKNOWN, JudgedClaim
 

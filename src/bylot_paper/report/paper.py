@@ -9,15 +9,28 @@ import polars as pl
 
 from bylot.metrics import LIMIT_TOLERANCES
 from bylot.numerics.jit import Floats
-from bylot.reports.pages import Block, Bullets, Heading, Paragraph
-from bylot.reports.style import PAPER_POLICY_STYLES
+from bylot.reports import PAPER_POLICY_STYLES, Block, Bullets, Heading, Paragraph
 from bylot_paper.analysis import GroupKey, RecordGroups, RunManifest, name_data, sweep_key
-from bylot_paper.claims import judge
-from bylot_paper.claims.judge import UNKNOWN, JudgedClaim
+from bylot_paper.claims.judge import (
+    UNKNOWN,
+    JudgedClaim,
+    compare_readings,
+    describe_other_data,
+    judge_by_id,
+)
 from bylot_paper.claims.measures import NEAR_OPTIMAL, Evidence, RunShare
-from bylot_paper.report import formatting
 from bylot_paper.report.figures import ENVIRONMENT_LABELS, LEVEL_STYLES, DrawnFigures
-from bylot_paper.report.formatting import NO_VALUE, TEXTS, fill_table, format_mean, format_mean_std
+from bylot_paper.report.formatting import (
+    NO_VALUE,
+    TEXTS,
+    Verdicts,
+    build_figure,
+    count_claim_verdicts,
+    fill_table,
+    format_mean,
+    format_mean_std,
+    tabulate_untested,
+)
 from bylot_paper.scenarios import PAPER_LEVELS
 
 LOOSER_THRESHOLD = 0.98
@@ -33,14 +46,14 @@ def build_paper_section(
     blocks: list[Block] = [Paragraph(total), Heading("Limits"), *tabulate_levels(groups)]
     blocks.append(Heading("Figures"))
     for name in ("sweep", "crowd", "rolling"):
-        blocks += formatting.build_figure(name, figures[name], run) or [
+        blocks += build_figure(name, figures[name], run) or [
             Paragraph(
                 f"{TEXTS['figures'][name]['alt']}: no figure, as the records hold no such cells."
             )
         ]
     blocks += [Heading("Sentence by sentence"), *build_claims(claims, total)]
     usual, looser = (
-        judge.judge_by_id(Evidence(cells, run, near)) for near in (NEAR_OPTIMAL, LOOSER_THRESHOLD)
+        judge_by_id(Evidence(cells, run, near)) for near in (NEAR_OPTIMAL, LOOSER_THRESHOLD)
     )
     changes = ", ".join(name for name, verdict in usual.items() if verdict != looser[name])
     change = f"these verdicts would change: {changes}" if changes else "no verdict would change"
@@ -69,9 +82,9 @@ def build_paper_section(
 def count_claims(claims: Sequence[JudgedClaim], run: RunManifest) -> str:
     """How many claims hold, and on which data if these are not the paper's."""
     what = "statements of the paper's results"
-    if judge.describe_other_data(run):
+    if describe_other_data(run):
         what += f" (judged on the {name_data(run)} crowd, which is not the paper's)"
-    return formatting.count_claim_verdicts(claims, what)
+    return count_claim_verdicts(claims, what)
 
 
 def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
@@ -80,13 +93,13 @@ def build_claims(claims: Sequence[JudgedClaim], total: str) -> list[Block]:
     blocks: list[Block] = [Paragraph(TEXTS["paragraphs"]["claims"]), Paragraph(total)]
     for section in dict.fromkeys(row.section for row in tested):
         blocks.append(Heading(f"Section {section}", 3))
-        blocks.append(formatting.Verdicts([row for row in tested if row.section == section]))
-    untested = formatting.tabulate_untested("What these records do not cover", "claim", claims)
+        blocks.append(Verdicts([row for row in tested if row.section == section]))
+    untested = tabulate_untested("What these records do not cover", "claim", claims)
     return [*blocks, *([Heading("Cannot be tested", 3), *untested] if untested else [])]
 
 
 def build_readings(cells: pl.DataFrame, run: RunManifest) -> list[Block]:
-    found = judge.compare_readings(cells, run)
+    found = compare_readings(cells, run)
     if not found:
         return []
     rows = [reading for reading in found if reading.usual != reading.other]

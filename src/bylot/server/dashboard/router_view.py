@@ -13,9 +13,14 @@ from bylot.eventlog.events import format_timestamp, now_us
 from bylot.policies.validation import FEEDBACK_WORDS
 from bylot.router.state import RouterState
 from bylot.router.status import Counters, RouterStatus, TimelinePoints
-from bylot.server.dashboard import sections
 from bylot.server.dashboard.sections import (
+    build_selection,
+    context_label,
+    count_verdicts,
     format_setting,
+    label_text,
+    list_config_versions,
+    measure_spend,
     model_name,
     read_limits,
     view_limits,
@@ -47,21 +52,21 @@ def build_router_page(
         "policy": config.policy["name"],
         "version": config.version,
         "seq": view.seq,  # of the last event of its log
-        "verdicts": sections.count_verdicts(status),
+        "verdicts": count_verdicts(status),
         "status": structs.replace(status, distributions=(), timeline=None),  # which stand below
         "period_progress": None if period is None else period.played / period.length,
         "has_periods": period is not None and any(limit.averages_all for limit in status.limits),
         "has_tenants": any(limit["tenants"] is not None for limit in limits),
         "limits": limits,
-        "spend": sections.measure_spend(status, now_us()),
+        "spend": measure_spend(status, now_us()),
         "recent": add_model_level(recent, status),
         "timeline": timeline_spans(status.timeline, [one.cost for one in status.limits]),
-        "selection": sections.build_selection(status, config),
+        "selection": build_selection(status, config),
         "members": members,  # of its gateway
         "effective_sample": count_effective_sample([one.decision.propensity for one in latest]),
         "latest": [latest_decision(one) for one in latest],
         "settings": list_settings(view),
-        "versions": sections.list_config_versions(changes, declared),
+        "versions": list_config_versions(changes, declared),
     }
 
 
@@ -128,8 +133,8 @@ def latest_decision(record: DecisionRecord) -> dict[str, Any]:
     return {
         "id": one.id,
         "at": one.at or "",
-        "context": sections.context_label(one.context),
-        "keys": ", ".join(map(sections.label_text, one.keys.values())) or None,
+        "context": context_label(one.context),
+        "keys": ", ".join(map(label_text, one.keys.values())) or None,
         "panel": [
             {"name": name, "value": inclusion.get(name), "score": describe_score(record, name)}
             for name in one.subset
@@ -169,16 +174,14 @@ def list_settings(view: RouterView) -> list[dict[str, Any]]:
     """The configuration, one line per setting."""
     config, problem = view.config, view.config.problem
     settings = {key: value for key, value in config.policy.items() if key != "name"}
-    policy = config.policy["name"] + (f" ({format_setting(settings)})" if settings else "")
-    wait = format_setting(config.wait) + (" s" if config.wait is not None else "")
     ignored = ", ignored by the policy" * (not view.status.uses_feedback)
     sizes = format_sizes(problem.get("min_draws", problem["draws"]), problem["draws"])
     lines = {
         "experts": f"{len(problem['experts'])}, of which {sizes} are drawn",
-        "policy": policy,
+        "policy": config.policy["name"] + (f" ({format_setting(settings)})" if settings else ""),
         "reward range": format_setting(config.rewards),
         "feedback": f"{FEEDBACK_WORDS[config.feedback]}{ignored}",
-        "reward deadline": wait,
+        "reward deadline": format_setting(config.wait) + (" s" if config.wait is not None else ""),
         "default reward": format_setting(config.default),
         "several rewards": config.aggregate,
         "paused": ", ".join(config.paused) or "none",
@@ -231,7 +234,7 @@ def overview_facts(found: RouterView | Exception | None) -> dict[str, Any]:
     return {
         "location": "here",
         "state": status.state,
-        "verdicts": sections.count_verdicts(status),
+        "verdicts": count_verdicts(status),
         "policy": found.config.policy["name"],
         "decisions": status.decisions,
         "mean_reward": status.mean_reward,

@@ -175,8 +175,7 @@ async def read_form_fields(request: Request) -> dict[str, str]:
         body += chunk
         if len(body) > MAX_FORM_BYTES:
             return {}
-    parsed = parse_qs(body.decode("utf-8", "replace"))
-    return {name: values[0] for name, values in parsed.items()}
+    return {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
 
 
 def redirect_to(path: str) -> RedirectResponse:

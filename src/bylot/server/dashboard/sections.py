@@ -172,14 +172,12 @@ def measure_spend(status: RouterStatus, now: int) -> dict[str, Any]:
         now_mean, rate = period.get(name), None
         if points is not None and hours is not None:
             rate = sum(points.spent[name][first:]) / hours
-        period_total = None if now_mean is None else now_mean * played
-        mean = cost.settled / cost.decisions if cost.decisions else None
         rows.append(
             {
                 "cost": name,
                 "period_mean": now_mean,
-                "period_total": period_total,
-                "mean": mean,
+                "period_total": None if now_mean is None else now_mean * played,
+                "mean": cost.settled / cost.decisions if cost.decisions else None,
                 "total": cost.settled,
                 "per_hour": rate,
                 "per_day": None if rate is None else 24 * rate,
@@ -238,9 +236,6 @@ def list_config_versions(
         if before is not None or config.version == 1:
             lines = ["created"] if before is None else list(list_changes(before, config))
             known = {limit.key: limit for limit in read_limits(config)}
-            bounds = [
-                known[limit.key].charted_bound if limit.key in known else None for limit in limits
-            ]
             found.append(
                 {
                     "version": config.version,
@@ -248,7 +243,10 @@ def list_config_versions(
                     "by": change.by,
                     "changes": lines,
                     "paused": config.paused,
-                    "bounds": bounds,
+                    "bounds": [
+                        known[limit.key].charted_bound if limit.key in known else None
+                        for limit in limits
+                    ],
                 }
             )
         before = config

@@ -104,8 +104,7 @@ class ServerSource:
         rows = await self.reader.read(lambda store: store.routers(limit=MAX_LISTED_ROUTERS))
         names = [row.name for row in rows]
         if len(names) > MAX_POLLED_ROUTERS:
-            recent = [name for name in self.recent if name in set(names)]
-            names = recent[-MAX_POLLED_ROUTERS:]
+            names = [name for name in self.recent if name in set(names)][-MAX_POLLED_ROUTERS:]
         views = await self.runner.show_routers(names)
         for name, found in views.items():
             if isinstance(found, RouterView):
