@@ -6,7 +6,7 @@ counts is left to `reward_rules`.
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -46,34 +46,6 @@ class RewardReport(Struct, frozen=True, omit_defaults=True):
     spend: dict[str, float] | None = None
     member_spend: dict[str, dict[str, float]] | None = None
     from_members: bool = False
-
-
-class Reported(Protocol):
-    """What a report and its event have in common."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def members(self) -> dict[str, float] | None: ...
-    @property
-    def winner(self) -> str | None: ...
-    @property
-    def spend(self) -> dict[str, float] | None: ...
-    @property
-    def member_spend(self) -> dict[str, dict[str, float]] | None: ...
-
-
-def check_same_report(old: Reported, new: Reported, id: str, which: str = "") -> None:
-    """Refuse another report than the old one; `which` follows what that said in the message."""
-    for what, was, now in (
-        ("reward", old.value, new.value),
-        ("members", old.members, new.members),
-        ("winner", old.winner, new.winner),
-        ("spend", old.spend, new.spend),
-        ("spend by member", old.member_spend, new.member_spend),
-    ):
-        if was != now:
-            raise RewardConflict(f"decision {id} already has {what} {was}{which}, got {now}")
 
 
 def check_score(run: RunConfig, value: Any, id: str, what: str = "reward") -> float:

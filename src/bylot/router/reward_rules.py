@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from bylot.errors import DecisionStateError, RewardError
+from bylot.errors import DecisionStateError, RewardConflict, RewardError
 from bylot.policies.validation import RunConfig, is_reward_in_range
 from bylot.router.changes import RewardReceived
 from bylot.router.decision import ReceiptName
-from bylot.router.feedback import RewardReport, check_same_report
+from bylot.router.feedback import RewardReport
 from bylot.router.open_decisions import OpenDecision
 
 MAX_REWARDS_PER_DECISION = 100
@@ -46,7 +46,16 @@ def check_callers_key(decision: OpenDecision, key: str | None, id: str) -> None:
 
 def check_same_reward(old: RewardReceived, report: RewardReport, id: str) -> None:
     """Refuse another report under the key of an old one."""
-    check_same_report(old, report, id, "" if old.key is None else f" under key {old.key!r}")
+    which = "" if old.key is None else f" under key {old.key!r}"
+    for what, was, now in (
+        ("reward", old.value, report.value),
+        ("members", old.members, report.members),
+        ("winner", old.winner, report.winner),
+        ("spend", old.spend, report.spend),
+        ("spend by member", old.member_spend, report.member_spend),
+    ):
+        if was != now:
+            raise RewardConflict(f"decision {id} already has {what} {was}{which}, got {now}")
 
 
 def choose_receipt(
