@@ -32,8 +32,8 @@ from sequence_players import (
     make_template,
 )
 
-BATCHES = 14  # of a sequence, each committed as one
-LONG_BATCHES = 120  # of every 23rd, in which routers learn their traffic
+BATCHES = 10  # of a sequence, each committed as one
+LONG_BATCHES = 80  # of every 23rd, in which routers learn their traffic
 MAX_BATCH = 4  # commands
 AUDITED = 10  # of so many sequences, one log is replayed from its first event
 OF_THE_LOG = ("id", "router", "version", "at", "key")
@@ -56,7 +56,7 @@ class Made:
     number: int
     decision: bylot.Decision
     reports: list[dict[str, Any]] = field(default_factory=list)
-    is_touched: bool = False  # something was said about it
+    since: int | None = None  # how much was said before the first that was said about it
 
 
 class Disagreement(AssertionError):
@@ -74,6 +74,7 @@ class SequenceWriter:
         self.pool = Pool()
         self.limits = list(setup.limits)
         self.made: list[Made] = []
+        self.said = 0  # about decisions
         self.keyed: list[Step] = []
         verbs = {
             self.decide: 10.0,
@@ -127,7 +128,7 @@ class SequenceWriter:
         if not self.made or self.rng.random() < 0.04:
             return None
         if is_fresh and self.rng.random() < 0.6:
-            fresh = [made for made in self.made if not made.is_touched]
+            fresh = [made for made in self.made if made.since is None]
             if fresh:
                 return self.rng.choice(fresh)
         return self.made[-1 - int(len(self.made) * self.rng.random() ** 2)]
@@ -168,9 +169,10 @@ class SequenceWriter:
         made = self.choose()
         if made is None:
             return Step("report", self.draw_wrong_id(), {"value": 0.5})
-        is_first = not made.is_touched
-        made.is_touched = True
-        if not self.may_be_forgotten(made):
+        is_first = made.since is None
+        is_known = not self.may_be_forgotten(made)
+        self.note_said(made)
+        if is_known:
             return Step("report", made.number, self.draw_report(made.decision))
         return Step("report", made.number, {"value": 0.5}) if is_first else self.decide()
 
@@ -178,7 +180,15 @@ class SequenceWriter:
         """Return whether a router in memory, unlike a log, may no longer know a decision: only a
         first reward of it has the same answer.
         """
-        return made.number < len(self.made) - self.variant.memory + MAX_BATCH
+        most = self.variant.memory - MAX_BATCH
+        said = 0 if made.since is None else self.said - made.since
+        return made.number < len(self.made) - most or said > most
+
+    def note_said(self, made: Made) -> None:
+        """Note that something is said about a decision, which may then be closed."""
+        if made.since is None:
+            made.since = self.said
+        self.said += 1
 
     def draw_report(self, decision: bylot.Decision) -> dict[str, Any]:
         """Return what to say about a decision, which may be a mistake."""
@@ -237,6 +247,7 @@ class SequenceWriter:
         made = self.choose()
         if made is None or not made.reports or self.may_be_forgotten(made):
             return self.report()
+        self.note_said(made)
         given = dict(self.rng.choice(made.reports))
         if self.rng.random() < 0.4:
             given |= {"value": self.draw_report(made.decision)["value"]}
@@ -250,7 +261,7 @@ class SequenceWriter:
             return Step("cancel", self.draw_wrong_id())
         if self.may_be_forgotten(made):
             return self.decide()
-        made.is_touched = True
+        self.note_said(made)
         given: dict[str, Any] = {}
         if self.variant.is_stored_only and self.rng.random() < 0.2:
             given["holder"] = "gateway"
@@ -267,7 +278,7 @@ class SequenceWriter:
             return Step("replace", self.draw_wrong_id(), given)
         if self.may_be_forgotten(made):
             return self.decide()
-        made.is_touched = True
+        self.note_said(made)
         decision = made.decision
         given["failed"] = rng.choice(
             [*decision.subset, *decision.subset, "nobody", *decision.failed]
