@@ -452,7 +452,7 @@ def equal_shares_value(stack: optima.ValueStack, M: int) -> float:
 
     The r-th best of K (from 0) is the best of the set with probability C(K-1-r, M-1) / C(K, M).
 
-    >>> equal_shares_value(ValueStack([[0.0, 1.0, 0.5]]), 2)
+    >>> equal_shares_value(optima.ValueStack([[0.0, 1.0, 0.5]]), 2)
     0.8333333333333333
     """
     K = stack.size
