@@ -58,6 +58,7 @@ class LimitBook:
     filled:   the windows that the last decision or edit had to fill in, if it had to
     refused:  requests that were refused since the last decision, by the hour
     pointer:  `Limits` or `Unlimited`
+    left:     (1,) decisions to come of the current period, of `period` in all; None as tables
     follows_clock: whether the time of a request matters
     reads_labels:  whether its context or its keys do
     """
@@ -101,11 +102,6 @@ class LimitBook:
     def played_rounds(self) -> int:
         """Rounds of the current period so far; 0 where no limits are kept."""
         return 0 if self.left is None else self.period - self.left.item(0)
-
-    @property
-    def is_period_over(self) -> bool:
-        """Whether the last decision was the last one of its period."""
-        return self.left is not None and self.left.item(0) == self.period
 
     @property
     def first(self) -> int:

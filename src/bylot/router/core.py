@@ -184,7 +184,7 @@ class RouterCore:
             self._stated,
             self._inclusion,
         )
-        if book.is_period_over:
+        if book.left is not None and book.left.item(0) == book.period:
             self.sums.end_period()
         if (t + 1) % READING_DECISIONS == 0:
             add_reading(self.prices, self.read_prices())

@@ -247,7 +247,8 @@ class RouterEngine:
         self.core.learn(ticket, score)
         change = RewardReceived(value=score, receipt="learned")
         opened.rewards = {PLAIN_REWARD: change}
-        self.open.end(place, opened)
+        self.open.close(place)
+        self.open.remember(place, opened)
         return change
 
     def apply_report(self, place: int, decision: OpenDecision, change: RewardReceived) -> None:
@@ -267,7 +268,8 @@ class RouterEngine:
         ends = receipt == "learned" or (receipt == "noted" and not decision.pending)
         decision.add_report(change)  # it must be recognised again
         if is_open and ends:
-            self.open.end(place, decision)
+            self.open.close(place)
+            self.open.remember(place, decision)
 
     def book_spend(
         self,
@@ -407,7 +409,8 @@ class RouterEngine:
         if self.tally is not None:
             self.tally.cancel(decision.t, booked)
         decision.is_cancelled = True
-        self.open.end(place, decision)
+        self.open.close(place)
+        self.open.remember(place, decision)
         return DecisionCancelled(by=by)
 
     def close_due(self, now: int) -> tuple[int, DecisionClosed] | None:

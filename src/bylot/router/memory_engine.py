@@ -27,7 +27,7 @@ from bylot.router.engine import RouterEngine
 from bylot.router.open_decisions import OpenDecision
 from bylot.router.reward_rules import RewardTerms
 
-MAX_REMEMBERED_ANSWERS = 1_000  # of decisions that have their reward
+MAX_REMEMBERED_ANSWERS = 200  # of decisions that have their reward; more leave the CPU caches
 
 
 def create_engine(

@@ -160,16 +160,12 @@ class OpenDecisions:
         return opened
 
     def remember(self, place: int, decision: OpenDecision) -> None:
-        """Keep a decision that is not open in the place of the first one."""
+        """Keep a decision that is open no longer, in the place of the first one."""
         self.recent[place] = decision
-        self.remembered.append(place)
-        if len(self.remembered) > self.max_recent:
-            self.recent.pop(self.remembered.popleft(), None)
-
-    def end(self, place: int, decision: OpenDecision) -> None:
-        """Let a decision be open no longer, and keep it for later reports."""
-        self.close(place)
-        self.remember(place, decision)
+        remembered = self.remembered
+        remembered.append(place)
+        if len(remembered) > self.max_recent:
+            self.recent.pop(remembered.popleft(), None)
 
     def add(self, place: int, opened: OpenDecision) -> None:
         """Add a decision, later than all others."""
