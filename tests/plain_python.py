@@ -82,6 +82,11 @@ def reduce_lanes(pair: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return reduce
 
 
+def find_bits(mask: Any) -> int:
+    """An integer whose bit k is that of lane k."""
+    return int(sum(1 << k for k, bit in enumerate(mask.tolist()) if bit))
+
+
 def multiply_wide(a: Any, b: Any) -> tuple[Any, Any]:
     product = int(a) * int(b)
     return np.uint64(product >> 64), np.uint64(product & 0xFFFFFFFFFFFFFFFF)
@@ -105,6 +110,8 @@ INSTRUCTIONS: dict[str, Any] = {
     "keep_lanes": lambda p, x: np.where(p >= 0, x, 0.0),
     "max_by_lane": lambda v, w: np.where(v > w, v, w),
     "min_by_lane": lambda v, w: np.where(v < w, v, w),
+    "mask_at_most": lambda v, x: find_bits(v <= x),
+    "count_bits": lambda bits: int(bits).bit_count(),
     "sum_lanes": reduce_lanes(np.add),
     "max_lanes": reduce_lanes(lambda v, w: np.where(v > w, v, w)),
     "min_lanes": reduce_lanes(lambda v, w: np.where(v < w, v, w)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bylot.numerics.jit import Floats
 from bylot.numerics.philox import RngKey
-from bylot.numerics.sampling import fill_random_experts, shuffle_front
+from bylot.numerics.sampling import choose_random_experts, shuffle_front
 from bylot.numerics.set_selection import choose_top_m
 
 ALL = np.empty(0, np.bool_)
@@ -53,10 +53,8 @@ def deviation(probabilities: Floats, n: int = 20_000) -> float:
     """Largest z-score of how often each expert is among three of five, against probabilities."""
     available = np.array([True, True, False, True, True])
     count = np.zeros(5)
-    chosen = np.empty(3, np.int64)
     for t in range(n):
-        fill_random_experts(chosen, 5, available, RngKey(1, t), 0)
-        count[chosen] += 1
+        count[choose_random_experts(5, 3, available, RngKey(1, t), 0)] += 1
     spread = np.sqrt(n * probabilities * (1 - probabilities))
     return float(np.abs((count - n * probabilities)[available] / spread[available]).max())
 
@@ -83,7 +81,7 @@ def test_all_orders_are_equally_likely() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_a_random_panel_has_as_many_distinct_members_as_possible(count: int) -> None:
-    panel = np.empty(count, np.int64)
     for t in range(50):
-        fill_random_experts(panel, 4, ALL, RngKey(0, t), 0)
+        panel = choose_random_experts(4, count, ALL, RngKey(0, t), 0)
+        assert len(panel) == count
         assert len(set(panel.tolist())) == min(4, count)

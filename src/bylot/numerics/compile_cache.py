@@ -77,8 +77,7 @@ def find_cache_folder() -> str | None:
     if given:
         return prepare_folder(Path(given), given=True)
     own = Path(user or os.path.expanduser("~/.cache")) / "bylot"
-    owner = os.getuid() if hasattr(os, "getuid") else 0
-    spare = Path(tempfile.gettempdir()) / f"bylot-{owner}"
+    spare = Path(tempfile.gettempdir()) / f"bylot-{get_user_id()}"
     return prepare_folder(own, given=False) or prepare_folder(spare, given=False)
 
 
@@ -101,6 +100,11 @@ def prepare_folder(base: Path, *, given: bool) -> str | None:
         return str(folder) if any(folder.iterdir()) or os.access(folder, os.W_OK) else None
     except OSError:
         return None
+
+
+def get_user_id() -> int:
+    """The number of this user; 0 on systems without."""
+    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def is_private(base: Path) -> bool:
@@ -222,23 +226,27 @@ class EntryFiles(IndexDataCacheFile):  # type: ignore[misc]
         text = f"{self._version} {self._source_stamp!r} {key} {classes}"
         return f"{self.function}.{hashlib.sha256(text.encode()).hexdigest()[:ENTRY_DIGITS]}.nbc"
 
+    def _save_data(self, name: str, data: Any) -> None:
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(add_checksum(name, self._dump(data)))
+
+    def _load_data(self, name: str) -> Any:
+        content = remove_checksum(name, Path(self._data_path(name)).read_bytes())
+        return None if content is None else pickle.loads(content)
+
     def flush(self) -> None:
         """Remove the code of all signatures."""
         for path in Path(self._cache_path).glob(f"{glob.escape(self.function)}.*.nbc"):
             path.unlink(missing_ok=True)
 
     def save(self, key: Any, data: Any) -> None:
-        name = self.name_entry(key)
-        with self._open_for_write(self._data_path(name)) as file:
-            file.write(add_checksum(name, self._dump(data)))
+        self._save_data(self.name_entry(key), data)
 
     def load(self, key: Any) -> Any:
-        name = self.name_entry(key)
         try:
-            content = remove_checksum(name, Path(self._data_path(name)).read_bytes())
+            return self._load_data(self.name_entry(key))
         except FileNotFoundError:
             return None
-        return None if content is None else pickle.loads(content)
 
 
 class SharedCache(FunctionCache):  # type: ignore[misc]

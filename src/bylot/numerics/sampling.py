@@ -14,6 +14,7 @@ from bylot.numerics.scratch_arrays import (
     scratch_ints,
 )
 from bylot.numerics.set_selection import repeat_members
+from bylot.numerics.simd import SIMD_WIDTH, count_bits, load_inside, mask_at_most
 
 
 @jit
@@ -57,9 +58,15 @@ def fill_iid_draws(
 @jit_inline
 def count_at_most(mass: Floats, level: float) -> int:
     """Count the entries that are at most the level."""
-    count = 0
-    for i in range(mass.size):
-        count += mass[i] <= level
+    count, whole = 0, mass.size - mass.size % SIMD_WIDTH
+    for i in range(0, whole, SIMD_WIDTH):
+        count += count_bits(mask_at_most(load_inside(mass, i), level))
+    if mass.size < SIMD_WIDTH:
+        for i in range(mass.size):
+            count += mass[i] <= level
+    elif whole < mass.size:  # the last eight, without those that were counted
+        last = mass.size - SIMD_WIDTH
+        count += count_bits(mask_at_most(load_inside(mass, last), level) >> (whole - last))
     return count
 
 
@@ -184,13 +191,23 @@ def shuffle_front(items: Ints, count: int, rng: RngKey, stream: int) -> None:
 
 
 @jit
-def fill_random_experts(
-    chosen: Ints, size: int, available: Bools, rng: RngKey, stream: int
-) -> None:
-    """Write random available experts into all places, in random order.
+def choose_random_experts(
+    size: int, count: int, available: Bools, rng: RngKey, stream: int
+) -> Ints:
+    """Choose a random `count` of the available experts, in random order.
 
     An empty mask stands for all. If fewer are available, they repeat as in `choose_top_m`.
     """
+    chosen = np.empty(count, np.int64)
+    fill_random_experts(chosen, size, available, rng, stream)
+    return chosen
+
+
+@jit
+def fill_random_experts(
+    chosen: Ints, size: int, available: Bools, rng: RngKey, stream: int
+) -> None:
+    """Write what `choose_random_experts` chooses."""
     items, n = scratch_ints(size), 0
     for i in range(size):
         items[n] = i

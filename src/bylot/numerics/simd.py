@@ -26,6 +26,7 @@ from bylot.numerics.jit import Floats, jit
 SIMD_WIDTH = 8
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 VECTOR_TYPE = ir.VectorType(ir.DoubleType(), SIMD_WIDTH)
+UNDEFINED_VECTOR = ir.Constant(VECTOR_TYPE, ir.Undefined)
 ZERO_VECTOR = ir.Constant(VECTOR_TYPE, [0.0] * SIMD_WIDTH)
 
 
@@ -46,12 +47,11 @@ LANES_TYPE = LanesType("Lanes")
 register_model(LanesType)(lambda manager, lanes: PrimitiveModel(manager, lanes, VECTOR_TYPE))
 
 
-def emit_splat(builder: Any, x: Any, kind: Any = VECTOR_TYPE) -> Any:
+def emit_splat(builder: Any, x: Any) -> Any:
     """Emit a vector of eight times x."""
-    undefined = ir.Constant(kind, ir.Undefined)
-    first = builder.insert_element(undefined, x, INT32(0))
+    first = builder.insert_element(UNDEFINED_VECTOR, x, INT32(0))
     everywhere = ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
-    return builder.shuffle_vector(first, undefined, everywhere)
+    return builder.shuffle_vector(first, UNDEFINED_VECTOR, everywhere)
 
 
 def emit_kept(builder: Any, p: Any, x: Any) -> Any:
@@ -67,6 +67,12 @@ def emit_maximum(builder: Any, v: Any, w: Any) -> Any:
 def emit_minimum(builder: Any, v: Any, w: Any) -> Any:
     """Emit the smaller of two vectors, by lane."""
     return builder.select(builder.fcmp_ordered("<", v, w), v, w)
+
+
+def emit_mask(builder: Any, comparison: str, v: Any, x: Any) -> Any:
+    """Emit an integer whose bit k says how lane k compares with x."""
+    compared = builder.fcmp_ordered(comparison, v, emit_splat(builder, x))
+    return builder.zext(builder.bitcast(compared, ir.IntType(SIMD_WIDTH)), INT64)
 
 
 def emit_reduction(builder: Any, v: Any, pair: Callable[[Any, Any], Any]) -> Any:
@@ -92,8 +98,12 @@ def make_intrinsic(signature: Any, emit: Callable[..., Any]) -> Any:
 def emit_first_lanes(builder: Any, place: Any, count: Any, others: Any) -> Any:
     """Emit a load of the first `count` lanes only; the others are as given."""
     lanes = ir.VectorType(INT64, SIMD_WIDTH)
+    counts = ir.Constant(lanes, ir.Undefined)
+    counts = builder.insert_element(counts, count, INT32(0))
+    everywhere = ir.Constant(ir.VectorType(INT32, SIMD_WIDTH), None)
+    counts = builder.shuffle_vector(counts, counts, everywhere)
     numbers = ir.Constant(lanes, list(range(SIMD_WIDTH)))
-    mask = builder.icmp_signed("<", numbers, emit_splat(builder, count, lanes))
+    mask = builder.icmp_signed("<", numbers, counts)
     kind = ir.FunctionType(VECTOR_TYPE, [place.type, INT32, mask.type, VECTOR_TYPE])
     name = f"llvm.masked.load.v{SIMD_WIDTH}f64.p0v{SIMD_WIDTH}f64"
     load = cgutils.get_or_insert_function(builder.module, kind, name)
@@ -166,8 +176,8 @@ def _store_inside(context: Any, values: Any, start: Any, lanes: Any) -> Any:
     return (signature, emit) if is_float_vector(values) and values.mutable else None
 
 
-BY_LANE = LANES_TYPE(LANES_TYPE, LANES_TYPE)
-REDUCED = types.float64(LANES_TYPE)
+MASKED = types.int64(LANES_TYPE, types.float64)
+BY_LANE, REDUCED = LANES_TYPE(LANES_TYPE, LANES_TYPE), types.float64(LANES_TYPE)
 splat: Callable[[float], Lanes] = make_intrinsic(LANES_TYPE(types.float64), emit_splat)
 load_lanes: Callable[[Floats, int, float], Lanes] = intrinsic(_load)
 load_inside: Callable[[Floats, int], Lanes] = intrinsic(_load_inside)  # eight must be left
@@ -175,6 +185,12 @@ store_inside: Callable[[Floats, int, Lanes], None] = intrinsic(_store_inside)  #
 keep_lanes: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_kept)
 max_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_maximum)
 min_by_lane: Callable[[Lanes, Lanes], Lanes] = make_intrinsic(BY_LANE, emit_minimum)
+mask_at_most: Callable[[Lanes, float], int] = make_intrinsic(
+    MASKED, lambda builder, v, x: emit_mask(builder, "<=", v, x)
+)
+count_bits: Callable[[int], int] = make_intrinsic(
+    types.int64(types.int64), lambda builder, bits: builder.ctpop(bits)
+)
 sum_lanes: Callable[[Lanes], float] = make_intrinsic(
     REDUCED, lambda builder, v: emit_reduction(builder, v, builder.fadd)
 )
