@@ -141,7 +141,7 @@ class RouterCore:
     @property
     def t(self) -> int:
         """Decisions so far."""
-        return self.totals.rounds.item(0)
+        return self.sums.t
 
     def decide(
         self,

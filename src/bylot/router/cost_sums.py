@@ -1,15 +1,14 @@
 """CostSums: what decisions have cost, by name, and which of them each cost is averaged over."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
+from bylot.limits.book import CostsByName
 from bylot.numerics.jit import Floats
 from bylot.policies.compiled_handle import Totals
-
-CostsByName = Mapping[str, float]
 
 
 class UncountedDecisions(Struct):
